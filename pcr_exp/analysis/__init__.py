@@ -1,0 +1,1 @@
+"""What it showed: image quality, tables and figures from files."""

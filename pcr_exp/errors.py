@@ -1,0 +1,29 @@
+"""The errors that people read: each says what was given, what was wanted and what to do."""
+
+
+class PcrExpError(Exception):
+    """Base of every error that this package raises on purpose. Runners print it without a traceback."""
+
+
+class ConfigError(PcrExpError):
+    """A configuration key has a value that cannot work."""
+
+
+class DatasetError(PcrExpError):
+    """A dataset's folder does not have the layout that its publisher gives it."""
+
+
+class ImageError(PcrExpError):
+    """One image cannot be stored faithfully; the message is the reason that goes into `rejected.csv`."""
+
+
+class RecordError(PcrExpError):
+    """A record or its index is missing, damaged, or does not match what it is read with."""
+
+
+class StorageError(PcrExpError):
+    """Storage could not deliver the bytes that were asked for."""
+
+
+class RunError(PcrExpError):
+    """A run directory is in use, damaged, or belongs to another configuration."""

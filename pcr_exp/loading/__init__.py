@@ -1,0 +1,1 @@
+"""How records reach the model: order, fetch-ahead, decode, augment, batch; the scan policy."""

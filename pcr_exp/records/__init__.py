@@ -1,0 +1,1 @@
+"""How pictures are stored: JPEG scans, the PCR record, its index, its encoder."""

@@ -1,0 +1,1 @@
+"""One training run on disk: its directory, manifest, rows, tracker."""

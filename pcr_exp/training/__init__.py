@@ -1,0 +1,1 @@
+"""What learns: models, the loop, the clocks, checkpoints."""
