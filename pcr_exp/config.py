@@ -108,7 +108,7 @@ class ImageNetConfig(DatasetConfig):
 @dataclass(kw_only=True, slots=True)
 class Ham10000Config(DatasetConfig):
     split: str = "lesion"
-    """`lesion`: no lesion on both sides. `file`: the paper's split, which has photos of one lesion on both."""
+    """`lesion`: no lesion on both sides. `file`: the paper's, with photos of one lesion on both."""
     val_fraction: float = 0.2
     split_seed: int = 42
 
@@ -255,9 +255,10 @@ class TrainingConfig:
     epochs: int = MISSING
     batch_size: int = MISSING
     image_size: int = MISSING
-    eval_image_size: int = "${.image_size}"  # type: ignore[assignment]
+    eval_image_size: int = MISSING
     learning_rate: float = MISSING
-    """The rate itself, for this batch size."""
+    scale_learning_rate: bool = False
+    """Multiply it by batch_size / 256 (the linear rule of Goyal et al. 2017, as the PCR release has it)."""
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 1e-4
@@ -370,6 +371,23 @@ class FiguresConfig:
     out: str = "results/figures"
 
 
+@dataclass(kw_only=True, slots=True)
+class DemoConfig:
+    """`python -m experiments.demo`: the whole slice on the embedded photographs."""
+
+    labels: list[str] = MISSING
+    """Tasks, the first being the one whose table is shown as the result."""
+    scans: list[str] = MISSING
+    overrides: list[str] = field(default_factory=list)
+    """Settings of every training run, as on the command line of `experiments.train`."""
+    quality_images: int = 100
+    out: str = "results/demo"
+
+    def __post_init__(self) -> None:
+        _require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
+        _require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
+
+
 DATASET_SCHEMAS: dict[str, type[DatasetConfig]] = {
     "imagenet": ImageNetConfig,
     "ham10000": Ham10000Config,
@@ -377,6 +395,14 @@ DATASET_SCHEMAS: dict[str, type[DatasetConfig]] = {
     "celebahq": CelebAHQConfig,
     "folder": FolderConfig,
     "photos": PhotosConfig,
+}
+
+RUNNER_SCHEMAS: dict[str, type] = {
+    "prepare": PrepareConfig,
+    "train": TrainConfig,
+    "quality": QualityConfig,
+    "figures": FiguresConfig,
+    "demo": DemoConfig,
 }
 
 

@@ -1,0 +1,1 @@
+"""Thin runners, one per kind of question."""

@@ -1,0 +1,14 @@
+"""Train one model at one scan level; `-m` sweeps. See `--help`."""
+
+from experiments.launch import launch
+from pcr_exp.config import TrainConfig
+from pcr_exp.runs.train_run import run_training
+
+
+def train(config: TrainConfig) -> str:
+    """One run; returns "finished" or "skipped"."""
+    return run_training(config).status
+
+
+if __name__ == "__main__":
+    launch(train, "train", TrainConfig)
