@@ -1,0 +1,81 @@
+"""CelebA-HQ smiles, in CelebAMask-HQ's layout (Lee et al. 2020).
+
+    CelebA-HQ-img/<i>.jpg  CelebAMask-HQ-attribute-anno.txt
+
+The annotation file has the number of pictures, the 40 attribute names, then a row for each picture: its
+name and 40 times 1 or -1.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pcr_exp.config import CelebAHQConfig
+from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
+from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.splits import holdout
+from pcr_exp.errors import DatasetError
+
+LABEL = "smiling"
+ATTRIBUTE = "Smiling"
+IMAGES = "CelebA-HQ-img"
+ANNOTATION = "CelebAMask-HQ-attribute-anno.txt"
+SOURCE = "CelebAMask-HQ is obtained from its authors' page (switchablenorms/CelebAMask-HQ on GitHub)."
+
+
+def read(config: CelebAHQConfig) -> Dataset:
+    """The annotated pictures, cut as the paper cuts them, over file names in numeric order.
+
+    The pictures decide: the official file always lists 30,000, so rows of pictures that are not there are
+    left out with a warning, and a subset of the folder works.
+
+    Raises:
+        DatasetError: the folder or file is missing, a row is bad, or no listed picture is there.
+    """
+    root = open_root(config.root, "celebahq", f"{IMAGES}/ and {ANNOTATION}", SOURCE)
+    annotation = need_file(root, [ANNOTATION], SOURCE)
+    folder = need_dir(root, IMAGES, SOURCE)
+    smiles = _read_smiles(annotation)
+    found = {path.name: path for path in list_images(folder)}
+    names = sorted(match_listed(smiles.keys(), found, annotation, missing_ok=True), key=_number)
+    samples = [Sample(f"{IMAGES}/{name}", found[name], {LABEL: smiles[name]}) for name in names]
+    train, val = holdout(len(samples), config.val_fraction, config.split_seed)
+    return make_dataset(
+        "celebahq",
+        [samples[i] for i in train],
+        [samples[i] for i in val],
+        {LABEL: ["not_smiling", "smiling"]},
+    )
+
+
+def _number(name: str) -> tuple[int, str]:
+    stem = name.split(".")[0]
+    return (int(stem) if stem.isdecimal() else -1, name)
+
+
+def _read_smiles(path: Path) -> dict[str, int]:
+    """Picture name -> 1 if smiling, else 0."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) < 3 or not lines[0].strip().isdecimal():
+        raise DatasetError(
+            f"{path}: wanted a count, a line of attribute names and one row per picture. {SOURCE}"
+        )
+    attributes = lines[1].split()
+    if ATTRIBUTE not in attributes:
+        raise DatasetError(f"{path}, line 2: no attribute {ATTRIBUTE!r} among {len(attributes)}. {SOURCE}")
+    column = 1 + attributes.index(ATTRIBUTE)
+    smiles: dict[str, int] = {}
+    for number, line in enumerate(lines[2:], start=3):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 1 + len(attributes) or fields[column] not in ("1", "-1"):
+            raise DatasetError(
+                f"{path}, line {number}: wanted a picture's name and {len(attributes)} values of 1 or -1."
+            )
+        smiles[fields[0]] = int(fields[column] == "1")
+    if len(smiles) != int(lines[0]):
+        raise DatasetError(
+            f"{path} says {lines[0].strip()} pictures and lists {len(smiles)}: cut short? {SOURCE}"
+        )
+    return smiles

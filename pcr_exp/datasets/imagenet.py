@@ -1,0 +1,68 @@
+"""ImageNet (ILSVRC 2012) in class folders: `train/<wnid>/*.JPEG` and `val/<wnid>/*.JPEG`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pcr_exp.config import ImageNetConfig
+from pcr_exp.datasets.layout import (
+    list_class_names,
+    list_images,
+    need_dir,
+    open_root,
+    read_class_folders,
+    refuse_unknown_classes,
+    some,
+)
+from pcr_exp.datasets.sample import Dataset, make_dataset
+from pcr_exp.errors import DatasetError
+
+LABEL = "wnid"
+SOURCE = (
+    "ImageNet is obtained from image-net.org (registration; ILSVRC2012_img_train and ILSVRC2012_img_val)."
+)
+
+
+def read(config: ImageNetConfig) -> Dataset:
+    """Every class folder of train/, and the same classes of val/; a subset of the 1,000 classes is fine.
+
+    Raises:
+        DatasetError: a folder is missing, empty, misnamed, or val/ is still one flat folder.
+    """
+    root = open_root(config.root, "imagenet", "train/<wnid>/*.JPEG and val/<wnid>/*.JPEG", SOURCE)
+    train, val = need_dir(root, "train", SOURCE), need_dir(root, "val", SOURCE)
+    class_names = list_class_names(train)
+    _check_train(train, class_names)
+    _check_val(val)
+    refuse_unknown_classes(val, class_names, train)
+    return make_dataset(
+        "imagenet",
+        read_class_folders(root, train, class_names, LABEL, SOURCE),
+        read_class_folders(root, val, class_names, LABEL, SOURCE),
+        {LABEL: class_names},
+    )
+
+
+def _check_train(train: Path, class_names: list[str]) -> None:
+    if not class_names:
+        raise DatasetError(
+            f"{train} has no class folders. ILSVRC2012_img_train.tar holds one archive per class: "
+            f"unpack each <wnid>.tar into a folder of its own. {SOURCE}"
+        )
+    strange = [name for name in class_names if not re.fullmatch(r"n\d{8}", name)]
+    if strange:
+        raise DatasetError(
+            f"{train}: class folders are named by WordNet id (n and eight digits), not {some(strange)}. "
+            "For class folders of your own, use dataset=folder."
+        )
+
+
+def _check_val(val: Path) -> None:
+    flat = [path.name for path in list_images(val)]
+    if flat:
+        raise DatasetError(
+            f"{val} holds pictures that are in no class folder: {some(flat)}. That is how ILSVRC2012_img_val.tar "
+            "unpacks. Move each into val/<wnid>/; its class is in the devkit's "
+            "ILSVRC2012_validation_ground_truth.txt (ids as in meta.mat)."
+        )

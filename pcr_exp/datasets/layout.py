@@ -1,0 +1,138 @@
+"""Looking at a dataset's folders, and saying what is missing in words that help."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import DatasetError
+
+log = logging.getLogger(__name__)
+
+JPEG_SUFFIXES = (".jpg", ".jpeg")
+
+
+def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
+    """The dataset's folder.
+
+    Args:
+        wanted: what the folder should hold, for the error.
+        source: who publishes the dataset, for the error.
+
+    Raises:
+        DatasetError: `root` is null or not a folder.
+    """
+    if root is None:
+        raise DatasetError(f"dataset.root is null: {dataset} wants the folder that holds {wanted}. {source}")
+    path = Path(root).expanduser()
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise DatasetError(
+            f"dataset.root={root}: {path.absolute()} {what}; {dataset} wants a folder that holds {wanted}. {source}"
+        )
+    return path
+
+
+def need_dir(root: Path, name: str, source: str) -> Path:
+    """`root/name`, or a DatasetError that says what is there instead."""
+    path = root / name
+    if not path.is_dir():
+        raise DatasetError(f"{path} is missing: wanted a folder. {root} holds {_contents(root)}. {source}")
+    return path
+
+
+def need_file(root: Path, names: Collection[str], source: str) -> Path:
+    """The first of `root/<name>` that is a file, or a DatasetError that says what is there instead."""
+    for name in names:
+        if (root / name).is_file():
+            return root / name
+    looked_for = " or ".join(str(root / name) for name in names)
+    raise DatasetError(f"{looked_for} is missing. {root} holds {_contents(root)}. {source}")
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The folder's JPEG files by their names (.jpg, .jpeg, any case), sorted; hidden files are not looked at."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in JPEG_SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def list_class_names(folder: Path) -> list[str]:
+    """Names of the folders in `folder`, sorted; hidden ones are not looked at."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def read_class_folders(
+    root: Path, folder: Path, class_names: list[str], label: str, source: str
+) -> list[Sample]:
+    """One sample for each `folder/<class>/*.jpg`, with ids relative to `root`.
+
+    Raises:
+        DatasetError: a class folder is missing, or holds no JPEG.
+    """
+    samples = []
+    for index, name in enumerate(class_names):
+        class_folder = need_dir(folder, name, f"Every class needs pictures in both splits. {source}")
+        images = list_images(class_folder)
+        if not images:
+            raise DatasetError(
+                f"class {name!r}: {class_folder} holds no JPEG ({' '.join(JPEG_SUFFIXES)}), but "
+                f"{_contents(class_folder)}. Convert or remove the class."
+            )
+        prefix = class_folder.relative_to(root).as_posix()
+        samples += [Sample(f"{prefix}/{path.name}", path, {label: index}) for path in images]
+    return samples
+
+
+def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path) -> None:
+    """A DatasetError if `folder` has class folders that `class_names` (those of `reference`) lacks."""
+    unknown = sorted(set(list_class_names(folder)) - set(class_names))
+    if unknown:
+        raise DatasetError(f"{folder} has class folders that {reference} lacks: {some(unknown)}.")
+
+
+def match_listed(
+    listed: Collection[str], found: dict[str, Path], metadata: Path, *, missing_ok: bool = False
+) -> list[str]:
+    """The listed names that have a file, in listed order.
+
+    A picture that no row lists has no label: it is left out with a warning. A listed picture without a
+    file is an error, or with `missing_ok` left out with a warning.
+
+    Raises:
+        DatasetError: listed pictures are missing, or no picture is listed at all.
+    """
+    unlisted = sorted(found.keys() - set(listed))
+    if unlisted:
+        log.warning("%d pictures are not in %s and are left out: %s", len(unlisted), metadata, some(unlisted))
+    missing = [name for name in listed if name not in found]
+    if len(missing) == len(listed):
+        raise DatasetError(
+            f"{metadata} lists {len(listed)} pictures, and none of them is there: {some(missing)}."
+        )
+    if missing and not missing_ok:
+        raise DatasetError(
+            f"{metadata} lists {len(missing)} of {len(listed)} pictures that are missing: {some(missing)}. "
+            "Unpack the archive again, or remove their rows from a copy of the dataset."
+        )
+    if missing:
+        log.warning(
+            "%d of %d pictures in %s are missing and are left out: %s",
+            len(missing), len(listed), metadata, some(missing),
+        )  # fmt: skip
+    return [name for name in listed if name in found]
+
+
+def some(names: Iterable[str], limit: int = 3) -> str:
+    """The first few names, and that there are more."""
+    names = list(names)
+    return ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")
+
+
+def _contents(folder: Path) -> str:
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    return some(names, limit=5) or "nothing"

@@ -1,0 +1,115 @@
+"""Cutting pictures out of a photograph: a view of it is drawn at random, then rendered and encoded.
+
+A rendering samples each output pixel 2 x 2 times and averages, at no less than one source pixel per output
+pixel: sharp pictures stay sharp to the pixel, which the fine label (in focus or blurred) hangs on. Beyond its
+region's edges a view sees the region mirrored, never the other split.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from PIL import Image
+
+SUPERSAMPLE = 2
+MIN_DETAIL = 10.0
+"""Least standard deviation of the Laplacian (grey levels) in a picture's centre: sky has no focus to judge."""
+MAX_DRAWS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a picture is taken, and in what light."""
+
+    center_x: float
+    center_y: float
+    scale: float
+    """Source pixels per output pixel, at least 1."""
+    angle_rad: float
+    flip: bool
+    gain: float
+    gamma: float
+
+
+def draw_view(rng: np.random.Generator, height: int, width: int, size_px: int) -> View:
+    """A random view of a region of height x width pixels, inside it where the region is large enough."""
+    scale = rng.uniform(1.0, 1.4)
+    angle_rad = math.radians(rng.uniform(-15, 15))
+    reach = 0.5 * size_px * scale * (math.cos(angle_rad) + math.sin(abs(angle_rad)))
+    return View(
+        center_x=_draw_center(rng, width, reach),
+        center_y=_draw_center(rng, height, reach),
+        scale=scale,
+        angle_rad=angle_rad,
+        flip=bool(rng.integers(2)),
+        gain=rng.uniform(0.85, 1.15),
+        gamma=math.exp(rng.uniform(-0.2, 0.2)),
+    )
+
+
+def _draw_center(rng: np.random.Generator, extent: int, reach: float) -> float:
+    margin = min(reach, 0.4 * extent)
+    return rng.uniform(margin, extent - margin)
+
+
+def render(region: np.ndarray, view: View, size_px: int) -> np.ndarray:
+    """What `view` sees of `region`: uint8 [size_px, size_px] or [size_px, size_px, 3]."""
+    fine_px = size_px * SUPERSAMPLE
+    step = view.scale / SUPERSAMPLE
+    cos, sin = step * math.cos(view.angle_rad), step * math.sin(view.angle_rad)
+    if view.flip:
+        to_source = np.array([[-cos, -sin], [-sin, cos]])
+    else:
+        to_source = np.array([[cos, -sin], [sin, cos]])
+    middle = np.full(2, (fine_px - 1) / 2)
+    offset = np.array([view.center_x, view.center_y]) - to_source @ middle
+    fine = cv2.warpAffine(
+        region,
+        np.column_stack([to_source, offset]),
+        (fine_px, fine_px),
+        flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REFLECT_101,
+    )
+    picture = cv2.resize(fine, (size_px, size_px), interpolation=cv2.INTER_AREA)
+    return cv2.LUT(picture, _tone_curve(view))
+
+
+def _tone_curve(view: View) -> np.ndarray:
+    levels = np.linspace(0, 1, 256)
+    return np.clip(255 * view.gain * levels**view.gamma, 0, 255).round().astype(np.uint8)
+
+
+def detail(picture: np.ndarray) -> float:
+    """Standard deviation of the Laplacian of grey in the picture's middle half, the part that eval crops."""
+    grey = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    margin = grey.shape[0] // 4
+    return float(cv2.Laplacian(grey, cv2.CV_32F)[margin:-margin, margin:-margin].std())
+
+
+def draw_picture(rng: np.random.Generator, region: np.ndarray, size_px: int) -> np.ndarray:
+    """A random picture with enough detail to tell its focus; the most detailed of `MAX_DRAWS` if none has."""
+    best, best_detail = None, -1.0
+    for _ in range(MAX_DRAWS):
+        picture = render(region, draw_view(rng, *region.shape[:2], size_px), size_px)
+        if (found := detail(picture)) > best_detail:
+            best, best_detail = picture, found
+        if best_detail >= MIN_DETAIL:
+            break
+    assert best is not None
+    return best
+
+
+def defocus(rng: np.random.Generator, picture: np.ndarray) -> np.ndarray:
+    """The picture slightly out of focus: a Gaussian of 0.8 to 1.2 pixels."""
+    return cv2.GaussianBlur(picture, (0, 0), rng.uniform(0.8, 1.2))
+
+
+def encode_jpeg(picture: np.ndarray, quality: int) -> bytes:
+    """Baseline JPEG, 4:2:0 if in colour, of one component if grey."""
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()

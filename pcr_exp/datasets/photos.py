@@ -1,0 +1,165 @@
+"""The embedded dataset: pictures cut from photographs that scikit-image ships, made where they are wanted.
+
+    <root>/photos-<key>/{train,val}/<photo>/<focus>/0001.jpg    and stamp.json, the settings
+
+Two labels, a coarse and a fine one: `photo`, which photograph a picture is cut from, and `focus`, whether it
+is in focus or slightly blurred. The first survives strong compression, the second needs the high frequencies.
+Train and val are cut from separate parts of each photograph. The same settings give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcr_exp.config import PhotosConfig, key_of
+from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
+from pcr_exp.datasets.photo_sources import SOURCE_FILES, load_photo, sources_digest, split_region
+from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.errors import DatasetError
+
+VERSION = 1
+"""Raise it with every change that gives other pictures."""
+CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
+SPLITS = ("train", "val")
+NUM_THREADS = 2
+STAMP = "stamp.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture to be made; its file and everything random about it follow from these."""
+
+    split: str
+    index: int
+    """In its split."""
+    photo: int
+    focus: int
+    number: int
+    """Within its folder, from 1."""
+
+    @property
+    def file(self) -> str:
+        """Path below the dataset's own folder."""
+        folder = f"{self.split}/{CLASSES['photo'][self.photo]}/{CLASSES['focus'][self.focus]}"
+        return f"{folder}/{self.number:04d}.jpg"
+
+
+def read(config: PhotosConfig) -> Dataset:
+    """The pictures, made first if `root` has none of these settings.
+
+    Raises:
+        DatasetError: `root` is null or cannot be written, or the pictures there are not all there.
+    """
+    if config.root is None:
+        raise DatasetError(
+            "dataset.root is null: photos wants a folder to make its pictures in (data/photos)."
+        )
+    root = Path(config.root).expanduser()
+    settings = _settings(config)
+    folder = root / f"photos-{key_of(settings)}"
+    if not folder.exists():
+        _make(folder, config, settings)
+    _check(folder, config, settings)
+    samples = {
+        split: [
+            Sample(
+                f"{folder.name}/{picture.file}",
+                folder / picture.file,
+                {"photo": picture.photo, "focus": picture.focus},
+            )
+            for picture in plan(config)
+            if picture.split == split
+        ]
+        for split in SPLITS
+    }
+    classes = {label: list(names) for label, names in CLASSES.items()}
+    return make_dataset("photos", samples["train"], samples["val"], classes)
+
+
+def plan(config: PhotosConfig) -> Iterator[Picture]:
+    """All pictures: every (photo, focus) as often as every other, or once more."""
+    num_focus = len(CLASSES["focus"])
+    num_cells = len(CLASSES["photo"]) * num_focus
+    for split, num in zip(SPLITS, (config.num_train, config.num_val), strict=True):
+        for index in range(num):
+            cell = index % num_cells
+            yield Picture(split, index, cell // num_focus, cell % num_focus, 1 + index // num_cells)
+
+
+def _settings(config: PhotosConfig) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "num_train": config.num_train,
+        "num_val": config.num_val,
+        "size_px": config.size_px,
+        "quality": config.quality,
+        "seed": config.seed,
+        "sources": sources_digest(),
+    }
+
+
+def _make(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
+    """All pictures and the stamp, in a folder of another name that is renamed once it is whole."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
+            whole = Path(unfinished) / "whole"
+            _draw_all(whole, config)
+            (whole / STAMP).write_text(json.dumps(settings, indent=2) + "\n")
+            _rename(whole, folder)
+    except OSError as error:
+        raise DatasetError(f"photos: the pictures cannot be made in {folder.parent}: {error}.") from error
+
+
+def _rename(whole: Path, folder: Path) -> None:
+    try:
+        whole.rename(folder)
+    except OSError:
+        if not (folder / STAMP).is_file():  # else another process made the same pictures first
+            raise
+
+
+def _draw_all(folder: Path, config: PhotosConfig) -> None:
+    for split in SPLITS:
+        for photo in CLASSES["photo"]:
+            for focus in CLASSES["focus"]:
+                (folder / split / photo / focus).mkdir(parents=True)
+    photos = [load_photo(name) for name in CLASSES["photo"]]
+
+    def draw(picture: Picture) -> None:
+        region = split_region(photos[picture.photo], picture.split)
+        jpeg = draw_jpeg(picture, region, config)
+        (folder / picture.file).write_bytes(jpeg)
+
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        list(pool.map(draw, plan(config)))
+
+
+def draw_jpeg(picture: Picture, region: np.ndarray, config: PhotosConfig) -> bytes:
+    """One picture's file. Its randomness is its own, so neither threads nor other pictures matter to it."""
+    rng = np.random.default_rng([config.seed, SPLITS.index(picture.split), picture.index])
+    pixels = draw_picture(rng, region, config.size_px)
+    if CLASSES["focus"][picture.focus] == "blurred":
+        pixels = defocus(rng, pixels)
+    return encode_jpeg(pixels, config.quality)
+
+
+def _check(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
+    remedy = f"Remove {folder}; the pictures are made again."
+    try:
+        stamp = json.loads((folder / STAMP).read_text())
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"photos: {folder / STAMP} cannot be read ({error}). {remedy}") from error
+    if stamp != settings:
+        raise DatasetError(f"photos: {folder / STAMP} says {stamp}; wanted {settings}. {remedy}")
+    missing = [picture.file for picture in plan(config) if not (folder / picture.file).is_file()]
+    if missing:
+        raise DatasetError(f"photos: {folder} lacks {missing[0]} ({len(missing)} such files). {remedy}")
