@@ -1,0 +1,90 @@
+"""Four clocks of which exactly one runs, and a fifth for the wall."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, get_args
+
+ClockName = Literal["train", "wait", "eval", "other"]
+NAMES: tuple[ClockName, ...] = get_args(ClockName)
+
+
+def _no_device() -> None:
+    pass
+
+
+class Clocks:
+    """Seconds spent training, waiting for data, evaluating, and on everything else (files, trackers).
+
+    At any time exactly one of the four runs, so `train_s + wait_s + eval_s + other_s == wall_s`. Before
+    `switch` hands time to another clock it waits for the device: work that was launched on one clock is paid
+    on it, never by whoever happens to look at the result first.
+
+    A new object stands still until the first `switch`; so does one that was paused.
+    """
+
+    def __init__(
+        self, synchronize: Callable[[], None] = _no_device, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Make stopped clocks that read zero.
+
+        Args:
+            synchronize: Returns when the device has done all that was asked of it.
+            now: A monotonic time in seconds; time asleep between two runs of a process is not in it.
+        """
+        self._synchronize = synchronize
+        self._now = now
+        self._seconds: dict[ClockName, float] = dict.fromkeys(NAMES, 0.0)
+        self._wall_s = 0.0
+        self._current: ClockName | None = None
+        self._clock_start = 0.0
+        self._wall_start = 0.0
+
+    @property
+    def current(self) -> ClockName | None:
+        """The clock that runs, or None if all stand still."""
+        return self._current
+
+    def switch(self, name: ClockName) -> None:
+        """Let this clock run from now on; the first switch, and one after a pause, starts the wall too."""
+        if name == self._current:
+            return
+        self._synchronize()
+        now = self._now()
+        if self._current is None:
+            self._wall_start = now
+        else:
+            self._seconds[self._current] += now - self._clock_start
+        self._current = name
+        self._clock_start = now
+
+    def pause(self) -> None:
+        """Stop every clock, the wall's as well."""
+        if self._current is None:
+            return
+        self._synchronize()
+        now = self._now()
+        self._seconds[self._current] += now - self._clock_start
+        self._wall_s += now - self._wall_start
+        self._current = None
+
+    def read(self) -> dict[str, float]:
+        """Return `train_s`, `wait_s`, `eval_s`, `other_s` and `wall_s`: seconds so far."""
+        seconds: dict[ClockName, float] = dict(self._seconds)
+        wall_s = self._wall_s
+        if self._current is not None:
+            now = self._now()
+            seconds[self._current] += now - self._clock_start
+            wall_s += now - self._wall_start
+        return {f"{name}_s": seconds[name] for name in NAMES} | {"wall_s": wall_s}
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the readings, for a checkpoint."""
+        return self.read()
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Go on from these readings; what ran before is forgotten and the clocks stand still."""
+        self._seconds = {name: state[f"{name}_s"] for name in NAMES}
+        self._wall_s = state["wall_s"]
+        self._current = None

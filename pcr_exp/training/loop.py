@@ -1,0 +1,157 @@
+"""The training loop: a generator of plain rows. It knows no configuration framework, no files, no tracker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, Protocol
+
+from pcr_exp.errors import RunError
+from pcr_exp.loading.loader import Batch
+from pcr_exp.loading.policy import ScanPolicy
+from pcr_exp.training.clocks import Clocks
+from pcr_exp.training.progress import MeanLoss, Progress
+from pcr_exp.training.report import Reporter, Row
+from pcr_exp.training.schedule import learning_rate
+from pcr_exp.training.trainer import Trainer
+
+
+class Loader(Protocol):
+    """What the loop asks of a loader; `pcr_exp.loading.loader.RecordLoader` is one."""
+
+    @property
+    def num_batches(self) -> int:
+        """Batches in an epoch."""
+
+    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+        """One stream to the end of epoch `num_epochs` - 1."""
+
+    def pause(self) -> None:
+        """Return when nothing is being read any more."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+
+def fit(
+    trainer: Trainer,
+    loader: Loader,
+    policy: ScanPolicy,
+    progress: Progress,
+    clocks: Clocks,
+    *,
+    evaluate: Callable[[], Mapping[str, Any]],
+    bytes_read: Callable[[], int],
+    checkpoint: Callable[[], None],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Row]:
+    """Train from where `progress` stands to the end of the last epoch, and yield rows.
+
+    `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every
+    `eval_every_epochs` epochs and after the last. A row's `epoch` counts from 1: it is the epoch that the
+    last update belongs to, which in an `eval` row has just been completed. Whoever takes a row, and
+    `checkpoint`, work on the `other` clock.
+
+    Args:
+        trainer: The model and its optimizer, in the state that `progress` tells of.
+        loader: Gives batches; paused, on `wait`, before `evaluate`, so that no byte is read unclocked.
+        policy: Told every row before it is yielded.
+        progress: Moved on in place.
+        clocks: Stand still; run from here on, and stand still again at the end.
+        evaluate: Returns `val_loss`, `val_top1`, `val_top5`, `num_val`; runs on the `eval` clock.
+        bytes_read: What storage has delivered since the run began.
+        checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
+            `checkpoint_every_steps` updates, and before stopping early.
+        should_stop: Asked after each update.
+
+    Raises:
+        RunError: a loss is not finite, or the loader ended early.
+    """
+    config = trainer.config
+    reporter = Reporter(progress, clocks, bytes_read)
+    last_step = config.epochs * loader.num_batches
+    clocks.switch("wait")
+    with closing(_stream(loader, progress, config.epochs)) as stream:
+        for batch in stream:
+            clocks.switch("train")
+            _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
+            clocks.switch("other")
+            epoch = batch.epoch + 1
+            if _due(config.log_every_steps, progress.step) or progress.step == last_step:
+                yield _observed(policy, reporter.train_row(epoch))
+            evaluated = False
+            if progress.batch == 0:
+                train_loss, progress.epoch_loss = progress.epoch_loss.mean, MeanLoss()
+                evaluated = _due(config.eval_every_epochs, epoch) or epoch == config.epochs
+            if evaluated:
+                with _paused(loader, clocks):
+                    scores = evaluate()
+                _require_finite("validation loss", scores["val_loss"], progress, epoch)
+                yield _observed(policy, reporter.eval_row(epoch, train_loss, scores))
+            stop = should_stop()
+            if evaluated or stop or _due(config.checkpoint_every_steps, progress.step):
+                checkpoint()
+            if stop:
+                clocks.pause()
+                return
+            clocks.switch("wait")
+    clocks.pause()
+    if progress.epoch < config.epochs:
+        raise RunError(
+            f"the loader ended in epoch {progress.epoch + 1} of {config.epochs}, after {progress.step} of"
+            f" {last_step} updates. This is a defect of the loader: please report it."
+        )
+
+
+def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_epoch: int) -> None:
+    rate = learning_rate(trainer.config, progress.step, steps_per_epoch)
+    loss = trainer.update(batch.images, batch.labels, step=progress.step, learning_rate=rate)
+    num_images = len(batch.labels)
+    ends_epoch = batch.index + 1 == batch.num_batches
+    progress.step += 1
+    progress.epoch = batch.epoch + ends_epoch
+    progress.batch = 0 if ends_epoch else batch.index + 1
+    progress.samples_seen += num_images
+    progress.record_bytes += batch.record_bytes
+    progress.scan_group = batch.group
+    progress.learning_rate = rate
+    _require_finite("training loss", loss, progress, batch.epoch + 1)
+    progress.epoch_loss.add(loss, num_images)
+    progress.interval_loss.add(loss, num_images)
+
+
+def _stream(loader: Loader, progress: Progress, epochs: int) -> Generator[Batch, None, None]:
+    # A run that was killed between its last checkpoint and its end has nothing left to read.
+    if progress.epoch < epochs:
+        yield from loader.batches(progress.epoch, progress.batch, epochs)
+
+
+@contextmanager
+def _paused(loader: Loader, clocks: Clocks) -> Iterator[None]:
+    clocks.switch("wait")
+    loader.pause()
+    clocks.switch("eval")
+    try:
+        yield
+    finally:
+        clocks.switch("other")
+        loader.resume()
+
+
+def _observed(policy: ScanPolicy, row: Row) -> Row:
+    policy.observe(row)
+    return row
+
+
+def _due(every: int | None, count: int) -> bool:
+    return every is not None and count % every == 0
+
+
+def _require_finite(what: str, loss: float, progress: Progress, epoch: int) -> None:
+    if not math.isfinite(loss):
+        raise RunError(
+            f"the {what} is {loss} at step {progress.step}, epoch {epoch}, scan group {progress.scan_group}: "
+            "training diverged. Rows up to here are kept; lower training.learning_rate or lengthen "
+            "training.warmup_epochs."
+        )

@@ -1,0 +1,93 @@
+"""One update: a batch goes in, its loss comes out, and the model has moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcr_exp.config import TrainingConfig
+from pcr_exp.training.device import amp_dtype
+from pcr_exp.training.inputs import model_input
+
+
+class Trainer:
+    """A model and the SGD that moves it.
+
+    Randomness inside the model (dropout, stochastic depth) is a function of (seed, step) and of nothing else,
+    so that a resumed run draws what an uninterrupted one would have drawn.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainingConfig, *, device: torch.device, seed: int) -> None:
+        """Move `model` to `device` and make its optimizer."""
+        self.config = config
+        self.device = device
+        self.seed = seed
+        self.amp_dtype = amp_dtype(device) if config.amp else None
+        self.model = model.to(device)
+        if config.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(),
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            weight_decay=config.weight_decay,
+        )
+        # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
+        inputs = model_input(images, self.device, channels_last=self.config.channels_last)
+        with torch.autocast(self.device.type, dtype=self.amp_dtype, enabled=self.amp_dtype is not None):
+            logits = self.model(inputs)
+        return logits.float()
+
+    def update(self, images: Tensor, labels: Tensor, *, step: int, learning_rate: float) -> float:
+        """Take one step of SGD and return the batch's mean loss.
+
+        A loss that is not finite is returned without a step: the model stays as it was.
+
+        Args:
+            images: uint8 [B, H, W, 3].
+            labels: int64 [B].
+            step: The update, counted from 0.
+            learning_rate: Its rate.
+        """
+        torch.manual_seed(_step_seed(self.seed, step))
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.forward(images)
+        targets = labels.to(self.device, non_blocking=True)
+        loss = F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
+        value = loss.item()
+        if np.isfinite(value):
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        return value
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that updates change."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+
+
+def _step_seed(seed: int, step: int) -> int:
+    # torch's CPU generator keeps only 32 bits of its seed, so (seed, step) has to be mixed into them.
+    return int(np.random.SeedSequence((seed, step)).generate_state(1)[0])
