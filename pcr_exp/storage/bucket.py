@@ -1,0 +1,143 @@
+"""The schedule that every process of a host shares: a few numbers in a small mapped file.
+
+A kernel file lock (`flock`) guards it. The kernel drops the lock when its holder dies, so a killed process
+never blocks the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcr_exp.errors import StorageError
+
+_MAGIC = b"PCRBKT01"
+_LIMITS = struct.Struct("<8sddd")
+_SCHEDULE = struct.Struct("<qq")
+_NUM_BYTES = _LIMITS.size + _SCHEDULE.size
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a bucket enforces. Infinite rates are no limits."""
+
+    bytes_per_s: float
+    latency_s: float
+    requests_per_s: float
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When the pipe and the next request slot are free: nanoseconds of the host's CLOCK_MONOTONIC."""
+
+    pipe_free_ns: int
+    slot_free_ns: int
+
+
+class Bucket:
+    """A shared schedule in a file. `with bucket.locked() as schedule:` reads it, and writes it back."""
+
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
+        """Join the bucket at `path`; with `limits`, make it if it is not there.
+
+        Raises:
+            StorageError: no bucket is there (and no limits were given), or it enforces other limits.
+        """
+        self.path = path
+        self._attach(create=limits is not None)
+        with self._exclusive():
+            self.created = limits is not None and self._is_new()
+            if limits is not None and self.created:
+                self._write(limits)
+            self.limits = self._read_limits()
+        if limits is not None and limits != self.limits:
+            raise StorageError(
+                f"the throttle at {path} enforces {self.limits}, wanted {limits}. Processes that share a "
+                "throttle need the same storage settings; delete the file if no run uses it any more."
+            )
+        _BUCKETS.add(self)
+
+    @contextmanager
+    def locked(self) -> Iterator[Schedule]:
+        """The schedule, held alone among all threads and processes; changes are stored at the end."""
+        with self._exclusive():
+            schedule = Schedule(*_SCHEDULE.unpack_from(self._map, _LIMITS.size))
+            yield schedule
+            _SCHEDULE.pack_into(self._map, _LIMITS.size, schedule.pipe_free_ns, schedule.slot_free_ns)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        # flock excludes other open file descriptions; the threads of this process share one.
+        with self._lock:
+            if self._forked:
+                self._attach(create=False)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _attach(self, *, create: bool) -> None:
+        try:
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            self._descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise StorageError(f"no throttle can be opened at {self.path}: {error.strerror}.") from error
+        if create and os.fstat(self._descriptor).st_size == 0:
+            # Zeros; two creators at once do the same, and the lock decides who writes the limits.
+            os.truncate(self._descriptor, _NUM_BYTES)
+        if os.fstat(self._descriptor).st_size != _NUM_BYTES:
+            os.close(self._descriptor)
+            raise StorageError(f"{self.path} is not a throttle of this package.")
+        self._map = mmap.mmap(self._descriptor, _NUM_BYTES)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        self._lock = getattr(self, "_lock", None) or threading.Lock()
+        self._forked = False
+
+    def _is_new(self) -> bool:
+        return self._map[: len(_MAGIC)] == bytes(len(_MAGIC))
+
+    def _write(self, limits: Limits) -> None:
+        _SCHEDULE.pack_into(self._map, _LIMITS.size, 0, 0)
+        fields = (limits.bytes_per_s, limits.latency_s, limits.requests_per_s)
+        _LIMITS.pack_into(self._map, 0, _MAGIC, *fields)
+
+    def _read_limits(self) -> Limits:
+        magic, *fields = _LIMITS.unpack_from(self._map, 0)
+        if magic != _MAGIC:
+            raise StorageError(f"{self.path} is not a throttle of this package.")
+        return Limits(*fields)
+
+    def after_fork(self) -> None:
+        """A child shares the parent's file description, and so its flock: it must open the file itself."""
+        self._lock = threading.Lock()
+        self._forked = True
+
+
+_BUCKETS: weakref.WeakSet[Bucket] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for bucket in list(_BUCKETS):
+        bucket.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def new_bucket_path() -> Path:
+    """An empty file for a new bucket: in /dev/shm (memory, no disk) if there is one, else the temp folder."""
+    shared_memory = Path("/dev/shm")
+    folder = shared_memory if os.access(shared_memory, os.W_OK) else None
+    descriptor, path = tempfile.mkstemp(prefix="pcr-exp-throttle-", dir=folder)
+    os.close(descriptor)
+    return Path(path)

@@ -1,0 +1,61 @@
+"""Range reads of files below a local folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pcr_exp.errors import StorageError
+
+
+class LocalStorage:
+    """Files below `root`, read with plain `pread` (thread safe: no file position is shared)."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes `[offset, offset + length)` of a file; fewer at its end.
+
+        Raises:
+            StorageError: the file is missing or cannot be read.
+        """
+        file = self.root / path
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _read_fully(descriptor, offset, length)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+    def size(self, path: str) -> int:
+        """Length of a file in bytes. Raises StorageError if it is missing."""
+        file = self.root / path
+        try:
+            return file.stat().st_size
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+
+def _read_fully(descriptor: int, offset: int, length: int) -> bytes:
+    """One pread may return less than asked for (Linux caps it at 2 GiB), so ask until the end of the file."""
+    first = os.pread(descriptor, length, offset)
+    if len(first) == length or not first:
+        return first
+    parts = [first]
+    received = len(first)
+    while received < length:
+        part = os.pread(descriptor, length - received, offset + received)
+        if not part:
+            break
+        parts.append(part)
+        received += len(part)
+    return b"".join(parts)
+
+
+def _unreadable(file: Path, error: OSError) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return StorageError(f"{file} does not exist. Check records.root, or make the records first.")
+    return StorageError(f"{file} cannot be read: {error.strerror or error}.")

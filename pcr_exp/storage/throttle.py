@@ -1,0 +1,177 @@
+"""Makes fast storage behave like slow storage: bandwidth, latency and requests per second.
+
+Requests are scheduled on a virtual pipe that all processes of the host share. A request of n bytes that
+arrives at `now` takes the next request slot, its first byte comes a latency later, and its bytes then pass
+the pipe at the given bandwidth, one request after the other:
+
+    slot  = max(slot_free, now)                   slot_free = slot + 1 / requests_per_s
+    start = max(pipe_free, slot + latency)        pipe_free = done = start + n / bandwidth
+
+So latencies of requests in flight overlap, as on real storage, and unused bandwidth is never saved up for a
+burst. Deadlines are absolute: rounding and oversleeping do not add up.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pcr_exp.config import StorageConfig
+from pcr_exp.errors import StorageError
+from pcr_exp.records.reader import RangeReader
+from pcr_exp.storage.bucket import Bucket, Limits, new_bucket_path
+
+_MIB = 2**20
+_NS_PER_S = 1_000_000_000
+
+_this_thread = threading.local()
+
+
+class ReadCancelledError(StorageError):
+    """A throttled read was given up because `interruptible`'s event was set."""
+
+
+@contextmanager
+def interruptible(event: threading.Event) -> Iterator[None]:
+    """Throttled reads of this thread end with ReadCancelledError as soon as `event` is set."""
+    _this_thread.cancel = event
+    try:
+        yield
+    finally:
+        _this_thread.cancel = None
+
+
+def _wait(seconds: float, cancel: threading.Event | None) -> None:
+    if cancel is None:
+        time.sleep(seconds)
+    else:
+        cancel.wait(seconds)
+
+
+class Throttle:
+    """A bucket and the clock it is kept by. Picklable: a copy in another process shares the same bucket.
+
+    The state lies in a file of 48 bytes: the one that `create` was given (ranks of a host give the same), or
+    a new one in /dev/shm (else the temp folder). The process that made the file removes it when its Throttle
+    goes away or the process ends; others that have it open are not disturbed.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wait: Callable[[float, threading.Event | None], None] = _wait,
+    ) -> None:
+        """`clock` gives nanoseconds; `wait` sleeps for seconds or until the event is set."""
+        self._bucket = bucket
+        self._clock = clock
+        self._wait = wait
+        self._overslept = threading.local()
+
+    @classmethod
+    def create(
+        cls,
+        config: StorageConfig,
+        path: str | Path | None = None,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wait: Callable[[float, threading.Event | None], None] = _wait,
+    ) -> Throttle:
+        """A throttle with the config's limits: a new one, or the one at `path` (made there if need be).
+
+        Raises:
+            StorageError: the throttle at `path` enforces other limits, or the file is something else.
+        """
+        limits = Limits(
+            bytes_per_s=(config.bandwidth_mib_per_s or math.inf) * _MIB,
+            latency_s=config.latency_ms / 1e3,
+            requests_per_s=config.requests_per_s or math.inf,
+        )
+        file = new_bucket_path() if path is None else Path(path)
+        bucket = Bucket(file, limits)
+        throttle = cls(bucket, clock=clock, wait=wait)
+        if bucket.created:
+            weakref.finalize(throttle, _remove, file, os.getpid())
+        return throttle
+
+    @classmethod
+    def open(cls, path: str | Path) -> Throttle:
+        """The throttle that another process made at `path`. Raises StorageError if there is none."""
+        return cls(Bucket(Path(path)))
+
+    @property
+    def path(self) -> Path:
+        """The file of the shared state."""
+        return self._bucket.path
+
+    def reserve(self, num_bytes: int) -> int:
+        """Schedule a request that arrives now; returns when its last byte is due, in clock nanoseconds."""
+        limits = self._bucket.limits
+        with self._bucket.locked() as schedule:
+            # The scheduler woke this thread late after its last request. That is not the storage's doing, so
+            # this request counts as made that much earlier.
+            now_ns = self._clock() - getattr(self._overslept, "ns", 0)
+            slot_ns = max(schedule.slot_free_ns, now_ns)
+            start_ns = max(schedule.pipe_free_ns, slot_ns + round(limits.latency_s * _NS_PER_S))
+            done_ns = start_ns + round(num_bytes / limits.bytes_per_s * _NS_PER_S)
+            schedule.slot_free_ns = slot_ns + round(_NS_PER_S / limits.requests_per_s)
+            schedule.pipe_free_ns = done_ns
+        self._overslept.ns = 0
+        return done_ns
+
+    def wait_until(self, deadline_ns: int) -> None:
+        """Sleep to the deadline.
+
+        Raises:
+            ReadCancelledError: this thread's `interruptible` event was set before it.
+        """
+        cancel: threading.Event | None = getattr(_this_thread, "cancel", None)
+        waited = False
+        while (left_ns := deadline_ns - self._clock()) > 0:
+            if cancel is not None and cancel.is_set():
+                raise ReadCancelledError("the read was cancelled while it waited for throttled storage.")
+            self._wait(left_ns / _NS_PER_S, cancel)
+            waited = True
+        self._overslept.ns = -left_ns if waited else 0
+
+    def __reduce__(self) -> tuple[Callable[[str], Throttle], tuple[str]]:
+        return Throttle.open, (str(self.path),)
+
+
+def _remove(path: Path, owner: int) -> None:
+    # A forked child inherits this finalizer, but the file is not the child's.
+    if os.getpid() == owner:
+        path.unlink(missing_ok=True)
+
+
+class ThrottledStorage:
+    """Another storage at the speed that a throttle allows. Cached bytes are charged like any others."""
+
+    def __init__(self, inner: RangeReader, throttle: Throttle) -> None:
+        self.inner = inner
+        self.throttle = throttle
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """As the inner storage's `read`, which overlaps the wait. Charged for `length`, whatever comes back.
+
+        Raises:
+            ReadCancelledError: `interruptible`'s event was set meanwhile.
+        """
+        due_ns = self.throttle.reserve(length)
+        data = self.inner.read(path, offset, length)
+        self.throttle.wait_until(due_ns)
+        return data
+
+    def size(self, path: str) -> int:
+        """As the inner storage's `size`; charged as a request of no bytes."""
+        due_ns = self.throttle.reserve(0)
+        size = self.inner.size(path)
+        self.throttle.wait_until(due_ns)
+        return size

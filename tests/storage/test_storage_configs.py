@@ -1,0 +1,45 @@
+"""Every YAML of this room composes, and says the numbers that its name promises."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from pcr_exp.config import LoaderConfig, ScanConfig, StorageConfig, load
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "loader": LoaderConfig}
+FILES = sorted((group, file.stem) for group in SCHEMAS for file in (CONFIGS / group).glob("*.yaml"))
+
+
+def read(group: str, name: str) -> StorageConfig | ScanConfig | LoaderConfig:
+    with initialize_config_dir(str(CONFIGS / group), version_base="1.3"):
+        node = compose(name)
+    return load(OmegaConf.merge(OmegaConf.structured(SCHEMAS[group]), node), SCHEMAS[group])
+
+
+@pytest.mark.parametrize(("group", "name"), FILES)
+def test_every_file_fits_its_schema(group: str, name: str) -> None:
+    config = read(group, name)
+    if not isinstance(config, LoaderConfig):
+        assert config.name == name
+
+
+def test_scan_groups() -> None:
+    assert {name for group, name in FILES if group == "scan"} == {
+        "baseline",
+        *(f"group_{g}" for g in range(1, 11)),
+    }
+    for g in range(1, 11):
+        config = read("scan", f"group_{g}")
+        assert (config.encoding, config.group) == ("pcr", g)
+    baseline = read("scan", "baseline")
+    assert (baseline.encoding, baseline.group) == ("baseline", 1)
+
+
+def test_debug_loader_differs_from_the_default_in_nothing_but_workers() -> None:
+    default, debug = read("loader", "default"), read("loader", "debug")
+    assert debug.num_workers == 0
+    debug.num_workers = default.num_workers
+    assert debug == default

@@ -1,0 +1,213 @@
+"""The throttle's schedule, on a fake clock that only `wait` moves."""
+
+import itertools
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcr_exp.config import StorageConfig
+from pcr_exp.errors import StorageError
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.throttle import ReadCancelledError, Throttle, ThrottledStorage, interruptible
+
+MIB = 2**20
+
+
+class FakeClock:
+    """Nanoseconds that pass only while somebody waits; `oversleep_s` makes every wait end late."""
+
+    def __init__(self, oversleep_s: float = 0.0) -> None:
+        self.now_ns = 1_000_000_000_000
+        self.oversleep_s = oversleep_s
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def wait(self, seconds: float, _cancel: threading.Event | None = None) -> None:
+        self.now_ns += round((seconds + self.oversleep_s) * 1e9)
+
+    def throttle(self, path: Path | None = None, **limits: float) -> Throttle:
+        return Throttle.create(StorageConfig(name="test", **limits), path, clock=self, wait=self.wait)
+
+    def since(self, started_ns: int) -> float:
+        return (self.now_ns - started_ns) / 1e9
+
+
+def request(throttle: Throttle, num_bytes: int) -> None:
+    throttle.wait_until(throttle.reserve(num_bytes))
+
+
+def test_a_single_reader_gets_latency_plus_transfer_each_time() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=10, latency_ms=50)
+    started = clock()
+    for _ in range(20):
+        request(throttle, MIB)
+    assert clock.since(started) == pytest.approx(20 * (0.05 + 0.1), abs=1e-6)
+
+
+def test_latencies_in_flight_overlap_and_transfers_do_not() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=10, latency_ms=50)
+    started = clock()
+    due = [throttle.reserve(MIB) for _ in range(20)]
+    assert [(at - started) / 1e9 for at in due] == pytest.approx([0.05 + 0.1 * n for n in range(1, 21)])
+
+
+def test_unused_bandwidth_is_not_saved_up() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=10, requests_per_s=100)
+    request(throttle, MIB)
+    clock.wait(60)
+    started = clock()
+    for _ in range(10):
+        request(throttle, MIB)
+    assert clock.since(started) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_requests_per_second() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(requests_per_s=40)
+    started = clock()
+    for _ in range(81):
+        request(throttle, 1)
+    assert clock.since(started) == pytest.approx(2.0, abs=1e-6)
+
+
+def test_oversleeping_does_not_add_up() -> None:
+    clock = FakeClock(oversleep_s=0.004)
+    throttle = clock.throttle(bandwidth_mib_per_s=100)
+    started = clock()
+    for _ in range(100):
+        request(throttle, MIB)
+    assert clock.since(started) == pytest.approx(1.004, abs=1e-6)
+
+
+def test_time_that_the_reader_itself_takes_is_not_forgiven() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=100)
+    started = clock()
+    for _ in range(100):
+        request(throttle, MIB)
+        clock.wait(0.005)
+    assert clock.since(started) == pytest.approx(1.5, abs=1e-6)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 3 * MIB), min_size=1, max_size=40),
+    gaps_s=st.lists(st.floats(0, 0.3), min_size=40, max_size=40),
+    latency_ms=st.floats(0, 100),
+    oversleep_s=st.floats(0, 0.05),
+)
+def test_no_pair_of_deadlines_ever_exceeds_the_bandwidth(
+    sizes: list[int], gaps_s: list[float], latency_ms: float, oversleep_s: float
+) -> None:
+    clock = FakeClock(oversleep_s)
+    throttle = clock.throttle(bandwidth_mib_per_s=20, latency_ms=latency_ms)
+    previous_due = 0
+    for size, gap_s in zip(sizes, gaps_s, strict=False):
+        clock.wait(gap_s)
+        due = throttle.reserve(size)
+        assert due - previous_due >= size / (20 * MIB) * 1e9 - 1
+        previous_due = due
+
+
+def test_a_read_is_charged_for_and_returns_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(MIB))
+    clock = FakeClock()
+    storage = ThrottledStorage(LocalStorage(tmp_path), clock.throttle(bandwidth_mib_per_s=4, latency_ms=20))
+    started = clock()
+    assert storage.read("a", 0, MIB) == bytes(MIB)
+    assert clock.since(started) == pytest.approx(0.27)
+    assert storage.size("a") == MIB
+    assert clock.since(started) == pytest.approx(0.29)
+    with pytest.raises(StorageError, match="does not exist"):
+        storage.read("b", 0, 1)
+
+
+def test_the_real_read_overlaps_the_wait() -> None:
+    clock = FakeClock()
+
+    class SlowInner:
+        def read(self, _path: str, _offset: int, length: int) -> bytes:
+            clock.wait(0.2)
+            return bytes(length)
+
+        def size(self, _path: str) -> int:
+            return MIB
+
+    storage = ThrottledStorage(SlowInner(), clock.throttle(bandwidth_mib_per_s=4))
+    started = clock()
+    storage.read("a", 0, MIB)
+    assert clock.since(started) == pytest.approx(0.25)
+
+
+def test_a_waiting_read_can_be_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(MIB))
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=0.01))
+    storage = ThrottledStorage(LocalStorage(tmp_path), throttle)
+    stop = threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    started = time.monotonic()
+    with interruptible(stop), pytest.raises(ReadCancelledError, match="cancelled"):
+        storage.read("a", 0, MIB)
+    assert time.monotonic() - started < 5
+
+
+def test_threads_of_one_throttle_share_its_bandwidth() -> None:
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=1))
+    due: list[int] = []
+
+    def reserve() -> None:
+        due.extend([throttle.reserve(MIB) for _ in range(50)])
+
+    threads = [threading.Thread(target=reserve) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    due.sort()
+    assert [b - a for a, b in itertools.pairwise(due)] == [10**9] * 199
+
+
+def test_a_pickled_throttle_is_the_same_bucket() -> None:
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=1))
+    copy = pickle.loads(pickle.dumps(throttle))
+    assert copy.path == throttle.path
+    assert copy.reserve(MIB) - throttle.reserve(MIB) == -(10**9)
+
+
+def test_the_owner_removes_its_file() -> None:
+    throttle = Throttle.create(StorageConfig(name="test", latency_ms=1))
+    path = throttle.path
+    joined = Throttle.open(path)
+    del joined
+    assert path.exists()
+    del throttle
+    assert not path.exists()
+
+
+def test_a_bucket_with_other_limits_is_not_joined(tmp_path: Path) -> None:
+    path = tmp_path / "bucket"
+    throttle = Throttle.create(StorageConfig(name="a", bandwidth_mib_per_s=1), path)
+    with pytest.raises(StorageError, match="need the same storage settings"):
+        Throttle.create(StorageConfig(name="b", bandwidth_mib_per_s=2), path)
+    assert path.exists(), "a refused joiner is no owner"
+    assert throttle.reserve(0) > 0
+
+
+def test_files_that_are_no_bucket_are_refused_and_kept(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no throttle can be opened"):
+        Throttle.open(tmp_path / "missing")
+    for content in (b"a user's file", b"x" * 48):
+        path = tmp_path / "other"
+        path.write_bytes(content)
+        for attempt in (Throttle.open, lambda p: Throttle.create(StorageConfig(name="a"), p)):
+            with pytest.raises(StorageError, match="is not a throttle"):
+                attempt(path)
+        assert path.read_bytes() == content

@@ -1,0 +1,85 @@
+"""One bandwidth for all processes of a host, in real time."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.config import StorageConfig
+from pcr_exp.storage.throttle import Throttle
+
+MIB = 2**20
+FORK = multiprocessing.get_context("fork")
+
+
+def _draw(throttle: Throttle, num_requests: int, num_bytes: int, done: Connection) -> None:
+    for _ in range(num_requests):
+        throttle.wait_until(throttle.reserve(num_bytes))
+    done.send(time.monotonic())
+
+
+@pytest.mark.parametrize("num_processes", [1, 2, 4])
+def test_processes_share_one_rate_within_two_percent(num_processes: int) -> None:
+    """20 MiB/s for 2 s, however many draw from it."""
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20, latency_ms=2))
+    receiver, sender = FORK.Pipe(duplex=False)
+    work = (throttle, 160 // num_processes, MIB // 4, sender)
+    processes = [FORK.Process(target=_draw, args=work) for _ in range(num_processes)]
+    started = time.monotonic()
+    for process in processes:
+        process.start()
+    ended = max(receiver.recv() for _ in processes)
+    for process in processes:
+        process.join()
+    transfer_s = 2.0
+    # A lone reader pays each latency; two or more hide all but the first.
+    latency_s = 0.002 * (160 if num_processes == 1 else 1)
+    assert ended - started == pytest.approx(transfer_s + latency_s, rel=0.02)
+
+
+def _hold_forever(path: Path, ready: Connection) -> None:
+    with Throttle.open(path)._bucket.locked():
+        ready.send(os.getpid())
+        time.sleep(60)
+
+
+def test_a_dead_holder_of_the_lock_blocks_nobody() -> None:
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20))
+    receiver, sender = FORK.Pipe(duplex=False)
+    holder = FORK.Process(target=_hold_forever, args=(throttle.path, sender))
+    holder.start()
+    os.kill(receiver.recv(), signal.SIGKILL)
+    holder.join()
+    started = time.monotonic()
+    throttle.reserve(MIB)
+    assert time.monotonic() - started < 1
+
+
+def _hold_inherited(throttle: Throttle, ready: Connection, release: Connection) -> None:
+    with throttle._bucket.locked():
+        ready.send(None)
+        release.recv()
+
+
+def test_a_forked_child_excludes_its_parent() -> None:
+    """flock belongs to the open file, which fork shares: without reopening, both would hold the lock."""
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20))
+    ready_receiver, ready = FORK.Pipe(duplex=False)
+    release_receiver, release = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=_hold_inherited, args=(throttle, ready, release_receiver))
+    child.start()
+    ready_receiver.recv()
+    reserving = threading.Thread(target=throttle.reserve, args=(MIB,))
+    reserving.start()
+    reserving.join(timeout=0.2)
+    assert reserving.is_alive(), "the parent got the lock that its child holds"
+    release.send(None)
+    reserving.join(timeout=5)
+    assert not reserving.is_alive()
+    child.join()
+    assert throttle.path.exists(), "a child's exit must not remove its parent's bucket"
