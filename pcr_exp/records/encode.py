@@ -1,0 +1,163 @@
+"""The encoder: image files -> records in both encodings."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import ImageError
+from pcr_exp.records.atomic import make_folder
+from pcr_exp.records.fingerprint import file_size, fingerprint
+from pcr_exp.records.image import StoredImage, load_image
+from pcr_exp.records.lock import encode_lock
+from pcr_exp.records.receipts import (
+    Receipt,
+    read_receipts,
+    read_rejected,
+    remove_leftovers,
+    remove_receipts,
+)
+from pcr_exp.records.transcode import find_transcoder
+from pcr_exp.records.writer import ENCODINGS, SplitWriter
+
+Progress = Callable[[int, int], None]
+"""Told (images done, images in all)."""
+
+_Task = tuple[Sample, int | None]
+"""A sample and its file's size, None if that could not be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeReport:
+    """What an encode did. `num_bytes` is the size of all records, by encoding."""
+
+    num_images: int
+    num_rejected: int
+    num_records: int
+    num_bytes: dict[str, int]
+    num_turned: int | None
+    """Images stored without the turn that their EXIF orientation asks for; None if they were there before."""
+    encode_s: float
+
+
+def encode_split(
+    samples: list[Sample],
+    classes: dict[str, list[str]],
+    folder: Path,
+    *,
+    dataset: str,
+    split: str,
+    images_per_record: int,
+    on_error: str,
+    num_workers: int,
+    progress: Progress,
+) -> EncodeReport:
+    """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
+
+    Record k holds samples k*N to (k+1)*N, less the rejected; a record that is wholly rejected is left out. An
+    encode that was stopped continues, and ends with the bytes that it would have written unstopped. Memory
+    holds the images of about two records at a time.
+
+    Raises:
+        ImageError: `on_error` is "fail" and an image cannot be stored: the first by order, and why.
+        RecordError: `folder` holds records of other files, or another process is encoding there; or no image
+            is left; or there is nothing to transcode with.
+        StorageError: the disk is full or refuses.
+    """
+    started = time.monotonic()
+    tasks = [(sample, file_size(sample.path)) for sample in samples]
+    key = fingerprint(tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record)
+    writer = SplitWriter(folder, dataset, split, classes, key)
+    make_folder(folder)
+    with encode_lock(folder):
+        num_turned = None
+        if len(writer.read_indexes()) < len(ENCODINGS):
+            find_transcoder()  # before any work: its error says what to install
+            receipts = _encode_records(tasks, writer, images_per_record, on_error, num_workers, progress)
+            writer.finish(receipts)
+            num_turned = sum(receipt.num_turned for receipt in receipts)
+        remove_receipts(folder)
+        progress(len(samples), len(samples))
+        indexes = writer.read_indexes()
+        return EncodeReport(
+            num_images=indexes["pcr"].num_samples,
+            num_rejected=len(read_rejected(folder)),
+            num_records=len(indexes["pcr"].records),
+            num_bytes={name: index.epoch_bytes(index.num_groups) for name, index in indexes.items()},
+            num_turned=num_turned,
+            encode_s=time.monotonic() - started,
+        )
+
+
+def _encode_records(
+    tasks: list[_Task],
+    writer: SplitWriter,
+    images_per_record: int,
+    on_error: str,
+    num_workers: int,
+    progress: Progress,
+) -> list[Receipt]:
+    receipts = read_receipts(writer.folder, writer.fingerprint)
+    remove_leftovers(writer.folder, list(ENCODINGS), receipts)
+    for encoding in ENCODINGS:
+        make_folder(writer.folder / encoding)
+    starts = range(0, len(tasks), images_per_record)
+    records = [tasks[start : start + images_per_record] for start in starts]
+    missing = (task for number, record in enumerate(records) if number not in receipts for task in record)
+    num_done = 0
+    finished = dict(receipts)
+    pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
+    try:
+        outcomes = _in_order(pool, missing, ahead=images_per_record)
+        for number, record in enumerate(records):
+            if number in receipts:
+                if on_error == "fail" and receipts[number].rejected:  # begun with skip, continued with fail
+                    raise _explain(*receipts[number].rejected[0])
+                num_done += len(record)
+                progress(num_done, len(tasks))
+                continue
+            loaded = []
+            for (sample, _), outcome in zip(record, outcomes, strict=False):
+                if on_error == "fail" and isinstance(outcome, ImageError):
+                    raise _explain(str(sample.path), str(outcome))
+                loaded.append((sample, outcome))
+                num_done += 1
+                progress(num_done, len(tasks))
+            finished[number] = writer.write_record(number, loaded)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return [finished[number] for number in range(len(records))]
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, tasks: Iterable[_Task], ahead: int
+) -> Iterator[StoredImage | ImageError]:
+    """Outcomes in the order of the tasks, `ahead` of them at most waiting or at work."""
+    remaining = iter(tasks)
+    pending: deque[Future[StoredImage | ImageError]] = deque(
+        pool.submit(_load, *task) for task in islice(remaining, ahead)
+    )
+    while pending:
+        outcome = pending.popleft().result()
+        pending.extend(pool.submit(_load, *task) for task in islice(remaining, 1))
+        yield outcome
+
+
+def _load(sample: Sample, num_bytes: int | None) -> StoredImage | ImageError:
+    try:
+        return load_image(sample.path, num_bytes)
+    except ImageError as error:
+        return error
+
+
+def _explain(image: str, reason: str) -> ImageError:
+    return ImageError(
+        f"{image}: {reason}. Repair or remove it, or set records.on_error=skip to leave such images out and "
+        "list them in rejected.csv."
+    )

@@ -1,0 +1,40 @@
+"""A name for what records are made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.records.format import VERSION
+
+
+def file_size(path: Path) -> int | None:
+    """Bytes in a file; None if it cannot be looked at (reading it will say why)."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def fingerprint(
+    samples: Sequence[tuple[Sample, int | None]],
+    classes: dict[str, list[str]],
+    *,
+    dataset: str,
+    split: str,
+    images_per_record: int,
+) -> str:
+    """16 hex digits of everything that decides which bytes an encode writes, short of the pixels themselves.
+
+    `samples` are pairs with the size of each file.
+    File sizes stand in for the contents: reading every image to find an encode done would take as long as it.
+    """
+    digest = hashlib.sha256()
+    settings = [VERSION, dataset, split, images_per_record, classes]
+    rows = ([sample.id, sample.labels, size] for sample, size in samples)
+    for item in (settings, *rows):
+        digest.update(json.dumps(item, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,160 @@
+"""JPEG files as bytes: their marker segments, their scans, and the pieces that scan groups hold.
+
+Terms and markers follow ITU-T T.81. Everything here is a pure function that reads headers by their
+stated lengths: searching for a marker's bytes would find those of an EXIF thumbnail.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from pcr_exp.errors import ImageError
+
+SOI = b"\xff\xd8"
+EOI = b"\xff\xd9"
+_EOI_CODE = 0xD9
+_SOS_CODE = 0xDA
+_PROGRESSIVE_CODE = 0xC2
+_FRAME_CODES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""SOF0..SOF15: all of C0..CF but DHT, JPG and DAC."""
+_CODES_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xD9)})
+
+_END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+"""A marker that is not a stuffed FF (00), a restart (D0..D7) or a fill byte (FF)."""
+
+
+class Segment(NamedTuple):
+    """One marker segment, `jpeg[start:end]`; that of SOS includes the scan's entropy-coded data."""
+
+    code: int
+    start: int
+    payload: int
+    """Where the bytes after the length field begin."""
+    end: int
+
+
+class Frame(NamedTuple):
+    """What the frame header (SOF) says."""
+
+    code: int
+    """The marker's second byte: C0 baseline, C1 extended, C2 progressive, C3 lossless, C9.. arithmetic."""
+    precision_bits: int
+    width_px: int
+    height_px: int
+    num_components: int
+
+
+class JpegHeader(NamedTuple):
+    """A file's frame, and how many scans the file holds."""
+
+    width_px: int
+    height_px: int
+    num_components: int
+    is_progressive: bool
+    num_scans: int
+
+
+def segments(jpeg: bytes) -> Iterator[Segment]:
+    """Walk from the segment after SOI to EOI, both without gaps; bytes after EOI are not looked at.
+
+    Raises:
+        ImageError: the bytes are not a JPEG, are damaged, or end before EOI. Raised when the walk gets there.
+    """
+    if not jpeg.startswith(SOI):
+        raise ImageError("not a JPEG: it does not begin with FF D8")
+    position = 2
+    while True:
+        start = position
+        while jpeg[position : position + 1] == b"\xff":
+            position += 1
+        if position >= len(jpeg):
+            raise ImageError("truncated: the file ends without an end-of-image marker")
+        if position == start:
+            raise ImageError(f"damaged: wanted a marker at byte {position}, found {jpeg[position]:02X}")
+        code = jpeg[position]
+        if code == _EOI_CODE:
+            yield Segment(code, start, position + 1, position + 1)
+            return
+        if code in _CODES_WITHOUT_LENGTH:
+            raise ImageError(f"damaged: marker FF {code:02X} at byte {position - 1} cannot stand there")
+        length = int.from_bytes(jpeg[position + 1 : position + 3], "big")
+        payload, end = position + 3, position + 1 + length
+        if end > len(jpeg) or payload > len(jpeg):
+            raise ImageError(f"truncated: the file ends inside the segment of marker FF {code:02X}")
+        if length < 2:
+            raise ImageError(f"damaged: the segment of marker FF {code:02X} gives its length as {length}")
+        if code == _SOS_CODE:
+            marker = _END_OF_ENTROPY_DATA.search(jpeg, end)
+            if marker is None:
+                raise ImageError("truncated: the file ends inside a scan")
+            end = marker.start()
+        yield Segment(code, start, payload, end)
+        position = end
+
+
+def read_frame(jpeg: bytes) -> Frame:
+    """The frame header; nothing after it is looked at. Raises ImageError if a scan comes first."""
+    for segment in segments(jpeg):
+        if segment.code in _FRAME_CODES:
+            return _parse_frame(jpeg, segment)
+        if segment.code in (_SOS_CODE, _EOI_CODE):
+            break
+    raise ImageError("damaged: no frame header (SOF) before the first scan")
+
+
+def read_header(jpeg: bytes) -> JpegHeader:
+    """Size, components, coding and number of scans, from a walk over the whole file.
+
+    Raises:
+        ImageError: as `segments` and `read_frame` do.
+    """
+    frame = read_frame(jpeg)
+    num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
+    is_progressive = frame.code == _PROGRESSIVE_CODE
+    return JpegHeader(frame.width_px, frame.height_px, frame.num_components, is_progressive, num_scans)
+
+
+def split_scans(jpeg: bytes) -> list[bytes]:
+    """Cut a file into one piece per scan, such that `join_pieces` of them is the file.
+
+    Piece 0 runs from SOI to the end of scan 1; piece i is scan i+1 with the tables (DHT) that stand before
+    its SOS. Segments between the last scan and EOI stay with the last piece. EOI is in no piece.
+
+    Raises:
+        ImageError: as `segments` does; also no scan, or bytes after EOI (they would be lost).
+    """
+    cuts = [0]
+    end = 0
+    for segment in segments(jpeg):
+        end = segment.start
+        if segment.code == _SOS_CODE:
+            cuts.append(segment.end)
+    if len(cuts) == 1:
+        raise ImageError("damaged: the file holds no scan")
+    if len(jpeg) > end + len(EOI):
+        raise ImageError(f"damaged: {len(jpeg) - end - len(EOI)} bytes after the end-of-image marker")
+    cuts[-1] = end
+    return [jpeg[start:stop] for start, stop in pairwise(cuts)]
+
+
+def group_pieces(pieces: Sequence[bytes], num_groups: int = 10) -> list[bytes]:
+    """Scan i goes to group i; groups without a scan are empty, surplus scans join the last group."""
+    groups = [*pieces[: num_groups - 1], b"".join(pieces[num_groups - 1 :])]
+    return groups + [b""] * (num_groups - len(groups))
+
+
+def join_pieces(pieces: Sequence[bytes]) -> bytes:
+    """A decodable file from the first pieces of an image: the pieces in order, then EOI."""
+    return b"".join((*pieces, EOI))
+
+
+def _parse_frame(jpeg: bytes, segment: Segment) -> Frame:
+    # T.81 B.2.2: precision (1 byte), lines (2), samples per line (2), components (1).
+    fields = jpeg[segment.payload : segment.end]
+    if len(fields) < 6:
+        raise ImageError("damaged: the frame header (SOF) is too short")
+    height_px, width_px = int.from_bytes(fields[1:3], "big"), int.from_bytes(fields[3:5], "big")
+    return Frame(segment.code, fields[0], width_px, height_px, fields[5])

@@ -1,0 +1,76 @@
+"""From a dataset's configuration to its records on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pcr_exp.config import DatasetConfig, RecordsConfig, records_name
+from pcr_exp.datasets.catalog import open_dataset
+from pcr_exp.errors import ConfigError
+from pcr_exp.records.encode import EncodeReport, Progress, encode_split
+from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.writer import ENCODINGS
+
+SPLITS = ("train", "val")
+
+
+def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:  # noqa: ARG001
+    """The folder of a dataset's records below `records.root`; `<split>/<encoding>/` lie in it."""
+    return records_name(dataset)
+
+
+def prepare_records(
+    dataset: DatasetConfig,
+    records: RecordsConfig,
+    progress: Progress | None = None,
+    on_report: Callable[[str, EncodeReport], None] | None = None,
+) -> Path:
+    """Encode both splits, unless that is done already: then the dataset itself need not be there.
+
+    Args:
+        dataset: what to encode.
+        records: where to, and how.
+        progress: told (images done, images in all), over both splits.
+        on_report: told (split, report) after each split that was looked at.
+
+    Returns:
+        The folder that holds `train/` and `val/`.
+
+    Raises:
+        ConfigError: `records.root` is not a local folder.
+        DatasetError, ImageError, RecordError, StorageError: as `open_dataset` and `encode_split` raise them.
+    """
+    if "://" in records.root:
+        raise ConfigError(
+            f"records.root={records.root!r}: records are written to a local folder. Prepare them "
+            "with a local records.root and copy that folder; then train with records.auto_prepare=false."
+        )
+    folder = Path(records.root) / records_folder(dataset, records)
+    if all((folder / split / name / INDEX_FILE).exists() for split in SPLITS for name in ENCODINGS):
+        return folder
+    opened = open_dataset(dataset)
+    splits = dict(zip(SPLITS, (opened.train, opened.val), strict=True))
+    num_images = len(opened.train) + len(opened.val)
+    num_before = 0
+    for split, samples in splits.items():
+
+        def tell(num_done: int, _: int, num_before: int = num_before) -> None:
+            if progress is not None:
+                progress(num_before + num_done, num_images)
+
+        report = encode_split(
+            samples,
+            opened.classes,
+            folder / split,
+            dataset=opened.name,
+            split=split,
+            images_per_record=dataset.images_per_record,
+            on_error=records.on_error,
+            num_workers=records.num_workers,
+            progress=tell,
+        )
+        if on_report is not None:
+            on_report(split, report)
+        num_before += len(samples)
+    return folder

@@ -1,0 +1,111 @@
+"""A split's folder, as the encoder writes it: records, then `rejected.csv`, then the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcr_exp.config import NUM_GROUPS
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.records.atomic import write_atomic
+from pcr_exp.records.format import RecordHeader, pack_record
+from pcr_exp.records.image import StoredImage
+from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
+from pcr_exp.records.receipts import Receipt, record_file, write_receipt, write_rejected
+
+ENCODINGS = {"baseline": 1, "pcr": NUM_GROUPS}
+"""Encoding, which is also its folder's name -> number of groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWriter:
+    """Writes the records of one split, in every encoding."""
+
+    folder: Path
+    dataset: str
+    split: str
+    classes: dict[str, list[str]]
+    fingerprint: str
+
+    def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
+        """Store the images of one record, in order, and leave out those that came as an error."""
+        kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
+        receipt = Receipt(
+            fingerprint=self.fingerprint,
+            number=number,
+            num_samples=len(kept),
+            group_ends={name: self._write(name, number, kept) for name in ENCODINGS} if kept else {},
+            rejected=[[sample.id, str(error)] for sample, error in loaded if isinstance(error, ImageError)],
+            num_turned=sum(image.is_turned for _, image in kept),
+        )
+        write_receipt(self.folder, receipt)
+        return receipt
+
+    def _write(self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]) -> list[int]:
+        header = RecordHeader(
+            dataset=self.dataset,
+            split=self.split,
+            encoding=encoding,
+            fingerprint=self.fingerprint,
+            num_groups=ENCODINGS[encoding],
+            ids=[sample.id for sample, _ in images],
+            labels={label: [sample.labels[label] for sample, _ in images] for label in self.classes},
+        )
+        pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
+        packed = pack_record(header, pieces)
+        write_atomic(self.folder / encoding / record_file(number), packed.chunks)
+        return list(packed.group_ends)
+
+    def finish(self, receipts: Sequence[Receipt]) -> None:
+        """Write `rejected.csv` and, last, the indexes.
+
+        Raises:
+            RecordError: no image is left; no index is written.
+        """
+        write_rejected(self.folder, [row for receipt in receipts for row in receipt.rejected])
+        stored = [receipt for receipt in receipts if receipt.num_samples]
+        if not stored:
+            raise RecordError(
+                f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
+                "each one's reason. Check dataset.root."
+            )
+        for encoding, num_groups in ENCODINGS.items():
+            entries = [
+                RecordEntry(receipt.file, receipt.num_samples, tuple(receipt.group_ends[encoding]))
+                for receipt in stored
+            ]
+            index = RecordIndex(
+                dataset=self.dataset,
+                split=self.split,
+                encoding=encoding,
+                fingerprint=self.fingerprint,
+                num_groups=num_groups,
+                classes=self.classes,
+                records=entries,
+            )
+            write_atomic(self._index_path(encoding), [dump_index(index)])
+
+    def read_indexes(self) -> dict[str, RecordIndex]:
+        """The indexes that are there, by encoding; with all of them there, the split is done.
+
+        Raises:
+            RecordError: one is damaged, or its records were made from something else than they would be now.
+        """
+        indexes = {}
+        for encoding in ENCODINGS:
+            path = self._index_path(encoding)
+            if not path.exists():
+                continue
+            indexes[encoding] = parse_index(path.read_bytes(), str(path))
+            if indexes[encoding].fingerprint != self.fingerprint:
+                raise RecordError(
+                    f"{self.folder} holds records that were made from other files or with other settings "
+                    f"than {self.dataset}/{self.split} has now. Choose another records.root, or delete that "
+                    "folder."
+                )
+        return indexes
+
+    def _index_path(self, encoding: str) -> Path:
+        return self.folder / encoding / INDEX_FILE
