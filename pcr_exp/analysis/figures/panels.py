@@ -1,0 +1,40 @@
+"""One panel per dataset, label and model, on one row, with one legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.figures.style import PANEL_HEIGHT_IN, PANEL_WIDTH_IN
+
+PANEL_KEYS = ["dataset", "label", "model", "storage"]
+MAX_COLUMNS = 3
+
+
+def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
+    """A figure with `num_panels` axes, at most `max_columns` in a row; surplus places are left empty."""
+    num_columns = min(num_panels, max_columns)
+    num_rows = -(-num_panels // num_columns)
+    figure, axes = plt.subplots(
+        num_rows,
+        num_columns,
+        figsize=(PANEL_WIDTH_IN * num_columns, PANEL_HEIGHT_IN * num_rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax in axes.flat[num_panels:]:
+        ax.remove()
+    return figure, list(axes.flat[:num_panels])
+
+
+def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """(title, subtitle, rows) of every dataset x label x model x storage, in that order."""
+    for (dataset, label, model, storage), rows in curves.groupby(PANEL_KEYS, sort=True):
+        num_seeds = rows.groupby("scan")["seed"].nunique()
+        low, high = num_seeds.min(), num_seeds.max()
+        seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
+        yield f"{dataset} · {label} · {model}", f"storage {storage}, {seeds} per scan level", rows

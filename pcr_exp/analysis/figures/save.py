@@ -1,0 +1,27 @@
+"""A figure on disk: to print, to look at, and the numbers that it draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.figures.style import style
+
+
+def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str) -> list[Path]:
+    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`; close the figure.
+
+    The same figure gives the same bytes: no dates are written into the files.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pdf, png, csv = (folder / f"{name}.{ending}" for ending in ("pdf", "png", "csv"))
+    with style():
+        figure.savefig(pdf, bbox_inches="tight", metadata={"CreationDate": None})
+        figure.savefig(png, bbox_inches="tight", metadata={"Software": None})
+    data.to_csv(csv, index=False)
+    plt.close(figure)
+    return [pdf, png, csv]

@@ -1,0 +1,160 @@
+"""One look for all figures: readable in a README, on paper without colour, and by colour-blind eyes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import to_hex
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from pcr_exp.config import NUM_GROUPS
+
+INK = "#1a1a1a"
+MUTED = "#6b6b6b"
+GRID = "#e4e4e4"
+
+PANEL_WIDTH_IN = 4.6
+PANEL_HEIGHT_IN = 3.5
+
+RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelsize": 10,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.edgecolor": "none",
+    "legend.framealpha": 0.85,
+    "lines.linewidth": 2.0,
+    "lines.markersize": 5.5,
+    "figure.facecolor": "white",
+    "figure.dpi": 110,
+    "savefig.dpi": 200,
+    "pdf.fonttype": 42,
+}
+
+DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
+
+_MARKERS = "osDvP^X<>p"
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Everything drawn inside looks alike; the user's own matplotlib settings are left as they were."""
+    with mpl.rc_context({**DEFAULTS, **RC}):
+        yield
+
+
+def scan_color(scan: str) -> str:
+    """The colour of a scan level, the same in every figure: `baseline` ink, group_1 light to group_10 dark.
+
+    Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are equally far apart, on a
+    ramp of even perceived lightness: order survives a black-and-white printer and colour blindness.
+    """
+    group = scan_group(scan)
+    if group is None:
+        return INK
+    share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
+    return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
+
+
+def scan_marker(scan: str) -> str:
+    group = scan_group(scan)
+    return "s" if group is None else {1: "o", 2: "^", 5: "D", 10: "v"}.get(group, _MARKERS[group % 10])
+
+
+def scan_dashes(scan: str) -> str | tuple[int, tuple[float, float]]:
+    """The baseline is dashed, scan groups are solid."""
+    return (0, (4.0, 1.6)) if scan_group(scan) is None else "-"
+
+
+def scan_label(scan: str) -> str:
+    """`group_5` -> `group 5`"""
+    return scan.replace("_", " ")
+
+
+def scan_group(scan: str) -> int | None:
+    """The number in `group_5`; None for `baseline` and anything else that reads no scan group."""
+    stem, _, number = scan.rpartition("_")
+    return int(number) if stem == "group" and number.isdigit() and int(number) >= 1 else None
+
+
+def scan_order(scans: Iterable[str]) -> list[str]:
+    """Distinct scan levels, the baseline first, then groups from few bytes to many."""
+    return sorted(set(scans), key=lambda scan: (scan_group(scan) is not None, scan_group(scan) or 0, scan))
+
+
+def kilobytes(num_bytes: float) -> str:
+    """Bytes for people, three figures: 15400 -> `15.4 kB` (kB = 10^3)."""
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            value = num_bytes / size
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def panel_title(ax: Axes, title: str, subtitle: str = "") -> None:
+    """A bold title with a muted line of facts (n, settings, units) under it."""
+    ax.set_title(title, pad=22 if subtitle else 8)
+    if subtitle:
+        ax.annotate(
+            subtitle,
+            (0, 1),
+            xytext=(0, 7),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            color=MUTED,
+            fontsize=8.5,
+        )
+
+
+def target_line(ax: Axes, target_top1: float) -> None:
+    """The accuracy that time is measured to, named in the right margin, where no curve runs."""
+    ax.axhline(target_top1, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    ax.annotate(
+        f"target\n{100 * target_top1:g}%",
+        (1, target_top1),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        color=MUTED,
+        fontsize=8,
+    )
+
+
+def accuracy_axis(ax: Axes) -> None:
+    ax.set_ylabel("validation top-1")
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
+    """Ticks at 1, 2, 5 x 10^k between `low` and `high` bytes, in kB and MB, for a logarithmic axis."""
+    ticks = [m * 10.0**k for k in range(10) for m in (1, 2, 5)]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))

@@ -1,0 +1,37 @@
+"""The headline: validation accuracy against the seconds that training and waiting for data took."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.figures.panels import panels, per_panel
+from pcr_exp.analysis.figures.seeds import draw_scan_levels
+from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, target_line
+
+
+def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
+    """Time to accuracy of evaluation rows (`curves.eval_curves`), one panel per dataset, label and model.
+
+    x is train_s + wait_s: evaluation is off the clock.
+    """
+    return draw_accuracy(
+        curves.assign(seconds=curves["train_s"] + curves["wait_s"]), "seconds", "training + data wait (s)"
+    )
+
+
+def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
+    """Validation top-1 against the column `x`, with each panel's target as a line."""
+    with style():
+        facts = list(per_panel(curves))
+        figure, axes = panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            draw_scan_levels(ax, rows, x, "val_top1")
+            for target in sorted(rows["target_top1"].unique()):
+                target_line(ax, target)
+            ax.set_xlim(left=0)
+            ax.set_xlabel(x_label)
+            accuracy_axis(ax)
+            ax.legend(loc="best", title="scan · bytes per image", title_fontsize=8.5, alignment="left")
+            panel_title(ax, title, subtitle)
+    return figure

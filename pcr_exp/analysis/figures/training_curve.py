@@ -1,0 +1,47 @@
+"""One run at a glance: loss and accuracy against its own clock."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.figures.panels import panels
+from pcr_exp.analysis.figures.style import INK, accuracy_axis, panel_title, scan_color, style, target_line
+
+
+def draw_training_curve(rows: pd.DataFrame, title: str, scan: str, target_top1: float) -> Figure:
+    """Losses (left) and validation top-1 (right) against train_s + wait_s.
+
+    `rows`: a run's rows, kinds `train` and `eval`, as logged.
+    """
+    with style():
+        figure, (losses, accuracy) = panels(2)
+        rows = rows.assign(seconds=rows["train_s"] + rows["wait_s"])
+        train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
+        color = scan_color(scan)
+        losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
+        losses.plot(
+            evaluated["seconds"],
+            evaluated["val_loss"],
+            color=INK,
+            marker="o",
+            markersize=4,
+            label="validation",
+        )
+        losses.set_ylabel("loss (cross-entropy)")
+        losses.legend(loc="upper right")
+        accuracy.plot(
+            evaluated["seconds"], evaluated["val_top1"], color=color, marker="o", markeredgecolor="white"
+        )
+        target_line(accuracy, target_top1)
+        accuracy_axis(accuracy)
+        for ax in (losses, accuracy):
+            ax.set_xlim(left=0)
+            ax.set_xlabel("training + data wait (s)")
+        panel_title(losses, title, "n = 1 run")
+        panel_title(accuracy, " ", f"scan {scan}, n = {_num_val(evaluated)} validation images")
+    return figure
+
+
+def _num_val(evaluated: pd.DataFrame) -> int:
+    return int(evaluated["num_val"].max()) if len(evaluated) else 0

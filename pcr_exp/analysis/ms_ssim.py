@@ -1,0 +1,96 @@
+"""Multi-scale structural similarity: how much of a picture's structure survives.
+
+Z. Wang, E. P. Simoncelli, A. C. Bovik, "Multiscale structural similarity for image quality assessment",
+Asilomar 2003: the scale weights are its calibrated ones; window and constants as in SSIM (Wang et al. 2004).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytorch_msssim
+import torch
+from torch.nn import functional as F
+
+from pcr_exp.errors import ImageError
+
+SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+WINDOW_PX = 11
+WINDOW_SIGMA = 1.5
+K1, K2 = 0.01, 0.03
+
+# With C1 = (K1 x 255)^2 this large the luminance term of SSIM is 1, and what is left is the product of
+# the contrast and structure terms: all that Wang et al. take from every scale but the coarsest.
+K1_WITHOUT_LUMINANCE = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class MsSsim:
+    """A similarity in [0, 1] (1: the same picture) and over how many scales it was taken."""
+
+    value: float
+    num_scales: int
+
+
+def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
+    """MS-SSIM of `image` against `reference`, both uint8 [H, W, 3] or both uint8 [H, W].
+
+    Five scales, 11 x 11 Gaussian window of sigma 1.5, K = (0.01, 0.03), data range 255. In colour it is
+    taken of R, G and B on their own and averaged, as pytorch_msssim does. (The paper measures grey pictures;
+    torchmetrics averages the channels inside every scale, which differs in the fourth decimal.)
+
+    The window must fit into the coarsest scale. Where the short side is below 176 px the coarsest scales are
+    left out and the remaining weights rescaled to the same sum; the result says how many were used. Both
+    pictures are cropped at the right and bottom to a multiple of 2 ** (num_scales - 1), so that no
+    implementation's padding of odd sides enters.
+
+    Raises:
+        ImageError: the two differ in shape, are not uint8 pictures, or are smaller than one window.
+    """
+    num_scales = scales_that_fit(reference, image)
+    multiple = 2 ** (num_scales - 1)
+    x, y = (_channels_as_batch(picture, multiple) for picture in (reference, image))
+    weights = np.array(SCALE_WEIGHTS[:num_scales])
+    weights *= sum(SCALE_WEIGHTS) / weights.sum()
+
+    similarity = np.ones(len(x))
+    for scale, weight in enumerate(weights):
+        coarsest = scale == num_scales - 1
+        of_scale = pytorch_msssim.ssim(
+            x,
+            y,
+            data_range=255,
+            size_average=False,
+            win_size=WINDOW_PX,
+            win_sigma=WINDOW_SIGMA,
+            K=(K1 if coarsest else K1_WITHOUT_LUMINANCE, K2),
+        )
+        similarity *= of_scale.clamp(min=0).double().numpy() ** weight
+        if not coarsest:
+            x, y = F.avg_pool2d(x, 2), F.avg_pool2d(y, 2)
+    return MsSsim(value=float(similarity.mean()), num_scales=num_scales)
+
+
+def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
+    """How many of the five scales are at least one window wide and high; refuses what has none."""
+    if reference.shape != image.shape or reference.dtype != np.uint8 or image.dtype != np.uint8:
+        given = f"{reference.dtype} {reference.shape} and {image.dtype} {image.shape}"
+        raise ImageError(f"MS-SSIM of {given}: wanted two uint8 pictures of one shape.")
+    if reference.ndim not in (2, 3) or (reference.ndim == 3 and reference.shape[2] != 3):
+        raise ImageError(f"MS-SSIM of pictures of shape {reference.shape}: wanted [H, W] or [H, W, 3].")
+    short_side = min(reference.shape[:2])
+    fitting = sum(short_side // 2**scale >= WINDOW_PX for scale in range(len(SCALE_WEIGHTS)))
+    if fitting == 0:
+        raise ImageError(
+            f"MS-SSIM of a picture of {reference.shape[1]} x {reference.shape[0]} px: its window needs "
+            f"{WINDOW_PX} px on both sides. Leave such pictures out of the quality measurement."
+        )
+    return fitting
+
+
+def _channels_as_batch(picture: np.ndarray, multiple: int) -> torch.Tensor:
+    """uint8 [H, W] or [H, W, C] -> float32 [C, 1, H', W'], H' and W' multiples of `multiple`."""
+    height, width = (side - side % multiple for side in picture.shape[:2])
+    planes = picture[:height, :width].reshape(height, width, -1).transpose(2, 0, 1)
+    return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))[:, None]
