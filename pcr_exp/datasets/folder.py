@@ -37,7 +37,7 @@ def _class_names(folder: Path) -> list[str]:
     names = list_class_names(folder)
     if len(names) < 2:
         raise DatasetError(
-            f"{folder} has {len(names)} class folders; wanted at least two, each with its JPEG files. {SOURCE}"
+            f"{folder} has {len(names)} class folders; wanted two or more, each with its JPEGs. {SOURCE}"
         )
     return names
 

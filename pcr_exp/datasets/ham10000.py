@@ -77,7 +77,8 @@ def _read_rows(table: Path) -> dict[str, _Row]:
         lacking = {"lesion_id", "image_id", "dx"} - set(reader.fieldnames or ())
         if lacking:
             raise DatasetError(
-                f"{table}: column {', '.join(sorted(lacking))} is missing; it has {reader.fieldnames}. {SOURCE}"
+                f"{table} has the columns {reader.fieldnames}; {', '.join(sorted(lacking))} is missing. "
+                f"{SOURCE}"
             )
         for row in reader:
             where = f"{table}, line {reader.line_num}"

@@ -20,7 +20,8 @@ from pcr_exp.errors import DatasetError
 
 LABEL = "wnid"
 SOURCE = (
-    "ImageNet is obtained from image-net.org (registration; ILSVRC2012_img_train and ILSVRC2012_img_val)."
+    "ImageNet is obtained from image-net.org, after registration: "
+    "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar."
 )
 
 
@@ -62,7 +63,7 @@ def _check_val(val: Path) -> None:
     flat = [path.name for path in list_images(val)]
     if flat:
         raise DatasetError(
-            f"{val} holds pictures that are in no class folder: {some(flat)}. That is how ILSVRC2012_img_val.tar "
-            "unpacks. Move each into val/<wnid>/; its class is in the devkit's "
+            f"{val} holds pictures that are in no class folder: {some(flat)}. That is how "
+            "ILSVRC2012_img_val.tar unpacks. Move each into val/<wnid>/; its class is in the devkit's "
             "ILSVRC2012_validation_ground_truth.txt (ids as in meta.mat)."
         )

@@ -30,7 +30,8 @@ def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
         raise DatasetError(
-            f"dataset.root={root}: {path.absolute()} {what}; {dataset} wants a folder that holds {wanted}. {source}"
+            f"dataset.root={root}: {path.absolute()} {what}; {dataset} wants a folder "
+            f"that holds {wanted}. {source}"
         )
     return path
 
@@ -53,7 +54,7 @@ def need_file(root: Path, names: Collection[str], source: str) -> Path:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The folder's JPEG files by their names (.jpg, .jpeg, any case), sorted; hidden files are not looked at."""
+    """The folder's JPEG files by suffix (any case), sorted; hidden files are not looked at."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -111,9 +112,7 @@ def match_listed(
         log.warning("%d pictures are not in %s and are left out: %s", len(unlisted), metadata, some(unlisted))
     missing = [name for name in listed if name not in found]
     if len(missing) == len(listed):
-        raise DatasetError(
-            f"{metadata} lists {len(listed)} pictures, and none of them is there: {some(missing)}."
-        )
+        raise DatasetError(f"{metadata} lists {len(listed)} pictures; none is there: {some(missing)}.")
     if missing and not missing_ok:
         raise DatasetError(
             f"{metadata} lists {len(missing)} of {len(listed)} pictures that are missing: {some(missing)}. "

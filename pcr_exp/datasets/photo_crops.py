@@ -17,7 +17,7 @@ from PIL import Image
 
 SUPERSAMPLE = 2
 MIN_DETAIL = 10.0
-"""Least standard deviation of the Laplacian (grey levels) in a picture's centre: sky has no focus to judge."""
+"""Least standard deviation of the Laplacian in a picture's centre: plain sky has no focus to judge."""
 MAX_DRAWS = 12
 
 
@@ -61,10 +61,8 @@ def render(region: np.ndarray, view: View, size_px: int) -> np.ndarray:
     fine_px = size_px * SUPERSAMPLE
     step = view.scale / SUPERSAMPLE
     cos, sin = step * math.cos(view.angle_rad), step * math.sin(view.angle_rad)
-    if view.flip:
-        to_source = np.array([[-cos, -sin], [-sin, cos]])
-    else:
-        to_source = np.array([[cos, -sin], [sin, cos]])
+    mirror = -1 if view.flip else 1
+    to_source = np.array([[mirror * cos, -sin], [mirror * sin, cos]])
     middle = np.full(2, (fine_px - 1) / 2)
     offset = np.array([view.center_x, view.center_y]) - to_source @ middle
     fine = cv2.warpAffine(
@@ -94,7 +92,7 @@ def draw_picture(rng: np.random.Generator, region: np.ndarray, size_px: int) -> 
     """A random picture with enough detail to tell its focus; the most detailed of `MAX_DRAWS` if none has."""
     best, best_detail = None, -1.0
     for _ in range(MAX_DRAWS):
-        picture = render(region, draw_view(rng, *region.shape[:2], size_px), size_px)
+        picture = render(region, draw_view(rng, region.shape[0], region.shape[1], size_px), size_px)
         if (found := detail(picture)) > best_detail:
             best, best_detail = picture, found
         if best_detail >= MIN_DETAIL:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from importlib.resources import files
+from typing import IO
 
 import numpy as np
 from PIL import Image
@@ -57,7 +58,7 @@ def split_region(photo: np.ndarray, split: str) -> np.ndarray:
     return photo[:, : boundary - GAP_PX // 2] if split == "train" else photo[:, boundary + GAP_PX // 2 :]
 
 
-def _open(name: str):  # type: ignore[no-untyped-def]
+def _open(name: str) -> IO[bytes]:
     file = files("skimage.data") / SOURCE_FILES[name]
     if not file.is_file():
         raise DatasetError(

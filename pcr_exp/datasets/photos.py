@@ -59,9 +59,7 @@ def read(config: PhotosConfig) -> Dataset:
         DatasetError: `root` is null or cannot be written, or the pictures there are not all there.
     """
     if config.root is None:
-        raise DatasetError(
-            "dataset.root is null: photos wants a folder to make its pictures in (data/photos)."
-        )
+        raise DatasetError("dataset.root is null: photos wants a folder to make its pictures in.")
     root = Path(config.root).expanduser()
     settings = _settings(config)
     folder = root / f"photos-{key_of(settings)}"

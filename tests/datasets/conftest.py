@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.config import DATASET_SCHEMAS, DatasetConfig
+
+LABELS = {
+    "imagenet": "wnid",
+    "ham10000": "dx",
+    "cars": "model",
+    "celebahq": "smiling",
+    "folder": "class",
+    "photos": "photo",
+}
+
+
+@pytest.fixture
+def make_config(tmp_path: Path) -> Callable[..., DatasetConfig]:
+    """A dataset's configuration; its root is tmp_path unless given."""
+
+    def make(name: str, **settings: Any) -> DatasetConfig:
+        given = {"root": str(tmp_path), "label": LABELS[name], "images_per_record": 8, "target_top1": 0.5}
+        return DATASET_SCHEMAS[name](name=name, **(given | settings))
+
+    return make
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., None]:
+    """Put empty files at paths below tmp_path: reading a layout opens no picture."""
+
+    def make(*files: str) -> None:
+        for file in files:
+            path = tmp_path / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+    return make
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    path = Path(__file__).parents[2].parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip(f"../shared/data is not here: {path}")
+    return path

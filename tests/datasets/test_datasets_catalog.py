@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.config import DATASET_SCHEMAS, FolderConfig
+from pcr_exp.datasets.catalog import READERS, open_dataset
+from pcr_exp.errors import ConfigError, DatasetError
+
+NEED_A_ROOT = ["imagenet", "ham10000", "cars", "celebahq", "folder"]
+
+
+@pytest.fixture
+def pictures(put) -> None:
+    put(*(f"{name}/{i}.jpg" for name in ("cat", "dog") for i in range(50)))
+
+
+def test_every_schema_has_a_reader():
+    assert READERS.keys() == DATASET_SCHEMAS.keys()
+
+
+@pytest.mark.usefixtures("pictures")
+def test_opens_by_name(make_config):
+    dataset = open_dataset(make_config("folder"))
+    assert (dataset.name, len(dataset.train), len(dataset.val)) == ("folder", 80, 20)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_subsets_are_seeded_nested_and_mixed(make_config):
+    whole = open_dataset(make_config("folder"))
+    small = open_dataset(make_config("folder", max_train_images=20, max_val_images=5))
+    assert (len(small.train), len(small.val)) == (20, 5)
+    assert small.train == whole.train[:20]
+    assert {sample.labels["class"] for sample in small.train} == {0, 1}
+    assert len(open_dataset(make_config("folder", max_train_images=1000)).train) == 80
+
+
+def test_unknown_name(make_config):
+    config = make_config("folder")
+    config.name = "flowers"
+    with pytest.raises(ConfigError, match=r"dataset\.name='flowers': wanted one of imagenet, ham10000"):
+        open_dataset(config)
+
+
+def test_settings_of_another_dataset():
+    config = FolderConfig(name="photos", label="photo", images_per_record=1, target_top1=0.5)
+    with pytest.raises(ConfigError, match=r"name='photos' with the settings of FolderConfig.*dataset=photos"):
+        open_dataset(config)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_unknown_label_names_the_choices(make_config):
+    with pytest.raises(ConfigError, match=r"dataset\.label='breed': folder has the labels class\."):
+        open_dataset(make_config("folder", label="breed"))
+
+
+@pytest.mark.parametrize("name", [*NEED_A_ROOT, "photos"])
+def test_root_null(make_config, name: str):
+    with pytest.raises(DatasetError, match=rf"dataset\.root is null: {name} wants"):
+        open_dataset(make_config(name, root=None))
+
+
+@pytest.mark.parametrize("name", NEED_A_ROOT)
+def test_root_missing(tmp_path: Path, make_config, name: str):
+    with pytest.raises(DatasetError, match=rf"nowhere does not exist; {name} wants a folder that holds"):
+        open_dataset(make_config(name, root=str(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize("name", NEED_A_ROOT)
+def test_root_is_a_file(tmp_path: Path, make_config, put, name: str):
+    put("archive.zip")
+    with pytest.raises(DatasetError, match=rf"archive\.zip is a file; {name} wants a folder"):
+        open_dataset(make_config(name, root=str(tmp_path / "archive.zip")))

@@ -1,0 +1,92 @@
+"""Every configs/dataset/*.yaml composes into its dataclass, and refuses keys that it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.errors import ConfigCompositionException
+from omegaconf import DictConfig
+
+from pcr_exp.config import DATASET_SCHEMAS, DatasetConfig, PhotosConfig, PrepareConfig, load, register
+from pcr_exp.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+NAMES = sorted(path.stem for path in (CONFIGS / "dataset").glob("*.yaml"))
+PRIMARY = "test_datasets_primary"
+
+
+@pytest.fixture(autouse=True)
+def hydra_on_configs() -> Iterator[None]:
+    register()
+    ConfigStore.instance().store(name=PRIMARY, node=PrepareConfig)
+    with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
+        yield
+
+
+def compose(*overrides: str) -> DictConfig:
+    return hydra.compose(PRIMARY, overrides=list(overrides))
+
+
+def dataset_of(*overrides: str) -> DatasetConfig:
+    return load(compose(*overrides), PrepareConfig).dataset
+
+
+def test_a_file_for_each_schema():
+    assert set(NAMES) == set(DATASET_SCHEMAS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_composes_into_its_dataclass(name: str):
+    config = dataset_of(f"+dataset={name}")
+    assert type(config) is DATASET_SCHEMAS[name]
+    assert config.name == name
+    assert config.root == (None if name == "folder" else f"data/{name}")
+    assert config.paper.model == "resnet18"
+    assert config.paper.lr_milestones == sorted(config.paper.lr_milestones)
+    assert config.paper.lr_milestones[-1] < config.paper.epochs
+    assert "???" not in (config.label, config.paper.image_size, config.paper.eval_image_size)
+
+
+@pytest.mark.parametrize(
+    ("name", "images"),
+    [("imagenet", 1024), ("ham10000", 64), ("cars", 128), ("celebahq", 256), ("photos", 64), ("folder", 128)],
+)
+def test_record_sizes_are_the_papers(name: str, images: int):
+    assert dataset_of(f"+dataset={name}").images_per_record == images
+
+
+def test_photos_are_cropped_at_native_resolution():
+    config = dataset_of("+dataset=photos")
+    assert isinstance(config, PhotosConfig)
+    image_size = config.paper.image_size
+    assert config.augment.crop_scale == [(image_size / config.size_px) ** 2] * 2
+    assert config.augment.crop_ratio == [1, 1]
+    assert image_size / config.augment.eval_crop_fraction == config.size_px
+
+
+def test_override():
+    config = dataset_of("+dataset=cars", "dataset.label=make", "dataset.augment.horizontal_flip=false")
+    assert (config.label, config.augment.horizontal_flip) == ("make", False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", ["dataset.foo=1", "dataset.augment.foo=1", "dataset.paper.foo=1"])
+def test_unknown_key(name: str, key: str):
+    with pytest.raises(ConfigCompositionException, match="foo"):
+        compose(f"+dataset={name}", key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", ["+dataset.foo=1", "+dataset.augment.foo=1", "+dataset.paper.foo=1"])
+def test_unknown_key_forced_in(name: str, key: str):
+    with pytest.raises((ConfigError, AttributeError), match="foo"):
+        load(compose(f"+dataset={name}", key), PrepareConfig)
+
+
+def test_bad_value_names_its_key():
+    with pytest.raises(ConfigError, match=r"dataset\.split='patient': wanted lesion or file"):
+        dataset_of("+dataset=ham10000", "dataset.split=patient")
