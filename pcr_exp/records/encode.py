@@ -18,6 +18,7 @@ from pcr_exp.records.image import StoredImage, load_image
 from pcr_exp.records.lock import encode_lock
 from pcr_exp.records.receipts import (
     Receipt,
+    has_receipts,
     read_receipts,
     read_rejected,
     remove_leftovers,
@@ -74,25 +75,26 @@ def encode_split(
     tasks = [(sample, file_size(sample.path)) for sample in samples]
     key = fingerprint(tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record)
     writer = SplitWriter(folder, dataset, split, classes, key)
-    make_folder(folder)
-    with encode_lock(folder):
-        num_turned = None
-        if len(writer.read_indexes()) < len(ENCODINGS):
-            find_transcoder()  # before any work: its error says what to install
-            receipts = _encode_records(tasks, writer, images_per_record, on_error, num_workers, progress)
-            writer.finish(receipts)
-            num_turned = sum(receipt.num_turned for receipt in receipts)
-        remove_receipts(folder)
-        progress(len(samples), len(samples))
-        indexes = writer.read_indexes()
-        return EncodeReport(
-            num_images=indexes["pcr"].num_samples,
-            num_rejected=len(read_rejected(folder)),
-            num_records=len(indexes["pcr"].records),
-            num_bytes={name: index.epoch_bytes(index.num_groups) for name, index in indexes.items()},
-            num_turned=num_turned,
-            encode_s=time.monotonic() - started,
-        )
+    num_turned = None
+    if not writer.is_finished() or has_receipts(folder):
+        make_folder(folder)
+        with encode_lock(folder):
+            if not writer.is_finished():
+                find_transcoder()  # before any work: its error says what to install
+                receipts = _encode_records(tasks, writer, images_per_record, on_error, num_workers, progress)
+                writer.finish(receipts)
+                num_turned = sum(receipt.num_turned for receipt in receipts)
+            remove_receipts(folder)
+    progress(len(samples), len(samples))
+    indexes = writer.read_indexes()
+    return EncodeReport(
+        num_images=indexes["pcr"].num_samples,
+        num_rejected=len(read_rejected(folder)),
+        num_records=len(indexes["pcr"].records),
+        num_bytes={name: index.epoch_bytes(index.num_groups) for name, index in indexes.items()},
+        num_turned=num_turned,
+        encode_s=time.monotonic() - started,
+    )
 
 
 def _encode_records(

@@ -129,14 +129,14 @@ def split_scans(jpeg: bytes) -> list[bytes]:
     cuts = [0]
     end = 0
     for segment in segments(jpeg):
-        end = segment.start
+        end = segment.end
         if segment.code == _SOS_CODE:
             cuts.append(segment.end)
     if len(cuts) == 1:
         raise ImageError("damaged: the file holds no scan")
-    if len(jpeg) > end + len(EOI):
-        raise ImageError(f"damaged: {len(jpeg) - end - len(EOI)} bytes after the end-of-image marker")
-    cuts[-1] = end
+    if len(jpeg) > end:
+        raise ImageError(f"damaged: {len(jpeg) - end} bytes after the end-of-image marker")
+    cuts[-1] = end - len(EOI)
     return [jpeg[start:stop] for start, stop in pairwise(cuts)]
 
 

@@ -45,7 +45,7 @@ class _Handle:
 
 
 class LibTurboJpeg:
-    """The shared library at `path`. Raises OSError if it cannot be loaded, AttributeError if it lacks the calls."""
+    """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it lacks the calls."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -31,7 +31,7 @@ class RecordPrefix:
         return len(self.ids)
 
     def jpeg(self, i: int) -> bytes:
-        """Sample i as a JPEG file: its pieces of the groups read and EOI; of a baseline, the original bytes."""
+        """Sample i as a JPEG file: its pieces of the groups read, then EOI; a baseline as it was."""
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
         view = memoryview(self._data)

@@ -68,6 +68,11 @@ def remove_leftovers(folder: Path, encodings: Sequence[str], receipts: dict[int,
                 path.unlink()
 
 
+def has_receipts(folder: Path) -> bool:
+    """An encode is at work, or was stopped before it had tidied up."""
+    return (folder / _RECEIPTS_FOLDER).exists()
+
+
 def remove_receipts(folder: Path) -> None:
     """Remove all receipts: the index has taken their place."""
     shutil.rmtree(folder / _RECEIPTS_FOLDER, ignore_errors=True)

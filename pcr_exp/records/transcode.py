@@ -61,8 +61,8 @@ def to_progressive(jpeg: bytes) -> bytes:
     wanted = default_num_scans(header.num_components)
     if not header.is_progressive or header.num_scans not in wanted:
         raise RecordError(
-            f"{transcoder.path} wrote {header.num_scans} scans for {header.num_components} components, wanted "
-            f"{' or '.join(map(str, sorted(wanted)))}: it does not use libjpeg's default scans (is it mozjpeg?). "
+            f"{transcoder.path} wrote {header.num_scans} scans for {header.num_components} components, "
+            f"wanted {' or '.join(map(str, sorted(wanted)))}, libjpeg's default (is it mozjpeg?). "
             "Install libjpeg-turbo: `apt install libturbojpeg0` or `pip install turbojpeg`."
         )
     return progressive

@@ -87,8 +87,12 @@ class SplitWriter:
             )
             write_atomic(self._index_path(encoding), [dump_index(index)])
 
+    def is_finished(self) -> bool:
+        """All indexes are there. Raises RecordError as `read_indexes` does."""
+        return len(self.read_indexes()) == len(ENCODINGS)
+
     def read_indexes(self) -> dict[str, RecordIndex]:
-        """The indexes that are there, by encoding; with all of them there, the split is done.
+        """The indexes that are there, by encoding.
 
         Raises:
             RecordError: one is damaged, or its records were made from something else than they would be now.
