@@ -1,10 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pytest
 import torch
+
+from pcr_exp.config import (
+    ModelConfig,
+    PhotosConfig,
+    ScanConfig,
+    StorageConfig,
+    TrackingConfig,
+    TrainConfig,
+    TrainingConfig,
+)
+from pcr_exp.runs.directory import claim
+from pcr_exp.runs.manifest import new_manifest, write_manifest
+from pcr_exp.runs.row_file import RowFile
 
 matplotlib.use("Agg")
 
@@ -16,3 +31,70 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Path]:
+    """Write a run's directory as `run_training` would have, with the accuracies and seconds that are given."""
+    return write_run
+
+
+def write_run(
+    root: Path,
+    scan: str,
+    *,
+    seed: int = 0,
+    epoch_s: float = 10,
+    top1: Sequence[float] = (0.3, 0.6, 0.9),
+    status: str = "finished",
+    epochs: int | None = None,
+) -> Path:
+    group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
+    config = TrainConfig(
+        dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
+        model=ModelConfig(name="resnet18"),
+        scan=ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group),
+        storage=StorageConfig(name="hdd", bandwidth_mib_per_s=8.0),
+        training=TrainingConfig(
+            epochs=epochs or len(top1), batch_size=16, image_size=64, eval_image_size=64, learning_rate=0.1
+        ),
+        tracking=TrackingConfig(name="none"),
+        seed=seed,
+        runs_root=str(root),
+    )
+    with claim(config) as directory:
+        manifest = new_manifest(config, torch.device("cpu"), previous=None)
+        manifest.status = status
+        manifest.mean_prefix_bytes = 1000.0 * group
+        manifest.cpu, manifest.num_cores = "Test CPU", 2
+        write_manifest(directory.manifest_path, manifest)
+        with RowFile(directory.rows_path, 0) as rows:
+            for epoch, accuracy in enumerate(top1, start=1):
+                rows.append(_row("train", epoch, group, epoch_s, accuracy))
+                rows.append(_row("eval", epoch, group, epoch_s, accuracy))
+    return directory.path
+
+
+def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:
+    """64 images an epoch; a quarter of its seconds are training; 2 s evaluation and 1 s else after each."""
+    num_off_clock = epoch if kind == "eval" else epoch - 1
+    shared = {
+        "kind": kind,
+        "epoch": epoch,
+        "step": 4 * epoch,
+        "samples_seen": 64 * epoch,
+        "train_s": 0.25 * epoch_s * epoch,
+        "wait_s": 0.75 * epoch_s * epoch,
+        "eval_s": 2.0 * num_off_clock,
+        "other_s": 1.0 * num_off_clock,
+        "wall_s": epoch_s * epoch + 3.0 * num_off_clock,
+        "scan_group": group,
+        "record_bytes": 64_000 * group * epoch,
+        "bytes_read": 70_000 * group * epoch,
+        "learning_rate": 0.1,
+        "train_loss": 1.0 / epoch,
+    }
+    if kind == "train":
+        rates = {"images_per_s": 64 / epoch_s, "storage_mib_per_s": 0.1, "wait_share": 0.75}
+        return shared | rates
+    return shared | {"val_loss": 1.2 / epoch, "val_top1": top1, "val_top5": None, "num_val": 32}

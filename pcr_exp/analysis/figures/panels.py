@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.style import PANEL_HEIGHT_IN, PANEL_WIDTH_IN
+from pcr_exp.analysis.summary import GROUP_KEYS
 
-PANEL_KEYS = ["dataset", "label", "model", "storage"]
 MAX_COLUMNS = 3
 
 
@@ -32,9 +32,17 @@ def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, lis
 
 
 def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """(title, subtitle, rows) of every dataset x label x model x storage, in that order."""
-    for (dataset, label, model, storage), rows in curves.groupby(PANEL_KEYS, sort=True):
+    """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
+
+    The setting is named where two panels differ in nothing else.
+    """
+    *named, _ = GROUP_KEYS
+    for (dataset, label, model, storage, setting), rows in curves.groupby(GROUP_KEYS, sort=True):
         num_seeds = rows.groupby("scan")["seed"].nunique()
         low, high = num_seeds.min(), num_seeds.max()
         seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
-        yield f"{dataset} · {label} · {model}", f"storage {storage}, {seeds} per scan level", rows
+        facts = [f"storage {storage}", f"{seeds} per scan level"]
+        alike = (curves[named] == [dataset, label, model, storage]).all(axis=1)
+        if curves.loc[alike, "setting"].nunique() > 1:
+            facts.append(f"setting {setting}")
+        yield f"{dataset} · {label} · {model}", ", ".join(facts), rows

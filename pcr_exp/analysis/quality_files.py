@@ -1,0 +1,82 @@
+"""Quality measurements on disk: the rows, their summary, and where they come from."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.quality import QUALITY_COLUMNS, summarise_quality
+from pcr_exp.errors import RunError
+from pcr_exp.records.atomic import write_atomic
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.runs import provenance
+from pcr_exp.runs.manifest import utc_now
+
+ROWS_FILE = "quality.csv"
+SUMMARY_FILE = "quality_summary.csv"
+META_FILE = "quality.json"
+REMEDY = "Measure it again with `python -m experiments.quality`."
+
+
+def write_quality(folder: str | Path, quality: pd.DataFrame, index: RecordIndex) -> None:
+    """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
+
+    The json comes last: a folder that has it is whole.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    git_sha, git_dirty = provenance.git_state()
+    meta = {
+        "dataset": index.dataset,
+        "split": index.split,
+        "fingerprint": index.fingerprint,
+        "num_images": int(quality["id"].nunique()),
+        "num_images_in_split": index.num_samples,
+        "groups": sorted(int(group) for group in quality["group"].unique()),
+        "command": shlex.join(sys.orig_argv),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "packages": {**provenance.package_versions(), "pytorch-msssim": version("pytorch-msssim")},
+        "python": platform.python_version(),
+        "cpu": provenance.cpu_model(),
+        "num_cores": provenance.num_cores(),
+        "measured_at": utc_now(),
+    }
+    write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
+    write_atomic(folder / SUMMARY_FILE, [summarise_quality(quality).to_csv(index=False).encode()])
+    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+
+
+def load_quality(quality_root: str | Path) -> pd.DataFrame:
+    """All measurements below `quality_root`, with a column `dataset` in front; empty if there are none.
+
+    Raises:
+        RunError: a measurement is damaged, or two are of one dataset (they would be averaged).
+    """
+    found: dict[str, Path] = {}
+    parts = []
+    for meta_path in sorted(Path(quality_root).rglob(META_FILE)):
+        rows_path = meta_path.with_name(ROWS_FILE)
+        try:
+            dataset = json.loads(meta_path.read_text())["dataset"]
+            rows = pd.read_csv(rows_path)
+        except (OSError, ValueError, KeyError) as error:
+            raise RunError(f"{meta_path} or {ROWS_FILE} beside it is damaged: {error}. {REMEDY}") from error
+        if list(rows.columns) != QUALITY_COLUMNS:
+            given = f"{rows_path} has columns {list(rows.columns)}"
+            raise RunError(f"{given}; wanted {QUALITY_COLUMNS}. {REMEDY}")
+        if dataset in found:
+            both = f"{found[dataset]} and {meta_path.parent}"
+            raise RunError(f"{both} both measure {dataset}: keep one of them below {quality_root}.")
+        found[dataset] = meta_path.parent
+        rows.insert(0, "dataset", dataset)
+        parts.append(rows)
+    if not parts:
+        return pd.DataFrame(columns=["dataset", *QUALITY_COLUMNS])
+    return pd.concat(parts, ignore_index=True)
