@@ -46,8 +46,8 @@ def draw_view(rng: np.random.Generator, height: int, width: int, size_px: int) -
         scale=scale,
         angle_rad=angle_rad,
         flip=bool(rng.integers(2)),
-        gain=rng.uniform(0.85, 1.15),
-        gamma=math.exp(rng.uniform(-0.2, 0.2)),
+        gain=rng.uniform(0.9, 1.1),
+        gamma=math.exp(rng.uniform(-0.1, 0.1)),
     )
 
 
