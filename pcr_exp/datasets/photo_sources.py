@@ -1,7 +1,7 @@
 """The photographs that the embedded dataset is cut from, and which part of each belongs to which split.
 
 They are files inside scikit-image's wheel, so nothing is downloaded. Of those that it ships, these are
-large enough, sharp to the pixel nearly everywhere, and alike on their left and on their right. Left out: moon,
+large enough, sharp to the pixel nearly everywhere, and alike on their left and right. Left out: moon,
 retina and cell (blurring changes little), chelsea (half out of focus), coins and page (small), camera (a man
 on the left, a lawn on the right), gravel (much like grass) and the motorcycle's second picture (same scene).
 """
