@@ -27,3 +27,7 @@ class StorageError(PcrExpError):
 
 class RunError(PcrExpError):
     """A run directory is in use, damaged, or belongs to another configuration."""
+
+
+class LoaderError(PcrExpError):
+    """The loader cannot deliver a batch: a worker died, or it was asked while paused or closed."""

@@ -1,0 +1,188 @@
+"""Reading ahead: threads that read in order, and no further ahead than a budget."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from pcr_exp.config import StorageConfig
+from pcr_exp.errors import LoaderError
+from pcr_exp.storage.throttle import interruptible
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+_MAX_IN_FLIGHT = 32
+_IN_FLIGHT_UNLIMITED = 4
+_MAX_AHEAD_BYTES = 2**30
+_JOIN_S = 5.0
+
+
+def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> int:
+    """Reads that must be in flight for bandwidth, not latency, to be the limit (Little's law), plus two.
+
+    The two are one that is being checked and handed over, and one that waits its turn at the pipe.
+    """
+    if storage is None or storage.bandwidth_mib_per_s is None:
+        return _IN_FLIGHT_UNLIMITED
+    bytes_in_flight = storage.bandwidth_mib_per_s * 2**20 * storage.latency_ms / 1e3
+    return min(math.ceil(bytes_in_flight / mean_read_bytes) + 2, _MAX_IN_FLIGHT)
+
+
+def reads_ahead(in_flight: int, shuffle_records: int, mean_read_bytes: float) -> int:
+    """Reads to be ahead of the window in use: all that may be in flight, and a whole window; up to 1 GiB."""
+    affordable = max(2, int(_MAX_AHEAD_BYTES / mean_read_bytes))
+    return min(max(in_flight, shuffle_records), affordable)
+
+
+class _Failure:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Fetcher(Generic[Request, Result]):
+    """Does `read(request)` for every request in `num_threads` threads; results are taken in order.
+
+    Budget: a read begins only while fewer than `ahead` reads lie between it and the last one that was wanted
+    or taken. What is wanted may always begin, so whoever waits in `take` never waits for himself.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Request], Result],
+        requests: Iterator[Request],
+        *,
+        num_threads: int,
+        ahead: int,
+    ) -> None:
+        """`requests` is advanced when a read begins, by one thread at a time."""
+        self._read = read
+        self._requests = requests
+        self._ahead = ahead
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._results: dict[int, Result | _Failure] = {}
+        self._num_begun = 0
+        self._num_taken = 0
+        self._num_wanted = 0
+        self._num_in_flight = 0
+        self._paused = False
+        self._ended = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"pcr-exp-fetch-{i}", daemon=True)
+            for i in range(num_threads)
+        ]
+
+    def start(self) -> None:
+        """Begin to read."""
+        for thread in self._threads:
+            thread.start()
+
+    def want(self, count: int) -> bool:
+        """Let the next `count` reads begin. Whether `take(count)` would return at once."""
+        with self._changed:
+            self._want(count)
+            return self._arrived(count)
+
+    def take(self, count: int) -> list[Result]:
+        """The next `count` results, as soon as they are there.
+
+        Raises:
+            LoaderError: paused or closed before they arrived.
+            Exception: whatever `read` or `requests` raised at the first of them that failed.
+        """
+        with self._changed:
+            self._want(count)
+            self._changed.wait_for(lambda: self._arrived(count) or self._stands_still())
+            numbers = range(self._num_taken, self._num_taken + count)
+            for number in numbers:
+                result = self._results.get(number)
+                if isinstance(result, _Failure):
+                    raise result.error
+                if result is None:
+                    state = "closed" if self._closing.is_set() else "paused: call resume() before"
+                    raise LoaderError(f"a batch was asked for, but the loader is {state}.")
+            self._num_taken += count
+            self._changed.notify_all()
+            return [self._results.pop(number) for number in numbers]  # type: ignore[misc]
+
+    def pause(self) -> None:
+        """Let no read begin; return when those in flight have ended."""
+        with self._changed:
+            self._paused = True
+            self._changed.wait_for(lambda: self._num_in_flight == 0)
+
+    def resume(self) -> None:
+        """Let reads begin again."""
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all threads. Throttled waits are cut short; a real read that hangs is left behind after 5 s."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join(_JOIN_S)
+
+    def _want(self, count: int) -> None:
+        self._num_wanted = max(self._num_wanted, self._num_taken + count)
+        self._changed.notify_all()
+
+    def _arrived(self, count: int) -> bool:
+        """Whether the next `count` results are there, or all up to a failure."""
+        for number in range(self._num_taken, self._num_taken + count):
+            result = self._results.get(number)
+            if result is None:
+                return False
+            if isinstance(result, _Failure):
+                return True
+        return True
+
+    def _stands_still(self) -> bool:
+        return self._closing.is_set() or (self._paused and self._num_in_flight == 0)
+
+    def _run(self) -> None:
+        with interruptible(self._closing):
+            while (begun := self._begin()) is not None:
+                number, request = begun
+                try:
+                    result: Result | _Failure = self._read(request)
+                # Whatever it is, it belongs to whoever takes this result: a thread must not die silently.
+                except BaseException as error:
+                    result = _Failure(error)
+                self._end(number, result)
+
+    def _begin(self) -> tuple[int, Request] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
+            if self._closing.is_set() or self._ended:
+                return None
+            number = self._num_begun
+            try:
+                request = next(self._requests)
+            except StopIteration:
+                self._ended = True
+            except BaseException as error:
+                self._results[number] = _Failure(error)
+                self._ended = True
+            self._changed.notify_all()
+            if self._ended:
+                return None
+            self._num_begun += 1
+            self._num_in_flight += 1
+            return number, request
+
+    def _may_begin(self) -> bool:
+        return not self._paused and self._num_begun < self._num_wanted + self._ahead
+
+    def _end(self, number: int, result: Result | _Failure) -> None:
+        with self._changed:
+            self._results[number] = result
+            self._num_in_flight -= 1
+            self._ended = self._ended or isinstance(result, _Failure)
+            self._changed.notify_all()

@@ -1,0 +1,147 @@
+"""Records in, batches out.
+
+    order -> fetch (threads) -> tasks: JPEG bytes (this process) -> decode, augment (workers) -> batch
+
+Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, rank, world_size):
+never of workers, threads or how fast storage is. Reading runs ahead of decoding: at any time at most the
+records of the windows in use and `records_ahead` more are in memory or in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import cv2
+
+from pcr_exp.config import LoaderConfig, StorageConfig
+from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.loading.batch import Batch as Batch
+from pcr_exp.loading.fetch import reads_ahead, reads_in_flight
+from pcr_exp.loading.order import epoch_order, samples_per_rank
+from pcr_exp.loading.policy import ScanPolicy
+from pcr_exp.loading.stream import BatchStream
+from pcr_exp.loading.tasks import Span, Tasks
+from pcr_exp.loading.transform import Transform
+from pcr_exp.loading.workers import BatchDecoder
+from pcr_exp.records.reader import RecordSet
+
+
+class RecordLoader:
+    """Batches of a split, for one rank. One stream at a time; a context manager that closes it."""
+
+    def __init__(
+        self,
+        records: RecordSet,
+        policy: ScanPolicy,
+        config: LoaderConfig,
+        *,
+        transform: Transform,
+        label: str,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        storage_config: StorageConfig | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        """`storage_config` says how many reads in flight it takes to hide the storage's latency.
+
+        Raises:
+            RecordError: the policy asks for a scan group that the records lack.
+            ConfigError: the records lack the label, or there is no such rank.
+        """
+        index = records.index
+        index.check_group(policy.group(0, 0))
+        if label not in index.classes:
+            raise ConfigError(
+                f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
+                f"the records of {index.dataset}/{index.split} have."
+            )
+        if not 0 <= rank < world_size:
+            raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
+        self.num_samples = samples_per_rank(index.num_samples, world_size)
+        """Per epoch and rank."""
+        self.num_batches = -(-self.num_samples // batch_size)
+        """Per epoch and rank."""
+        self._records = records
+        self._policy = policy
+        self._config = config
+        self._label = label
+        self._batch_size = batch_size
+        self._storage_config = storage_config
+        self._decoder = BatchDecoder(transform, decode=config.decode, seed=seed, rank=rank)
+        # Reading asks for an epoch's order first, batching a little later.
+        self._order = lru_cache(maxsize=3)(
+            lambda epoch: epoch_order(
+                [record.num_samples for record in index.records],
+                seed=seed,
+                epoch=epoch,
+                shuffle=shuffle,
+                shuffle_records=config.shuffle_records,
+                rank=rank,
+                world_size=world_size,
+            )
+        )
+        self._stream: BatchStream | None = None
+
+    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+        """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
+
+        Read-ahead crosses epochs. With `first_batch` > 0 it gives exactly what an uninterrupted stream would
+        have given from there on, and reads only records that are still needed.
+
+        Raises:
+            LoaderError: an epoch has no batch `first_batch`.
+        """
+        if not 0 <= first_batch <= self.num_batches:
+            raise LoaderError(
+                f"batch {first_batch} was asked for first, but an epoch has {self.num_batches} batches. The "
+                "run was begun with another batch size or dataset."
+            )
+        self.close()
+        if self._config.num_workers == 0:
+            cv2.setNumThreads(0)
+        self._stream = BatchStream(
+            self._tasks(Span(first_epoch, first_batch, num_epochs)), self._decoder, self._config
+        )
+        return self._stream
+
+    def pause(self) -> None:
+        """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
+        if self._stream is not None:
+            self._stream.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._stream is not None:
+            self._stream.resume()
+
+    def close(self) -> None:
+        """End the stream with its threads and processes. `batches` may be called again."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def __enter__(self) -> RecordLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tasks(self, span: Span) -> Tasks:
+        index, config = self._records.index, self._config
+        group = self._policy.group(span.first_epoch, 0)
+        mean_read_bytes = index.epoch_bytes(group) / len(index.records)
+        in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
+        ahead = config.records_ahead or reads_ahead(in_flight, config.shuffle_records, mean_read_bytes)
+        return Tasks(
+            self._records,
+            self._policy,
+            self._order,
+            span,
+            label=self._label,
+            batch_size=self._batch_size,
+            num_threads=in_flight,
+            ahead=ahead,
+        )

@@ -1,0 +1,21 @@
+"""Random streams, named by what they are for: none depends on workers or on how often another was used."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What a stream decides. The numbers are part of every run's identity: never reuse one."""
+
+    RECORD_ORDER = 1
+    SAMPLE_ORDER = 2
+    AUGMENTATION = 3
+
+
+def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
+    """The generator of (seed, purpose, key): the same in every process, independent of all others."""
+    # Entropy must not be negative; two's complement keeps different seeds different.
+    return np.random.default_rng(np.random.SeedSequence(seed % 2**64, spawn_key=(purpose, *key)))

@@ -1,0 +1,137 @@
+"""What decoding is asked to do: batches of JPEG bytes, made in the training process as the bytes come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pcr_exp.errors import PcrExpError
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.order import EpochOrder
+from pcr_exp.loading.policy import ScanPolicy
+from pcr_exp.records.reader import RecordPrefix, RecordSet
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One batch before decoding; the fields are those of `Batch`."""
+
+    jpegs: list[bytes]
+    names: list[str]
+    """What to call each sample in an error."""
+    labels: npt.NDArray[np.int64]
+    epoch: int
+    index: int
+    num_batches: int
+    record_bytes: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From batch `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
+
+    first_epoch: int
+    first_batch: int
+    num_epochs: int
+
+    def epochs(self) -> Iterator[tuple[int, int]]:
+        """(epoch, first batch) of every epoch."""
+        for epoch in range(self.first_epoch, self.num_epochs):
+            yield epoch, self.first_batch if epoch == self.first_epoch else 0
+
+
+class Tasks:
+    """The tasks of a span, in order; iterate once.
+
+    Made for a pool that asks for tasks before it hands over results. When bytes are late it gets None, so
+    that it hands over what is decoded meanwhile; only when nothing is being decoded does asking wait for
+    storage.
+    """
+
+    def __init__(
+        self,
+        records: RecordSet,
+        policy: ScanPolicy,
+        order: Callable[[int], EpochOrder],
+        span: Span,
+        *,
+        label: str,
+        batch_size: int,
+        num_threads: int,
+        ahead: int,
+    ) -> None:
+        """`order(epoch)` is asked twice per epoch: by reading, and later by batching."""
+        self.num_decoding = 0
+        """Tasks given out whose batches have not come back; whoever takes a batch counts it down."""
+        self.fetcher = Fetcher(self._read, self._requests(), num_threads=num_threads, ahead=ahead)
+        self._records = records
+        self._policy = policy
+        self._order = order
+        self._span = span
+        self._label = label
+        self._batch_size = batch_size
+
+    def __iter__(self) -> Iterator[Task | PcrExpError | None]:
+        """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
+        self.fetcher.start()
+        try:
+            for epoch, first_batch in self._span.epochs():
+                yield from self._epoch(epoch, first_batch)
+        # An error takes its place in line: all batches before it come out first, at any number of workers.
+        except PcrExpError as error:
+            self.num_decoding += 1
+            yield error
+
+    def _requests(self) -> Iterator[tuple[int, int]]:
+        """(record, group) of every read."""
+        for epoch, first_batch in self._span.epochs():
+            order = self._order(epoch)
+            needed = order.last_use >= first_batch * self._batch_size
+            for record in order.records[needed].tolist():
+                yield record, self._policy.group(epoch, record)
+
+    def _read(self, request: tuple[int, int]) -> RecordPrefix:
+        return self._records.read_prefix(*request)
+
+    def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
+        order = self._order(epoch)
+        num_samples = len(order.samples)
+        needed = order.last_use >= first_batch * self._batch_size
+        opened: dict[int, RecordPrefix] = {}
+        window = 0
+        for first in range(first_batch * self._batch_size, num_samples, self._batch_size):
+            end = min(first + self._batch_size, num_samples)
+            while window + 1 < len(order.window_samples) and order.window_samples[window] < end:
+                reads = np.arange(order.window_reads[window], order.window_reads[window + 1])
+                reads = reads[needed[reads]]
+                while not self.fetcher.want(len(reads)) and self.num_decoding > 0:
+                    yield None
+                opened.update(zip(reads.tolist(), self.fetcher.take(len(reads)), strict=True))
+                window += 1
+            self.num_decoding += 1
+            yield self._task(order, opened, epoch, first, end)
+            opened = {read: prefix for read, prefix in opened.items() if order.last_use[read] >= end}
+
+    def _task(
+        self, order: EpochOrder, opened: dict[int, RecordPrefix], epoch: int, first: int, end: int
+    ) -> Task:
+        reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
+        pairs = [(opened[read], sample) for read, sample in zip(reads, samples, strict=True)]
+        files = [self._records.index.records[order.records[read]].file for read in reads]
+        return Task(
+            jpegs=[prefix.jpeg(sample) for prefix, sample in pairs],
+            names=[
+                f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})"
+                for (prefix, sample), file in zip(pairs, files, strict=True)
+            ],
+            labels=np.array([prefix.labels[self._label][sample] for prefix, sample in pairs], dtype=np.int64),
+            epoch=epoch,
+            index=first // self._batch_size,
+            num_batches=-(-len(order.samples) // self._batch_size),
+            record_bytes=sum(opened[read].num_bytes for read in set(reads) if order.first_use[read] >= first),
+            group=opened[max(reads)].group,
+        )
