@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ FORMAT = 1
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors, numbers, strings, lists, dicts); a crash leaves the file before it, or this one.
+    """Write `state` (tensors, numbers, strings, lists, dicts); a crash leaves the previous file or this one.
 
     Raises:
         StorageError: the disk is full or refuses.
@@ -34,7 +33,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+    except Exception as error:  # torch's unpickler meets garbage with any kind of error
         raise RunError(
             f"{path} cannot be read as a checkpoint ({error}). "
             "Delete its run directory to start the run again."

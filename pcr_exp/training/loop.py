@@ -45,7 +45,7 @@ def fit(
     bytes_read: Callable[[], int],
     checkpoint: Callable[[], None],
     should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Row]:
+) -> Generator[Row, None, None]:
     """Train from where `progress` stands to the end of the last epoch, and yield rows.
 
     `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every

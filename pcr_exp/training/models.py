@@ -71,7 +71,8 @@ def check_model(
     model.train(was_training)
 
 
-def _build(config: ModelConfig, num_classes: int) -> nn.Module:
+def check_name(config: ModelConfig) -> None:
+    """Raise ConfigError, with the names near it, unless torchvision has the model."""
     names = torchvision.models.list_models(module=torchvision.models)
     if config.name not in names:
         near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names
@@ -79,6 +80,10 @@ def _build(config: ModelConfig, num_classes: int) -> nn.Module:
             f"model.name={config.name!r}: not a torchvision classification model. "
             f"Near it: {', '.join(near)}. All: torchvision.models.list_models()."
         )
+
+
+def _build(config: ModelConfig, num_classes: int) -> nn.Module:
+    check_name(config)
     extra: dict[str, Any] = {}
     if config.name in ("googlenet", "inception_v3"):
         # torchvision's weights for these two were trained on inputs in [-1, 1].

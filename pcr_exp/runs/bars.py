@@ -1,0 +1,82 @@
+"""Progress on stderr: epoch, images/s, MiB/s and the share of time spent waiting for data."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class TrainingBar:
+    """A bar over all updates of a run, fed with its rows."""
+
+    def __init__(self, bar: Progress, *, epochs: int, total_steps: int, step: int) -> None:
+        self._bar = bar
+        self._epochs = epochs
+        self._top1 = ""
+        self._task = bar.add_task(
+            "training", total=total_steps, completed=step, epoch=f"epoch -/{epochs}", rates="", top1=""
+        )
+
+    def update(self, row: Mapping[str, Any]) -> None:
+        """Show a row."""
+        fields: dict[str, Any] = {"epoch": f"epoch {row['epoch']}/{self._epochs}"}
+        if row["kind"] == "train":
+            fields["rates"] = (
+                f"{row['images_per_s']:.0f} images/s, {row['storage_mib_per_s']:.1f} MiB/s, "
+                f"{row['wait_share']:.0%} waiting"
+            )
+        else:
+            fields["top1"] = f"top-1 {row['val_top1']:.3f}"
+        self._bar.update(self._task, completed=row["step"], **fields)
+
+
+@contextmanager
+def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> Iterator[TrainingBar]:
+    """Show a bar on stderr while the block runs; off a terminal its last state is printed at the end."""
+    columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[top1]}")
+    texts = [TextColumn(column) for column in columns]
+    console = Console(stderr=True)
+    bar = Progress(
+        texts[0], BarColumn(), *texts[1:], TimeRemainingColumn(), console=console, disable=not shown
+    )
+    with bar, _logs_above_bar(live=shown and console.is_terminal):
+        yield TrainingBar(bar, epochs=epochs, total_steps=total_steps, step=step)
+
+
+@contextmanager
+def records_bar(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function (images done, images in all) that shows a bar from its first call on."""
+    columns = (TextColumn("records"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
+
+    def tell(num_done: int, num_images: int) -> None:
+        if not bar.task_ids:
+            bar.start()
+            bar.add_task("records", total=num_images)
+        bar.update(bar.task_ids[0], completed=num_done)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def _logs_above_bar(*, live: bool) -> Iterator[None]:
+    # rich moves what is written to sys.stderr above the bar, but handlers made earlier hold the real stream.
+    moved: list[tuple[logging.StreamHandler[Any], Any]] = []
+    if live:
+        for handler in logging.getLogger().handlers:
+            if type(handler) is logging.StreamHandler and handler.stream in (sys.__stderr__, sys.__stdout__):
+                moved.append((handler, handler.setStream(sys.stderr)))
+    try:
+        yield
+    finally:
+        for handler, stream in moved:
+            handler.setStream(stream)

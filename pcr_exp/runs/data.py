@@ -1,0 +1,84 @@
+"""What a run reads: the records to train on, through its storage, and those to validate on, at full speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pcr_exp.config import ScanConfig, StorageConfig, TrainConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.policy import ScanPolicy, open_policy
+from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.records.prepare import prepare_records, records_folder
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.bars import records_bar
+from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.open import open_storage
+
+_UNLIMITED = StorageConfig(name="unlimited")
+_FULL_FIDELITY = ScanConfig(name="baseline", encoding="baseline", group=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """Both splits, open."""
+
+    train: RecordSet
+    val: RecordSet
+    storage: CountingStorage
+    """What `train` is read through."""
+
+    def num_classes(self, label: str) -> int:
+        """Classes of a label."""
+        return len(self.train.index.classes[label])
+
+
+def open_data(config: TrainConfig, *, progress: bool) -> RunData:
+    """Open the records; missing ones are made first if `records.auto_prepare` and the root is a local folder.
+
+    Raises:
+        ConfigError: the records have no such label.
+        PcrExpError: they are missing or damaged, or cannot be made.
+    """
+    root = config.records.root
+    if config.records.auto_prepare and "://" not in root:
+        with records_bar(shown=progress) as tell:
+            prepare_records(config.dataset, config.records, progress=tell)
+    folder = records_folder(config.dataset, config.records)
+    storage = CountingStorage(open_storage(root, config.storage))
+    train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}")
+    val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline")
+    label = config.dataset.label
+    if label not in train.index.classes:
+        choices = ", ".join(sorted(train.index.classes))
+        raise ConfigError(f"dataset.label={label!r}: the records in {root}/{folder} have {choices}.")
+    return RunData(train, val, storage)
+
+
+def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RecordLoader:
+    """Make the loader of augmented, shuffled batches."""
+    return RecordLoader(
+        data.train,
+        policy,
+        config.loader,
+        transform=TrainTransform(config.training.image_size, config.dataset.augment),
+        label=config.dataset.label,
+        batch_size=config.training.batch_size,
+        seed=config.seed,
+        shuffle=True,
+        storage_config=config.storage,
+    )
+
+
+def validation_loader(config: TrainConfig, data: RunData) -> RecordLoader:
+    """Make the loader of whole validation images, always from the original JPEG bytes and never throttled."""
+    return RecordLoader(
+        data.val,
+        open_policy(_FULL_FIDELITY),
+        config.loader,
+        transform=EvalTransform(config.training.eval_image_size, config.dataset.augment),
+        label=config.dataset.label,
+        batch_size=config.training.batch_size,
+        seed=config.seed,
+        shuffle=False,
+    )

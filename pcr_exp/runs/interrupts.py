@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM: end at the next update, with a checkpoint; asked twice, end at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+log = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Whether this process was asked to end."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._graceful = False
+        self._pid = os.getpid()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._signal is not None
+
+    @contextmanager
+    def graceful(self) -> Iterator[None]:
+        """Within, the first signal only sets `requested`; afterwards it takes effect."""
+        self._graceful = True
+        try:
+            yield
+        finally:
+            self._graceful = False
+        self.raise_if_requested()
+
+    def raise_if_requested(self) -> None:
+        """Raise what the signal would have raised: KeyboardInterrupt, or SystemExit(143) for SIGTERM."""
+        if self._signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._signal is not None:
+            raise SystemExit(128 + self._signal)
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        if os.getpid() != self._pid:
+            return  # a forked decode worker: the training process decides
+        first = self._signal is None
+        self._signal = number
+        if first and self._graceful:
+            log.warning("asked to stop: saving a checkpoint after this update (ask again to stop at once)")
+        else:
+            self.raise_if_requested()
+
+
+@contextmanager
+def handled_signals() -> Iterator[StopRequest]:
+    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request.handle) for number in _SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,55 @@
+"""`rows.jsonl` while a run writes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+
+from pcr_exp.errors import RunError
+from pcr_exp.records.atomic import write_atomic
+from pcr_exp.runs.rows import Row, validate_row
+
+
+class RowFile:
+    """Appends rows, each one line of JSON that is in the file when `append` returns."""
+
+    def __init__(self, path: Path, num_rows: int) -> None:
+        """Keep the first `num_rows` rows of `path`, cut the rest off, and append after them.
+
+        Rows behind the last checkpoint are of updates that a resumed run does again.
+
+        Raises:
+            RunError: the file has fewer rows.
+        """
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        complete = [line for line in lines if line.endswith(b"\n")]
+        if len(complete) < num_rows:
+            raise RunError(
+                f"{path} has {len(complete)} rows, but the checkpoint beside it was made after {num_rows}. "
+                "Delete the run directory to start the run again."
+            )
+        if len(lines) != num_rows:
+            write_atomic(path, complete[:num_rows])
+        self.num_rows = num_rows
+        self._file = path.open("ab")
+
+    def append(self, row: Row) -> None:
+        """Validate and write a row. Raises RunError if it does not fit the schema."""
+        validate_row(row)
+        self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+        self._file.flush()
+        self.num_rows += 1
+
+    def sync(self) -> None:
+        """Return when all rows are on the disk: a checkpoint may only count rows that a crash cannot lose."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

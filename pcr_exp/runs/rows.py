@@ -1,0 +1,138 @@
+"""What a row of `rows.jsonl` holds, and the one validator for rows to be written and rows on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.errors import RunError
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: a whole or real number in [low, high]."""
+
+    whole: bool
+    low: float = 0
+    high: float = math.inf
+    nullable: bool = False
+
+    def problem(self, value: object) -> str | None:
+        """Return what is wrong with a value, or None."""
+        if value is None and self.nullable:
+            return None
+        types = (int,) if self.whole else (int, float)
+        right_type = isinstance(value, types) and not isinstance(value, bool)
+        # The comparison is false for nan; infinity is no measurement either.
+        if right_type and self.low <= value <= self.high and math.isfinite(value):  # type: ignore[operator, arg-type]
+            return None
+        number = "a whole number" if self.whole else "a finite number"
+        return f"{number} in [{self.low:g}, {self.high:g}]{' or null' if self.nullable else ''}"
+
+
+_COUNT = Column(whole=True)
+_POSITIVE = Column(whole=True, low=1)
+_REAL = Column(whole=False)
+_SHARE = Column(whole=False, high=1)
+
+COMMON: dict[str, Column] = {
+    "epoch": _POSITIVE,  # of the last update, from 1; in an eval row also the epochs completed
+    "step": _POSITIVE,  # updates done
+    "samples_seen": _POSITIVE,  # fresh images trained on
+    "train_s": _REAL,  # seconds since the run began, over all its sessions
+    "wait_s": _REAL,
+    "eval_s": _REAL,
+    "other_s": _REAL,
+    "wall_s": _REAL,
+    "scan_group": _POSITIVE,  # of the last batch
+    "record_bytes": _COUNT,  # of the records that the images came from
+    "bytes_read": _COUNT,  # that storage delivered, read-ahead and second reads of a resumed run included
+    "learning_rate": _REAL,  # of the last update
+}
+COLUMNS: dict[str, dict[str, Column]] = {
+    "train": COMMON
+    | {
+        "train_loss": _REAL,  # this and the rates: since the last train row
+        "images_per_s": _REAL,
+        "storage_mib_per_s": _REAL,
+        "wait_share": _SHARE,
+    },
+    "eval": COMMON
+    | {
+        "train_loss": _REAL,  # over the epoch
+        "val_loss": _REAL,
+        "val_top1": _SHARE,
+        "val_top5": Column(whole=False, high=1, nullable=True),  # null: fewer than 5 classes
+        "num_val": _POSITIVE,
+    },
+}
+CUMULATIVE = (
+    *("step", "samples_seen", "train_s", "wait_s", "eval_s", "other_s", "wall_s"),
+    *("record_bytes", "bytes_read"),
+)
+MEASURED = (
+    *("train_s", "wait_s", "eval_s", "other_s", "wall_s", "bytes_read"),
+    *("images_per_s", "storage_mib_per_s", "wait_share"),
+)
+"""Columns that two runs of one configuration need not share; all others are deterministic on a CPU."""
+
+_CLOCK_TOLERANCE = 0.01
+
+
+def validate_row(row: Mapping[str, Any]) -> None:
+    """Check one row against the schema.
+
+    Raises:
+        RunError: a column is missing, unknown or has a value that it cannot have, or the four clocks do not
+            add up to the wall.
+    """
+    kind = row.get("kind")
+    columns = COLUMNS.get(kind) if isinstance(kind, str) else None
+    if columns is None:
+        raise RunError(f"row: kind={kind!r}; wanted {' or '.join(COLUMNS)}.")
+    missing = sorted(columns.keys() - row.keys())
+    unknown = sorted(row.keys() - columns.keys() - {"kind"})
+    if missing or unknown:
+        raise RunError(f"{kind} row: missing columns {missing}, unknown columns {unknown}.")
+    for name, column in columns.items():
+        if wanted := column.problem(row[name]):
+            raise RunError(f"{kind} row: {name}={row[name]!r}; wanted {wanted}.")
+    total_s = row["train_s"] + row["wait_s"] + row["eval_s"] + row["other_s"]
+    if abs(total_s - row["wall_s"]) > _CLOCK_TOLERANCE * max(row["wall_s"], 1):
+        raise RunError(f"{kind} row: the four clocks add up to {total_s} s; wanted wall_s={row['wall_s']} s.")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read and validate all rows of a run.
+
+    Raises:
+        RunError: the file is missing, a line is no row, or something that only grows has shrunk; the message
+            names file and line.
+    """
+    if not path.is_file():
+        raise RunError(f"{path} is not there: wanted the rows of a run.")
+    rows: list[Row] = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise RunError(f"row: {line[:40]!r}; wanted a JSON object.")
+            validate_row(row)
+            if rows:
+                _require_growth(rows[-1], row)
+        except (json.JSONDecodeError, RunError) as error:
+            raise RunError(f"{path}, line {number}: {error}") from error
+        rows.append(row)
+    return rows
+
+
+def _require_growth(before: Row, row: Row) -> None:
+    for name in CUMULATIVE:
+        if row[name] < before[name]:
+            raise RunError(f"{name} fell from {before[name]} to {row[name]}; wanted it to grow.")

@@ -1,0 +1,164 @@
+"""A training run from configuration to files: skipped if finished, continued if it was interrupted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+# Makes ${scaled_learning_rate:...} known to whoever composes a configuration for a run.
+import pcr_exp.training.scaling  # noqa: F401
+from pcr_exp.config import TrainConfig
+from pcr_exp.runs.bars import training_bar
+from pcr_exp.runs.data import open_data
+from pcr_exp.runs.directory import RunDirectory, claim
+from pcr_exp.runs.interrupts import StopRequest, handled_signals
+from pcr_exp.runs.log_file import log_to
+from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, utc_now, write_manifest
+from pcr_exp.runs.row_file import RowFile
+from pcr_exp.runs.rows import Row
+from pcr_exp.runs.session import Session, open_session
+from pcr_exp.runs.tracking import Tracker, open_tracker
+from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
+from pcr_exp.training.device import open_device
+from pcr_exp.training.models import check_name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How `run_training` ended; an end that is neither is an exception."""
+
+    run_id: str
+    folder: Path
+    status: Literal["finished", "skipped"]
+
+
+def run_training(config: TrainConfig, *, progress: bool = True) -> RunOutcome:
+    """Train as configured, in `<runs_root>/<run_id>`.
+
+    A finished run is skipped. An interrupted or failed one goes on from its checkpoint, and ends with the
+    rows of one that was never interrupted (clocks, rates and bytes_read excepted).
+
+    Args:
+        config: The whole configuration.
+        progress: Show bars on stderr.
+
+    Raises:
+        PcrExpError: as its message says; the manifest then says `failed`.
+        KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after a checkpoint; it then says `interrupted`.
+    """
+    # Before the directory is made: a typing error shall not leave one behind.
+    device = open_device(config.training.device)
+    check_name(config.model)
+    with claim(config) as directory:
+        name, status = directory.path.name, directory.status
+        if status == "finished":
+            log.info("%s is finished: skipped", directory.path)
+            return RunOutcome(name, directory.path, "skipped")
+        with log_to(directory.log_path), handled_signals() as stop:
+            log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
+            manifest = new_manifest(config, device, directory.manifest())
+            with _recorded(directory, manifest, stop):
+                _train(config, device, directory, manifest, stop, progress=progress)
+            log.info("finished: %s", directory.path)
+    return RunOutcome(name, directory.path, "finished")
+
+
+def _train(
+    config: TrainConfig,
+    device: torch.device,
+    directory: RunDirectory,
+    manifest: Manifest,
+    stop: StopRequest,
+    *,
+    progress: bool,
+) -> None:
+    if config.training.num_threads is not None:
+        torch.set_num_threads(config.training.num_threads)
+    data = open_data(config, progress=progress)
+    describe_records(manifest, data.train.index, data.val.index)
+    write_manifest(directory.manifest_path, manifest)
+    epochs = config.training.epochs
+    with (
+        open_session(config, data, device) as session,
+        RowFile(directory.rows_path, _restore(session, directory)) as rows,
+        _tracked(config, directory) as tracker,
+        training_bar(
+            epochs=epochs, total_steps=session.total_steps, step=session.progress.step, shown=progress
+        ) as bar,
+        stop.graceful(),
+    ):
+
+        def checkpoint() -> None:
+            rows.sync()
+            state = {**session.state_dict(), "num_rows": rows.num_rows}
+            save_checkpoint(directory.checkpoint_path, state)
+
+        with closing(session.rows(checkpoint=checkpoint, should_stop=lambda: stop.requested)) as stream:
+            for row in stream:
+                rows.append(row)
+                tracker.log(row)
+                bar.update(row)
+                if row["kind"] == "eval":
+                    _log_eval(row, epochs)
+                    tracker.summary({key: row[key] for key in ("val_top1", "val_loss", "train_s", "wait_s")})
+
+
+def _restore(session: Session, directory: RunDirectory) -> int:
+    # Returns how many rows the run had when it was saved.
+    if not directory.checkpoint_path.exists():
+        return 0
+    state = load_checkpoint(directory.checkpoint_path)
+    session.load_state_dict(state)
+    log.info("from the checkpoint after step %d", session.progress.step)
+    return state["num_rows"]
+
+
+def _log_eval(row: Row, epochs: int) -> None:
+    log.info(
+        "epoch %d/%d: val_top1 %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
+        *(row["epoch"], epochs, row["val_top1"], row["val_loss"], row["train_loss"]),
+        *(row["train_s"], row["wait_s"]),
+    )
+
+
+@contextmanager
+def _tracked(config: TrainConfig, directory: RunDirectory) -> Iterator[Tracker]:
+    tracker = open_tracker(config.tracking, directory.path.name, directory.path, asdict(config))
+    try:
+        yield tracker
+    except BaseException:
+        tracker.finish(failed=True)
+        raise
+    tracker.finish()
+
+
+@contextmanager
+def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) -> Iterator[None]:
+    # The manifest says `running` within, and afterwards how it ended.
+    path = directory.manifest_path
+    write_manifest(path, manifest)
+    try:
+        yield
+    except BaseException as error:
+        interrupted = stop.requested or isinstance(error, KeyboardInterrupt)
+        manifest.status = "interrupted" if interrupted else "failed"
+        manifest.error = None if interrupted else f"{type(error).__name__}: {error}"
+        manifest.finished_at = utc_now()
+        write_manifest(path, manifest)
+        if interrupted:
+            log.warning("interrupted; the same command continues it")
+        else:
+            log.error("failed: %s", manifest.error, exc_info=error)
+        # A worker that died of the same Ctrl-C is no failure.
+        stop.raise_if_requested()
+        raise
+    manifest.status, manifest.finished_at = "finished", utc_now()
+    write_manifest(path, manifest)

@@ -1,0 +1,57 @@
+"""Weights & Biases as a tracker: offline unless asked otherwise, its files inside the run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from pcr_exp.config import TrackingConfig
+
+
+class WandbTracker:
+    """Curves `train/*` and `eval/*` over the update step, the configuration, figures as images.
+
+    A resumed run goes on under the same id. Rows between its checkpoint and the kill are then logged twice,
+    at the same step and with the same values (clocks and rates excepted).
+    """
+
+    def __init__(
+        self, config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]
+    ) -> None:
+        """Start the run; arguments as in `open_tracker`."""
+        self._run = wandb.init(
+            project=config.project,
+            entity=config.entity,
+            id=run_id,
+            name=run_id,
+            tags=config.tags,
+            config={**run_config, "run_path": str(folder)},
+            dir=folder,
+            mode="online" if config.mode == "online" else "offline",
+            # Offline there is nothing to look up: the same id joins both parts at `wandb sync`.
+            resume="allow" if config.mode == "online" else None,
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        for kind in ("train", "eval"):
+            self._run.define_metric(f"{kind}/*", step_metric="step")
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Log each column as `<kind>/<column>`, over `step`."""
+        kind = row["kind"]
+        values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
+        self._run.log({"step": row["step"], **values})
+
+    def figure(self, name: str, path: Path) -> None:
+        """Log an image file under `figures/<name>`."""
+        self._run.log({f"figures/{name}": wandb.Image(str(path))})
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Set summary values."""
+        self._run.summary.update(dict(values))
+
+    def finish(self, *, failed: bool = False) -> None:
+        """Flush everything and end wandb's process."""
+        self._run.finish(exit_code=int(failed))

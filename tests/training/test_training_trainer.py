@@ -1,0 +1,118 @@
+"""One update against plain PyTorch, and what its randomness depends on."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcr_exp.config import TrainingConfig
+from pcr_exp.training.inputs import model_input
+from pcr_exp.training.trainer import Trainer, _step_seed
+
+CPU = torch.device("cpu")
+
+
+def config(**changes: Any) -> TrainingConfig:
+    fields = {"epochs": 1, "batch_size": 4, "image_size": 8, "eval_image_size": 8, "learning_rate": 0.1}
+    return TrainingConfig(**{**fields, **changes})
+
+
+def small_model(dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(144, 5),
+    )
+
+
+def batch(step: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    images = torch.randint(256, (4, 8, 8, 3), dtype=torch.uint8, generator=generator)
+    return images, torch.randint(5, (4,), generator=generator)
+
+
+def parameters(model: nn.Module) -> Tensor:
+    return torch.cat([value.detach().float().flatten() for value in model.state_dict().values()])
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_updates_equal_plain_sgd(channels_last: bool) -> None:
+    settings = {"momentum": 0.8, "nesterov": True, "weight_decay": 0.01, "label_smoothing": 0.1}
+    trainer = Trainer(small_model(), config(**settings, channels_last=channels_last), device=CPU, seed=0)
+    plain = small_model().train()
+    sgd = torch.optim.SGD(plain.parameters(), lr=1.0, momentum=0.8, nesterov=True, weight_decay=0.01)
+    for step, rate in enumerate((0.1, 0.1, 0.01)):
+        images, labels = batch(step)
+        loss = trainer.update(images, labels, step=step, learning_rate=rate)
+        sgd.param_groups[0]["lr"] = rate
+        sgd.zero_grad()
+        wanted = F.cross_entropy(
+            plain(model_input(images, CPU, channels_last=False)), labels, label_smoothing=0.1
+        )
+        wanted.backward()
+        sgd.step()
+        assert loss == pytest.approx(wanted.item(), rel=1e-5)
+    torch.testing.assert_close(parameters(trainer.model), parameters(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_depends_on_seed_and_step_only() -> None:
+    def loss(seed: int, step: int, *, noise: int) -> float:
+        trainer = Trainer(small_model(dropout=0.5), config(), device=CPU, seed=seed)
+        torch.manual_seed(noise)
+        return trainer.update(*batch(), step=step, learning_rate=0.1)
+
+    assert loss(0, 5, noise=1) == loss(0, 5, noise=2)
+    assert len({loss(0, 5, noise=1), loss(0, 6, noise=1), loss(1, 5, noise=1)}) == 3
+
+
+def test_seeds_of_steps_do_not_collide_where_they_would_if_added() -> None:
+    seeds = [_step_seed(seed, step) for seed in range(20) for step in range(200)]
+    assert len(set(seeds)) == len(seeds)
+    assert max(seeds) < 2**32
+
+
+def test_a_resumed_trainer_ends_where_an_uninterrupted_one_does() -> None:
+    def updates(trainer: Trainer, steps: range) -> list[float]:
+        return [trainer.update(*batch(step), step=step, learning_rate=0.1) for step in steps]
+
+    whole = Trainer(small_model(0.5), config(), device=CPU, seed=0)
+    losses = updates(whole, range(6))
+    first = Trainer(small_model(0.5), config(), device=CPU, seed=0)
+    assert updates(first, range(3)) == losses[:3]
+    second = Trainer(small_model(0.5).apply(lambda m: m.float()), config(), device=CPU, seed=0)
+    second.load_state_dict(first.state_dict())
+    assert updates(second, range(3, 6)) == losses[3:]
+    assert torch.equal(parameters(second.model), parameters(whole.model))
+
+
+def test_a_loss_that_is_not_finite_moves_nothing() -> None:
+    trainer = Trainer(small_model(), config(), device=CPU, seed=0)
+    with torch.no_grad():
+        trainer.model[5].bias[0] = float("nan")  # type: ignore[index, union-attr, operator]
+    before = trainer.model[5].weight.clone()  # type: ignore[index, union-attr, operator]
+    loss = trainer.update(*batch(), step=0, learning_rate=0.1)
+    assert loss != loss
+    assert torch.equal(trainer.model[5].weight, before)  # type: ignore[index, union-attr, arg-type]
+
+
+def test_mixed_precision_on_a_cpu_is_full_precision() -> None:
+    trainer = Trainer(small_model(), config(amp=True), device=CPU, seed=0)
+    assert trainer.amp_dtype is None
+    assert not trainer.scaler.is_enabled()
+    assert trainer.forward(batch()[0]).dtype == torch.float32
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mixed_precision_on_a_gpu_learns(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: dtype is torch.bfloat16)
+    trainer = Trainer(small_model(), config(), device=torch.device("cuda"), seed=0)
+    assert trainer.scaler.is_enabled() is (dtype is torch.float16)
+    losses = [trainer.update(*batch(), step=step, learning_rate=0.05) for step in range(20)]
+    assert losses[-1] < losses[0] / 2
