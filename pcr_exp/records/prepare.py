@@ -50,8 +50,8 @@ def prepare_records(
     """
     if "://" in records.root:
         raise ConfigError(
-            f"records.root={records.root!r}: records are written to a local folder. Prepare them "
-            "with a local records.root and copy that folder there; then train with records.auto_prepare=false."
+            f"records.root={records.root!r}: records are written to a local folder. Prepare them with "
+            "a local records.root and copy that folder to it; then train with records.auto_prepare=false."
         )
     folder = Path(records.root) / records_folder(dataset, records)
     if _is_finished(folder) and not _is_elsewhere(dataset, folder):

@@ -1,0 +1,46 @@
+"""A small split to encode, and the state of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from records_pictures import CASES
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.records.encode import EncodeReport, encode_split
+
+CLASSES = {"kind": ["even", "odd"], "size": ["s", "m", "l"]}
+
+
+def write_images(folder: Path, images: dict[str, bytes]) -> list[Sample]:
+    """Image files, as samples in the order given."""
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = []
+    for i, (name, jpeg) in enumerate(images.items()):
+        path = folder / f"{name}.jpg"
+        path.write_bytes(jpeg)
+        samples.append(Sample(f"{name}.jpg", path, {"kind": i % 2, "size": i % 3}))
+    return samples
+
+
+def encode(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
+    """Encode with everything at its simplest; 4 images per record."""
+    settings: dict[str, Any] = {
+        "dataset": "photos",
+        "split": "train",
+        "images_per_record": 4,
+        "on_error": "fail",
+        "num_workers": 2,
+        "progress": lambda done, total: None,  # noqa: ARG005
+    }
+    return encode_split(samples, CLASSES, folder, **settings | changes)
+
+
+def read_tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+GOOD = dict(list(CASES.items())[:10])
+"""Three records: 4, 4 and 2 images."""
