@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytorch_msssim
 import torch
-from torch.nn import functional as F
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from pcr_exp.errors import ImageError
 
 SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 WINDOW_PX = 11
-WINDOW_SIGMA = 1.5
 K1, K2 = 0.01, 0.03
+SETTINGS = {"data_range": 255, "win_size": WINDOW_PX, "win_sigma": 1.5}
 
 # With C1 = (K1 x 255)^2 this large the luminance term of SSIM is 1, and what is left is the product of
 # the contrast and structure terms: all that Wang et al. take from every scale but the coarsest.
@@ -37,8 +38,9 @@ def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
     """MS-SSIM of `image` against `reference`, both uint8 [H, W, 3] or both uint8 [H, W].
 
     Five scales, 11 x 11 Gaussian window of sigma 1.5, K = (0.01, 0.03), data range 255. In colour it is
-    taken of R, G and B on their own and averaged, as pytorch_msssim does. (The paper measures grey pictures;
-    torchmetrics averages the channels inside every scale, which differs in the fourth decimal.)
+    taken of R, G and B on their own and averaged, and only of windows that lie inside the picture, as
+    pytorch_msssim does. (torchmetrics averages the channels inside every scale and mirrors the border of the
+    coarsest one: up to 0.005 apart.)
 
     The window must fit into the coarsest scale. Where the short side is below 176 px the coarsest scales are
     left out and the remaining weights rescaled to the same sum; the result says how many were used. Both
@@ -50,26 +52,12 @@ def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
     """
     num_scales = scales_that_fit(reference, image)
     multiple = 2 ** (num_scales - 1)
-    x, y = (_channels_as_batch(picture, multiple) for picture in (reference, image))
-    weights = np.array(SCALE_WEIGHTS[:num_scales])
-    weights *= sum(SCALE_WEIGHTS) / weights.sum()
-
-    similarity = np.ones(len(x))
-    for scale, weight in enumerate(weights):
-        coarsest = scale == num_scales - 1
-        of_scale = pytorch_msssim.ssim(
-            x,
-            y,
-            data_range=255,
-            size_average=False,
-            win_size=WINDOW_PX,
-            win_sigma=WINDOW_SIGMA,
-            K=(K1 if coarsest else K1_WITHOUT_LUMINANCE, K2),
-        )
-        similarity *= of_scale.clamp(min=0).double().numpy() ** weight
-        if not coarsest:
-            x, y = F.avg_pool2d(x, 2), F.avg_pool2d(y, 2)
-    return MsSsim(value=float(similarity.mean()), num_scales=num_scales)
+    x, y = (_as_batch_of_one(picture, multiple) for picture in (reference, image))
+    if num_scales == len(SCALE_WEIGHTS):
+        value = pytorch_msssim.ms_ssim(x, y, **SETTINGS, K=(K1, K2), weights=SCALE_WEIGHTS)
+    else:
+        value = _ms_ssim_small(x, y, num_scales)
+    return MsSsim(value=float(value), num_scales=num_scales)
 
 
 def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
@@ -89,8 +77,23 @@ def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
     return fitting
 
 
-def _channels_as_batch(picture: np.ndarray, multiple: int) -> torch.Tensor:
-    """uint8 [H, W] or [H, W, C] -> float32 [C, 1, H', W'], H' and W' multiples of `multiple`."""
+def _as_batch_of_one(picture: np.ndarray, multiple: int) -> Tensor:
+    """uint8 [H, W] or [H, W, C] -> float32 [1, C, H', W'] in channels-last memory (five times as fast)."""
     height, width = (side - side % multiple for side in picture.shape[:2])
-    planes = picture[:height, :width].reshape(height, width, -1).transpose(2, 0, 1)
-    return torch.from_numpy(np.ascontiguousarray(planes, dtype=np.float32))[:, None]
+    pixels = picture[:height, :width].reshape(1, height, width, -1).astype(np.float32)
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+def _ms_ssim_small(x: Tensor, y: Tensor, num_scales: int) -> Tensor:
+    """MS-SSIM over the finest scales, from the library's SSIM: its MS-SSIM refuses pictures below 161 px."""
+    weights = torch.tensor(SCALE_WEIGHTS[:num_scales])
+    weights *= sum(SCALE_WEIGHTS) / weights.sum()
+    x, y = x.transpose(0, 1), y.transpose(0, 1)  # channels as the batch: one result for each
+    similarity = torch.ones(len(x))
+    for scale, weight in enumerate(weights):
+        coarsest = scale == num_scales - 1
+        k = (K1 if coarsest else K1_WITHOUT_LUMINANCE, K2)
+        similarity *= pytorch_msssim.ssim(x, y, **SETTINGS, K=k, size_average=False).clamp(min=0) ** weight
+        if not coarsest:
+            x, y = avg_pool2d(x, 2), avg_pool2d(y, 2)
+    return similarity.mean()

@@ -102,10 +102,10 @@ def _chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, b
 
 def _measure_image(sample_id: str, jpeg: bytes, groups: list[int], num_groups: int) -> list[dict]:
     pieces = group_pieces(split_scans(jpeg), num_groups)
-    reference = decode(jpeg)
+    reference = decode(jpeg, sample_id)
     rows = []
     for group in groups:
-        image = reference if group == num_groups else decode(join_pieces(pieces[:group]))
+        image = reference if group == num_groups else decode(join_pieces(pieces[:group]), sample_id)
         try:
             multi_scale = ms_ssim(reference, image)
         except ImageError as error:

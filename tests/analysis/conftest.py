@@ -35,7 +35,7 @@ def one_torch_thread() -> Iterator[None]:
 
 @pytest.fixture
 def make_run() -> Callable[..., Path]:
-    """Write a run's directory as `run_training` would have, with the accuracies and seconds that are given."""
+    """Write a run's directory as `run_training` would have, with these accuracies and seconds an epoch."""
     return write_run
 
 

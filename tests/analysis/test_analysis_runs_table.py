@@ -16,6 +16,8 @@ from pcr_exp.analysis.runs_table import RUN_COLUMNS, eval_curves, load_runs, tim
 from pcr_exp.analysis.summary import summary_table
 from pcr_exp.errors import RunError
 
+MakeRun = Callable[..., Path]
+
 
 def eval_row(seconds: float, top1: float) -> dict:
     return {"kind": "eval", "train_s": seconds / 4, "wait_s": seconds * 3 / 4, "eval_s": 99, "val_top1": top1}
@@ -30,7 +32,7 @@ def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
     assert math.isnan(time_to_accuracy([], 0.5))
 
 
-def test_one_row_per_finished_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline", epoch_s=40)
     make_run(tmp_path, "group_2", seed=1)
     runs = load_runs(tmp_path).set_index("scan")
@@ -50,18 +52,14 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: Callable[..., Path])
     assert runs.loc["baseline", "time_to_target_s"] == 80
 
 
-def test_best_is_not_last_and_the_target_may_never_be_reached(
-    tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_best_is_not_last_and_the_target_may_never_be_reached(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_1", top1=(0.2, 0.59, 0.4))
     run = load_runs(tmp_path).iloc[0]
     assert (run["best_top1"], run["final_top1"]) == (0.59, 0.4)
     assert math.isnan(run["time_to_target_s"])
 
 
-def test_setting_is_shared_by_scan_levels_and_seeds_only(
-    tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_setting_is_shared_by_scan_levels_and_seeds_only(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
     make_run(tmp_path, "group_2", seed=1)
     make_run(tmp_path, "group_2", epochs=90)
@@ -70,7 +68,7 @@ def test_setting_is_shared_by_scan_levels_and_seeds_only(
     assert settings["group_2", 0] != settings["group_2", 1]
 
 
-def test_other_runs_are_listed_not_dropped(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+def test_other_runs_are_listed_not_dropped(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_1")
     for status, seed in (("failed", 1), ("interrupted", 2), ("running", 3)):
         make_run(tmp_path, "group_1", status=status, seed=seed)
@@ -84,9 +82,7 @@ def test_other_runs_are_listed_not_dropped(tmp_path: Path, make_run: Callable[..
         assert run_id in text
 
 
-def test_eval_curves_have_every_evaluation_of_every_run(
-    tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_eval_curves_have_every_evaluation_of_every_run(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
     make_run(tmp_path, "group_5", top1=(0.1, 0.2))
     curves = eval_curves(read_runs(tmp_path))
@@ -95,7 +91,7 @@ def test_eval_curves_have_every_evaluation_of_every_run(
     assert eval_curves([]).empty
 
 
-def test_from_disk_to_speed_up(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+def test_from_disk_to_speed_up(tmp_path: Path, make_run: MakeRun) -> None:
     for seed in (0, 1):
         make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
         make_run(tmp_path, "group_2", seed=seed, epoch_s=10)
@@ -117,7 +113,7 @@ def test_a_missing_folder_is_an_error_that_says_how_to_make_one(tmp_path: Path) 
         load_runs(tmp_path / "nowhere")
 
 
-def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: MakeRun) -> None:
     path = make_run(tmp_path, "group_1") / "rows.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[3]["val_top1"] = 61.5
@@ -126,18 +122,14 @@ def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: Callabl
         load_runs(tmp_path)
 
 
-def test_a_finished_run_without_an_evaluation_is_an_error(
-    tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_a_finished_run_without_an_evaluation_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
     path = make_run(tmp_path, "group_1") / "rows.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
     with pytest.raises(RunError, match=r"rows\.jsonl has no eval row"):
         load_runs(tmp_path)
 
 
-def test_a_finished_run_without_its_configuration_is_an_error(
-    tmp_path: Path, make_run: Callable[..., Path]
-) -> None:
+def test_a_finished_run_without_its_configuration_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
     (make_run(tmp_path, "group_1") / "config.yaml").unlink()
     with pytest.raises(RunError, match=r"config\.yaml is not there"):
         load_runs(tmp_path)

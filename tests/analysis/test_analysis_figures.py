@@ -1,0 +1,192 @@
+"""Figures: they draw the numbers they are given, look alike, and are saved with those numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+
+from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
+from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
+from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
+from pcr_exp.analysis.figures.save import save_figure
+from pcr_exp.analysis.figures.seeds import mean_over_seeds
+from pcr_exp.analysis.figures.style import kilobytes, scan_color, scan_marker, scan_order
+from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
+from pcr_exp.analysis.figures.training_curve import draw_training_curve
+from pcr_exp.analysis.read_runs import read_runs
+from pcr_exp.analysis.runs_table import eval_curves
+from pcr_exp.runs.rows import read_rows
+
+LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def curves(tmp_path: Path, make_run: Callable[..., Path]) -> pd.DataFrame:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
+    return eval_curves(read_runs(tmp_path))
+
+
+@pytest.fixture
+def quality() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    sizes = rng.lognormal(11, 0.5, 40)
+    shares = {1: 0.06, 2: 0.14, 5: 0.47, 10: 1.0}
+    return pd.DataFrame(
+        {
+            "dataset": "imagenet",
+            "id": str(i),
+            "group": group,
+            "bytes": int(size * share),
+            "ms_ssim": share**0.1,
+            "num_scales": 5,
+            "ssim": share**0.2,
+        }
+        for i, size in enumerate(sizes)
+        for group, share in shares.items()
+    )
+
+
+def line_ending_with(ax: Axes, label: str) -> np.ndarray:
+    """[n, 2] points of the line whose legend entry begins with `label`."""
+    line = next(line for line in ax.lines if str(line.get_label()).startswith(label))
+    return np.asarray(line.get_xydata())
+
+
+def texts(ax: Axes) -> str:
+    found = [text.get_text() for text in ax.texts]
+    return "\n".join([ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *found])
+
+
+def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
+    curves: pd.DataFrame,
+) -> None:
+    (ax,) = draw_time_to_accuracy(curves).axes
+    assert line_ending_with(ax, "group 2").tolist() == pytest.approx(
+        np.array([[10.5, 0.25], [21, 0.5], [31.5, 0.8]])
+    )
+    assert line_ending_with(ax, "baseline")[:, 0].tolist() == [40, 80, 120]
+    assert len(ax.lines) == 2 * (2 + 1) + 1  # two levels of two seeds and a mean; the target
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["baseline · 1 kB", "group 2 · 2 kB"]
+    assert "photos · photo · resnet18" in texts(ax)
+    assert "n = 2 seeds" in texts(ax)
+    assert "(s)" in ax.get_xlabel()
+    assert "target\n60%" in texts(ax)
+
+
+def test_accuracy_vs_epoch_has_epochs_below(curves: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_epoch(curves).axes
+    assert line_ending_with(ax, "group 2")[:, 0].tolist() == [1, 2, 3]
+
+
+def test_one_panel_per_comparable_group_and_settings_are_told_apart(curves: pd.DataFrame) -> None:
+    other_model = curves.assign(model="shufflenet_v2_x1_0")
+    other_setting = curves.assign(setting="ffffffff", seed=7)
+    axes = draw_time_to_accuracy(pd.concat([curves, other_model, other_setting])).axes
+    assert len(axes) == 3
+    assert [("setting" in texts(ax)) for ax in axes] == [True, True, False]
+
+
+def test_a_mean_ends_where_the_shortest_run_ends(curves: pd.DataFrame) -> None:
+    level = curves[curves["scan"] == "group_2"]
+    cut = level[(level["seed"] == 0) | (level["epoch"] < 3)]
+    assert mean_over_seeds(cut, "epoch", "val_top1")["epoch"].tolist() == [1, 2]
+
+
+def test_mssim_vs_scan_draws_means_against_group_and_bytes(quality: pd.DataFrame) -> None:
+    against_group, against_bytes = draw_mssim_vs_scan(quality).axes
+    means = quality.groupby("group")[["bytes", "ms_ssim"]].mean()
+    drawn = np.asarray(against_group.lines[0].get_xydata())
+    assert drawn == pytest.approx(np.column_stack([means.index, means["ms_ssim"]]))
+    drawn = np.asarray(against_bytes.lines[0].get_xydata())
+    assert drawn == pytest.approx(means.to_numpy())
+    assert against_bytes.get_xscale() == "log"
+    assert "n = 40 images" in texts(against_group)
+    assert "bytes" in against_bytes.get_xlabel()
+
+
+def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> None:
+    (ax,) = draw_bytes_per_group(pd.DataFrame(quality)).axes
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "2", "5", "10"]
+    assert {"6%", "14%", "47%", "100%"} <= set(texts(ax).splitlines())
+    box = ax.patches[1].get_path().vertices
+    second = quality.loc[quality["group"] == 2, "bytes"]
+    assert np.asarray(box)[:, 1].min() == pytest.approx(second.quantile(0.25))
+    assert np.asarray(box)[:, 1].max() == pytest.approx(second.quantile(0.75))
+
+
+def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
+    losses, accuracy = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
+    assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
+    assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
+    assert "32 validation images" in texts(accuracy)
+
+
+def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
+    losses, _ = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    assert len(line_ending_with(losses, "training")) == 1
+
+
+def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.DataFrame) -> None:
+    def save(folder: str) -> list[Path]:
+        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim")
+
+    files = save("once")
+    assert [path.name for path in files] == ["mssim.pdf", "mssim.png", "mssim.csv"]
+    assert files[0].read_bytes().startswith(b"%PDF")
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    pd.testing.assert_frame_equal(pd.read_csv(files[2], dtype={"id": str}), quality)
+    assert plt.get_fignums() == []
+    assert [path.read_bytes() for path in save("again")] == [path.read_bytes() for path in files]
+
+
+def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:
+    before = dict(mpl.rcParams)
+    draw_time_to_accuracy(curves)
+    assert dict(mpl.rcParams) == before
+
+
+def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
+    lightness = [np.dot(to_rgb(scan_color(scan)), (0.2126, 0.7152, 0.0722)) for scan in LEVELS]
+    groups = lightness[1:]
+    assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
+    assert len({scan_marker(scan) for scan in LEVELS}) == len(LEVELS)
+    assert scan_color("a_policy") == scan_color("baseline")
+
+
+def test_scan_levels_are_ordered_by_bytes() -> None:
+    assert scan_order(["group_10", "group_2", "baseline", "group_1", "group_2"]) == [
+        "baseline",
+        "group_1",
+        "group_2",
+        "group_10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (15_400, "15.4 kB"), (107_900, "108 kB"), (2.5e6, "2.5 MB")],
+)
+def test_bytes_for_people(num_bytes: float, text: str) -> None:
+    assert kilobytes(num_bytes) == text
