@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Iterator
 from typing import Protocol
 
+import simplejpeg
+
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.content import name_content
 from pcr_exp.records.jpeg import SOI, read_frame, read_header
@@ -57,6 +59,7 @@ def to_progressive(jpeg: bytes) -> bytes:
     except ImageError as error:
         cut_short = "Premature end" in str(error)
         raise ImageError(f"{'truncated' if cut_short else 'damaged or unsupported'}: {error}") from None
+    _refuse_undecodable(progressive)
     header = read_header(progressive)
     wanted = default_num_scans(header.num_components)
     if not header.is_progressive or header.num_scans not in wanted:
@@ -81,6 +84,14 @@ def refuse_unsupported(jpeg: bytes) -> None:
         raise ImageError(f"{frame.precision_bits}-bit JPEG is not supported, only 8-bit")
     if frame.width_px == 0 or frame.height_px == 0:
         raise ImageError(f"the frame header gives a size of {frame.width_px} x {frame.height_px} pixels")
+
+
+def _refuse_undecodable(jpeg: bytes) -> None:
+    """Raise ImageError for odd chroma subsampling: jpegtran stores it, but training could not decode it."""
+    try:
+        simplejpeg.decode_jpeg_header(jpeg)
+    except (ValueError, KeyError):
+        raise ImageError("damaged or unsupported: could not determine the chroma subsampling") from None
 
 
 def default_num_scans(num_components: int) -> set[int]:

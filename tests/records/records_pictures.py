@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import struct
+import tempfile
+from pathlib import Path
 from typing import Any
 
+import jpeglib
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
@@ -99,6 +102,15 @@ def restamped(
     return bytes(changed)
 
 
+def subsampled(vertical: int) -> bytes:
+    """A file whose luma has `vertical` times the lines of its chroma; beyond 2, decoders do not know it."""
+    image = jpeglib.from_spatial(np.asarray(photo()))
+    image.samp_factor = ((vertical, 1), (1, 1), (1, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        image.write_spatial(f"{folder}/image.jpg")
+        return Path(folder, "image.jpg").read_bytes()
+
+
 BAD = {
     "zero-byte": (b"", "zero-byte file"),
     "png": (b"\x89PNG\r\n\x1a\n" + bytes(20), "PNG content"),
@@ -122,6 +134,8 @@ BAD = {
     "no_height": (restamped(PLAIN, height=0), "a size of 176 x 0 pixels"),
     "no_frame": (b"\xff\xd8\xff\xfe\x00\x04ab\xff\xd9", "no frame header"),
     "junk_in_header": (PLAIN[:20] + b"junk" + PLAIN[20:], "wanted a marker at byte 20"),
+    "sampling_1x3": (subsampled(3), "damaged or unsupported: "),
+    "sampling_1x4": (subsampled(4), "damaged or unsupported: "),
     "damaged_scan": (PLAIN[:-900] + b"\xff\xd0\x01" + PLAIN[-897:], "damaged or unsupported: "),
 }
 """Name -> bytes that must be refused, and what the reason must say."""

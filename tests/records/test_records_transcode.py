@@ -15,7 +15,7 @@ import jpeglib
 import numpy as np
 import pytest
 import simplejpeg
-from records_pictures import BAD, CASES, PLAIN, pixels
+from records_pictures import BAD, CASES, PLAIN, pixels, subsampled
 
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records import transcode
@@ -157,6 +157,10 @@ def test_a_bad_file_does_not_spoil_the_next(way: str, monkeypatch: pytest.Monkey
 
 def test_bytes_after_the_image_are_left_out() -> None:
     assert to_progressive(PLAIN + b"a second picture") == to_progressive(PLAIN)
+
+
+def test_the_tallest_subsampling_that_decoders_know_is_stored() -> None:
+    np.testing.assert_array_equal(pixels(to_progressive(subsampled(2))), pixels(subsampled(2)))
 
 
 def test_threads_transcode_side_by_side() -> None:
