@@ -22,7 +22,7 @@ TEST_ANNOS = "cars_test_annos_withlabels.mat"
 MAKES_OF_TWO_WORDS = ("AM General", "Aston Martin", "Land Rover")
 SOURCE = (
     "Stanford Cars was published by the Stanford AI Lab (cars_train, cars_test, car_devkit and, apart from "
-    "them, cars_test_annos_withlabels); copies are kept on Kaggle and the Hugging Face hub."
+    "them, cars_test_annos_withlabels); Kaggle keeps copies."
 )
 
 

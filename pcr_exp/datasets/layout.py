@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -55,11 +56,8 @@ def need_file(root: Path, names: Collection[str], source: str) -> Path:
 
 def list_images(folder: Path) -> list[Path]:
     """The folder's JPEG files by suffix (any case), sorted; hidden files are not looked at."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in JPEG_SUFFIXES and not path.name.startswith(".")
-    )
+    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(JPEG_SUFFIXES))  # noqa: PTH208
+    return [folder / name for name in names if not name.startswith(".")]
 
 
 def list_class_names(folder: Path) -> list[str]:

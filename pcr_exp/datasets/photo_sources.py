@@ -63,6 +63,6 @@ def _open(name: str) -> IO[bytes]:
     if not file.is_file():
         raise DatasetError(
             f"photos: scikit-image ships no {SOURCE_FILES[name]} here ({file}). The dataset is made from the "
-            "photographs in its wheel: install scikit-image from PyPI, version 0.24 or later."
+            "photographs in its wheel: install scikit-image 0.24 or later as a wheel."
         )
     return file.open("rb")
