@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pytest
 import torch
 
@@ -20,8 +19,6 @@ from pcr_exp.config import (
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.manifest import new_manifest, write_manifest
 from pcr_exp.runs.row_file import RowFile
-
-matplotlib.use("Agg")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,12 +26,6 @@ from pcr_exp.analysis.runs_table import eval_curves
 from pcr_exp.runs.rows import read_rows
 
 LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]
-
-
-@pytest.fixture(autouse=True)
-def close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 @pytest.fixture
@@ -157,7 +150,6 @@ def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.Data
     assert files[0].read_bytes().startswith(b"%PDF")
     assert files[1].read_bytes().startswith(b"\x89PNG")
     pd.testing.assert_frame_equal(pd.read_csv(files[2], dtype={"id": str}), quality)
-    assert plt.get_fignums() == []
     assert [path.read_bytes() for path in save("again")] == [path.read_bytes() for path in files]
 
 

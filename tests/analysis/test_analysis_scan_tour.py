@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cv2
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import skimage.data
@@ -29,4 +28,3 @@ def test_tour_shows_growing_bytes_and_quality_and_ends_in_the_picture() -> None:
         assert np.array_equal(ax.images[0].get_array(), row["image"])
         assert ax.get_title(loc="left") == f"group {row['group']}"
         assert f"MS-SSIM {row['ms_ssim']:.3f}" in ax.get_xlabel()
-    plt.close(figure)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,16 +18,16 @@ def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, lis
     """A figure with `num_panels` axes, at most `max_columns` in a row; surplus places are left empty."""
     num_columns = min(num_panels, max_columns)
     num_rows = -(-num_panels // num_columns)
-    figure, axes = plt.subplots(
-        num_rows,
-        num_columns,
-        figsize=(PANEL_WIDTH_IN * num_columns, PANEL_HEIGHT_IN * num_rows),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = new_figure(PANEL_WIDTH_IN * num_columns, PANEL_HEIGHT_IN * num_rows)
+    axes = figure.subplots(num_rows, num_columns, squeeze=False)
     for ax in axes.flat[num_panels:]:
         ax.remove()
     return figure, list(axes.flat[:num_panels])
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """A figure that pyplot does not know of: nothing to close, and no window system is asked for."""
+    return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:

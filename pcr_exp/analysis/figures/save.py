@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -12,7 +11,7 @@ from pcr_exp.analysis.figures.style import style
 
 
 def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str) -> list[Path]:
-    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`; close the figure.
+    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`.
 
     The same figure gives the same bytes: no dates are written into the files.
     """
@@ -23,5 +22,4 @@ def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: st
         figure.savefig(pdf, bbox_inches="tight", metadata={"CreationDate": None})
         figure.savefig(png, bbox_inches="tight", metadata={"Software": None})
     data.to_csv(csv, index=False)
-    plt.close(figure)
     return [pdf, png, csv]

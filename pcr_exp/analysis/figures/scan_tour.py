@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pcr_exp.analysis.figures.panels import new_figure
 from pcr_exp.analysis.figures.style import INK, MUTED, kilobytes, scan_color, style
 from pcr_exp.analysis.ms_ssim import ms_ssim
 from pcr_exp.loading.decode import decode
 from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
 
 PAPER_GROUPS = (1, 2, 5, 10)
+PICTURE_WIDTH_IN = 2.6
 
 
 def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFrame:
@@ -39,15 +40,9 @@ def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFr
 def draw_scan_tour(tour: pd.DataFrame) -> Figure:
     """The pictures of `tour_scans` side by side, each with its bytes and MS-SSIM."""
     height, width = tour["image"].iloc[0].shape[:2]
-    panel_width_in = 2.6
     with style():
-        figure, axes = plt.subplots(
-            1,
-            len(tour),
-            figsize=(panel_width_in * len(tour), panel_width_in * height / width + 0.8),
-            squeeze=False,
-            layout="constrained",
-        )
+        figure = new_figure(PICTURE_WIDTH_IN * len(tour), PICTURE_WIDTH_IN * height / width + 0.8)
+        axes = figure.subplots(1, len(tour), squeeze=False)
         for ax, row in zip(axes.flat, tour.to_dict("records"), strict=True):
             ax.imshow(row["image"])
             ax.set(xticks=[], yticks=[])

@@ -1,0 +1,92 @@
+"""The notebook runs from top to bottom, on a run that was really trained, and on no run at all."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from pcr_exp.config import (
+    LoaderConfig,
+    ModelConfig,
+    PhotosConfig,
+    RecordsConfig,
+    ScanConfig,
+    StorageConfig,
+    TrackingConfig,
+    TrainConfig,
+    TrainingConfig,
+)
+from pcr_exp.runs.train_run import run_training
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"
+
+
+def execute(monkeypatch: pytest.MonkeyPatch, runs_root: Path) -> str:
+    """All text that the notebook prints, and the types of what it shows."""
+    monkeypatch.setenv("PCR_EXP_TOUR_RUNS", str(runs_root))
+    monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))  # also where the package is not installed
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "\n".join(str(output.get("text", output.get("data"))) for output in outputs)
+
+
+def tiny_run(folder: Path) -> TrainConfig:
+    return TrainConfig(
+        dataset=PhotosConfig(
+            name="photos",
+            root=str(folder / "photos"),
+            label="photo",
+            images_per_record=16,
+            target_top1=0.05,
+            num_train=32,
+            num_val=16,
+            size_px=64,
+        ),
+        records=RecordsConfig(root=str(folder / "records"), num_workers=1),
+        model=ModelConfig(name="shufflenet_v2_x0_5"),
+        scan=ScanConfig(name="group_2", group=2),
+        storage=StorageConfig(name="unlimited"),
+        loader=LoaderConfig(num_workers=0),
+        training=TrainingConfig(
+            epochs=2, batch_size=16, image_size=32, eval_image_size=32, learning_rate=0.01, log_every_steps=1
+        ),
+        tracking=TrackingConfig(name="none"),
+        runs_root=str(folder / "runs"),
+    )
+
+
+def test_the_tour_runs_on_a_trained_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny_run(tmp_path)
+    outcome = run_training(config, progress=False)
+    shown = execute(monkeypatch, Path(config.runs_root))
+    assert "32 pictures in 2 records of the split val" in shown
+    assert "photos · photo · shufflenet_v2_x0_5" in shown
+    assert outcome.run_id not in shown  # it finished, so it is in the table and not in the list below
+    assert shown.count("image/png") == 5
+
+
+@pytest.mark.slow
+def test_the_tour_says_how_to_make_a_run_if_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = execute(monkeypatch, tmp_path / "nothing")
+    assert "No finished runs" in shown
+    assert shown.count("image/png") == 3
+
+
+def test_the_notebook_defines_nothing_and_carries_no_outputs() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == [] and cell.execution_count is None
+            nodes = ast.walk(ast.parse(cell.source.replace("%matplotlib inline", "")))
+            assert not any(
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
+                for node in nodes
+            )
