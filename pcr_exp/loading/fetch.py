@@ -21,14 +21,19 @@ _JOIN_S = 5.0
 
 
 def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> int:
-    """Reads that must be in flight for bandwidth, not latency, to be the limit (Little's law), plus two.
+    """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
 
-    The two are one that is being checked and handed over, and one that waits its turn at the pipe.
+    The two are one that is being checked and handed over, and one that waits its turn at the pipe. Storage
+    whose rates are not known gets 4.
     """
-    if storage is None or storage.bandwidth_mib_per_s is None:
+    reads_per_s = math.inf
+    if storage is not None and storage.bandwidth_mib_per_s is not None:
+        reads_per_s = storage.bandwidth_mib_per_s * 2**20 / mean_read_bytes
+    if storage is not None and storage.requests_per_s is not None:
+        reads_per_s = min(reads_per_s, storage.requests_per_s)
+    if storage is None or math.isinf(reads_per_s):
         return _IN_FLIGHT_UNLIMITED
-    bytes_in_flight = storage.bandwidth_mib_per_s * 2**20 * storage.latency_ms / 1e3
-    return min(math.ceil(bytes_in_flight / mean_read_bytes) + 2, _MAX_IN_FLIGHT)
+    return min(math.ceil(reads_per_s * storage.latency_ms / 1e3) + 2, _MAX_IN_FLIGHT)
 
 
 def reads_ahead(in_flight: int, shuffle_records: int, mean_read_bytes: float) -> int:
@@ -96,14 +101,17 @@ class Fetcher(Generic[Request, Result]):
         with self._changed:
             self._want(count)
             self._changed.wait_for(lambda: self._arrived(count) or self._stands_still())
+            if self._closing.is_set():
+                raise LoaderError("a batch was asked for, but the loader was closed meanwhile.")
             numbers = range(self._num_taken, self._num_taken + count)
             for number in numbers:
                 result = self._results.get(number)
                 if isinstance(result, _Failure):
                     raise result.error
                 if result is None:
-                    state = "closed" if self._closing.is_set() else "paused: call resume() before"
-                    raise LoaderError(f"a batch was asked for, but the loader is {state}.")
+                    raise LoaderError(
+                        "a batch was asked for, but the loader is paused: call resume() before."
+                    )
             self._num_taken += count
             self._changed.notify_all()
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]

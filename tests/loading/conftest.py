@@ -1,4 +1,4 @@
-"""A small split of a hundred photographs; each has a label of its own, so a batch tells which samples it has."""
+"""A hundred small photographs as records; each has a label of its own, so a batch tells which it has."""
 
 import io
 from collections.abc import Callable

@@ -1,0 +1,163 @@
+"""Read-ahead: order, budget, pausing, failing and ending."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pcr_exp.config import StorageConfig
+from pcr_exp.errors import LoaderError, StorageError
+from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
+from pcr_exp.storage.throttle import Throttle
+
+MIB = 2**20
+OpenFetcher = Callable[..., Fetcher[int, int]]
+
+
+@pytest.fixture
+def open_fetcher() -> Iterator[OpenFetcher]:
+    opened: list[Fetcher[int, int]] = []
+
+    def open_with(
+        read: Callable[[int], int], requests: Iterator[int], num_threads: int = 4, ahead: int = 3
+    ) -> Fetcher[int, int]:
+        opened.append(Fetcher(read, requests, num_threads=num_threads, ahead=ahead))
+        opened[-1].start()
+        return opened[-1]
+
+    yield open_with
+    for fetcher in opened:
+        fetcher.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("pcr-exp-fetch")]
+
+
+def settle(condition: Callable[[], bool]) -> bool:
+    """Whether it holds within 5 s, and 50 ms later still does."""
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(0.05)
+    return condition()
+
+
+def test_results_come_in_order_however_long_each_takes(open_fetcher: OpenFetcher) -> None:
+    def read(i: int) -> int:
+        time.sleep(0.001 * (7 * i % 5))
+        return i * i
+
+    fetcher = open_fetcher(read, iter(range(40)))
+    assert [result for _ in range(10) for result in fetcher.take(4)] == [i * i for i in range(40)]
+
+
+def test_reading_stays_within_its_budget_of_what_is_wanted(open_fetcher: OpenFetcher) -> None:
+    begun: list[int] = []
+
+    def read(i: int) -> int:
+        begun.append(i)
+        return i
+
+    fetcher = open_fetcher(read, iter(range(1000)), ahead=3)
+    assert settle(lambda: len(begun) == 3)
+    assert fetcher.want(5) in (True, False)
+    assert settle(lambda: len(begun) == 8)
+    assert fetcher.want(5)
+    assert fetcher.take(5) == [0, 1, 2, 3, 4]
+    assert settle(lambda: len(begun) == 8), "what was wanted was counted already"
+    assert fetcher.take(1) == [5]
+    assert settle(lambda: len(begun) == 9)
+
+
+def test_a_pause_ends_reads_and_lets_none_begin(open_fetcher: OpenFetcher) -> None:
+    in_flight: list[int] = []
+    done: list[int] = []
+
+    def read(i: int) -> int:
+        in_flight.append(i)
+        time.sleep(0.05)
+        in_flight.remove(i)
+        done.append(i)
+        return i
+
+    fetcher = open_fetcher(read, iter(range(100)), ahead=50)
+    assert fetcher.take(1) == [0]
+    fetcher.pause()
+    count = len(done)
+    assert not in_flight
+    assert settle(lambda: len(done) == count)
+    fetcher.take(count - 1)
+    with pytest.raises(LoaderError, match="paused"):
+        fetcher.take(1)
+    fetcher.resume()
+    assert fetcher.take(20) == list(range(count, count + 20))
+
+
+def test_a_failed_read_is_raised_in_its_place(open_fetcher: OpenFetcher) -> None:
+    def read(i: int) -> int:
+        if i == 5:
+            raise StorageError("record 5 is lost")
+        return i
+
+    fetcher = open_fetcher(read, iter(range(100)))
+    assert fetcher.take(5) == [0, 1, 2, 3, 4]
+    for _ in range(2):
+        with pytest.raises(StorageError, match="record 5 is lost"):
+            fetcher.take(3)
+
+
+def test_a_failing_policy_is_raised_too(open_fetcher: OpenFetcher) -> None:
+    def requests() -> Iterator[int]:
+        yield from range(5)
+        raise ZeroDivisionError("in the policy")
+
+    fetcher = open_fetcher(lambda i: i, requests())
+    assert fetcher.take(5) == [0, 1, 2, 3, 4]
+    with pytest.raises(ZeroDivisionError, match="in the policy"):
+        fetcher.take(1)
+
+
+def test_closing_cuts_throttled_waits_short_and_wakes_whoever_waits(open_fetcher: OpenFetcher) -> None:
+    throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.01))
+
+    def read(i: int) -> int:
+        throttle.wait_until(throttle.reserve(MIB))
+        return i
+
+    fetcher = open_fetcher(read, iter(range(100)))
+    closing = threading.Timer(0.1, fetcher.close)
+    closing.start()
+    started = time.monotonic()
+    with pytest.raises(LoaderError, match="closed"):
+        fetcher.take(1)
+    closing.join()
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "requests", "latency_ms", "read_bytes", "in_flight"),
+    [
+        (400, None, 5, MIB, 4),  # 2 MiB in the air are two reads
+        (400, None, 5, 100 * MIB, 3),
+        (12, None, 40, MIB / 10, 7),
+        (400, None, 0, MIB, 2),
+        (400, None, 100, 1000, 32),
+        (400, 30, 100, MIB, 5),
+        (None, 30, 100, MIB, 5),
+        (None, None, 100, MIB, 4),
+    ],
+)
+def test_reads_in_flight_follow_from_littles_law(
+    bandwidth: float | None, requests: float | None, latency_ms: float, read_bytes: float, in_flight: int
+) -> None:
+    config = StorageConfig(
+        name="test", bandwidth_mib_per_s=bandwidth, requests_per_s=requests, latency_ms=latency_ms
+    )
+    assert reads_in_flight(config, read_bytes) == in_flight
+
+
+def test_reads_ahead_hold_a_window_and_all_in_flight_within_a_gibibyte() -> None:
+    assert reads_in_flight(None, MIB) == 4
+    assert reads_ahead(2, shuffle_records=4, mean_read_bytes=MIB) == 4
+    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=MIB) == 9
+    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=200 * MIB) == 5
+    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=2000 * MIB) == 2

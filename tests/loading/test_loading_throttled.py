@@ -1,0 +1,68 @@
+"""Behind slow storage, the loader reaches the bandwidth that was configured, and no more."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.config import LoaderConfig, StorageConfig
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.open import open_storage
+
+OpenLoader = Callable[..., RecordLoader]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+MIB = 2**20
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_the_configured_rate_is_reached_within_two_percent(
+    split: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    """Over 2 s of an endless stream, though each read alone would spend most of its time on latency."""
+    config = StorageConfig(name="test", bandwidth_mib_per_s=0.4, latency_ms=150)
+    storage = CountingStorage(open_storage(str(split), config))
+    loader = open_loader(
+        num_workers,
+        group=10,
+        records=RecordSet(storage, "pcr"),
+        storage_config=config,
+        config=LoaderConfig(num_workers=num_workers, shuffle_records=2),
+    )
+    stream = loader.batches(0, 0, 1000)
+    for _ in range(3):
+        next(stream)
+    # From the end of one read to the end of another: the pipe is never idle in between.
+    started, bytes_before = _next_read(storage)
+    while time.monotonic() - started < 2:
+        next(stream)
+    ended, bytes_after = _next_read(storage)
+    rate = (bytes_after - bytes_before) / MIB / (ended - started)
+    assert rate == pytest.approx(0.4, rel=0.02)
+
+
+def _next_read(storage: CountingStorage) -> tuple[float, int]:
+    """When the next read ends, and the bytes read until then."""
+    num_reads = storage.num_reads
+    while storage.num_reads == num_reads:
+        time.sleep(0.0005)
+    return time.monotonic(), storage.bytes_read
+
+
+def test_the_first_batch_waits_for_its_window_alone(split: Path, open_loader: OpenLoader) -> None:
+    """However many tasks the pool has room for, bytes that come later are not waited for."""
+    config = StorageConfig(name="test", bandwidth_mib_per_s=0.1)
+    records = RecordSet(open_storage(str(split), config), "pcr")
+    mean_mib = records.index.epoch_bytes(10) / MIB / len(records.index.records)
+    loader = open_loader(
+        group=10,
+        records=records,
+        storage_config=config,
+        config=LoaderConfig(num_workers=2, shuffle_records=1, prefetch_batches=4),
+    )
+    started = time.monotonic()
+    next(loader.batches(0, 0, 3))
+    waited_s = time.monotonic() - started
+    assert waited_s < 2.5 * mean_mib / 0.1, "one record is enough for the first batch; eight tasks need six"
