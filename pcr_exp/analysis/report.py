@@ -1,13 +1,11 @@
-"""Everything that the files of runs and measurements allow: tables and figures, in one folder."""
+"""Everything that files on disk allow: tables and figures of all finished runs and quality measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
@@ -19,49 +17,51 @@ from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import summary_table
-from pcr_exp.records.atomic import make_folder, write_atomic
+from pcr_exp.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `write_report` wrote, and the summary for those who want to print it."""
+    """What `write_report` found, and the files it wrote."""
 
     summary: pd.DataFrame
     unfinished: pd.DataFrame
+    tables: list[Path]
     figures: list[Path]
-    """The PNG of every figure; PDF and CSV lie beside it."""
+    """PDF, PNG and CSV of each."""
 
 
 def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Path) -> Report:
-    """Draw the figures and write `runs.csv`, `summary.csv` and `summary.md` into `out`.
+    """Write runs.csv, summary.csv, summary.md and every figure that there is data for into `out`.
 
-    Either root may be missing or empty: what needs it is left out.
+    Either of the two roots may be missing or empty, not both.
 
     Raises:
-        RunError: a run or a measurement on disk is damaged.
+        RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
     """
     out = Path(out)
-    make_folder(out)
-    has_runs = Path(runs_root).is_dir()
-    runs = read_runs(runs_root) if has_runs else []
-    unfinished = unfinished_runs(runs_root) if has_runs else pd.DataFrame()
+    there = Path(runs_root).is_dir()
+    runs = read_runs(runs_root) if there else []
+    unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
     quality = load_quality(quality_root)
+    if not runs and quality.empty:
+        raise RunError(
+            f"no finished run below {runs_root} and no measurement below {quality_root}: nothing to draw. "
+            "Make some with `python -m experiments.train` or `python -m experiments.quality`."
+        )
     frame = runs_frame(runs)
     summary = summary_table(frame, quality)
-    write_atomic(out / "runs.csv", [frame.to_csv(index=False).encode()])
-    write_atomic(out / "summary.csv", [summary.to_csv(index=False).encode()])
-    write_atomic(out / "summary.md", [to_markdown(summary, unfinished).encode()])
-    drawn = _drawings(eval_curves(runs), quality)
-    paths = [save_figure(figure, data, out, name) for name, figure, data in drawn]
-    pngs = [path for written in paths for path in written if path.suffix == ".png"]
-    return Report(summary, unfinished, pngs)
-
-
-def _drawings(curves: pd.DataFrame, quality: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
-    """(file name, figure, the rows that it draws)."""
-    if not curves.empty:
-        yield "time_to_accuracy", draw_time_to_accuracy(curves), curves
-        yield "accuracy_vs_epoch", draw_accuracy_vs_epoch(curves), curves
+    out.mkdir(parents=True, exist_ok=True)
+    tables, figures = [], []
+    if runs:
+        tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
+        frame.to_csv(tables[0], index=False)
+        summary.to_csv(tables[1], index=False)
+        tables[2].write_text(to_markdown(summary, unfinished))
+        curves = eval_curves(runs)
+        figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
+        figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
     if not quality.empty:
-        yield "mssim_vs_scan", draw_mssim_vs_scan(quality), quality
-        yield "bytes_per_group", draw_bytes_per_group(quality), quality
+        figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
+        figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
+    return Report(summary, unfinished, tables, figures)

@@ -59,7 +59,8 @@ RC: dict[Any, Any] = {
 
 DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
 
-_MARKERS = "osDvP^X<>p"
+MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
+BASELINE_MARKER = "s"
 
 
 @contextmanager
@@ -83,8 +84,9 @@ def scan_color(scan: str) -> str:
 
 
 def scan_marker(scan: str) -> str:
+    """A shape for every scan level, for readers without colour."""
     group = scan_group(scan)
-    return "s" if group is None else {1: "o", 2: "^", 5: "D", 10: "v"}.get(group, _MARKERS[group % 10])
+    return BASELINE_MARKER if group is None else MARKERS[min(group, NUM_GROUPS)]
 
 
 def scan_dashes(scan: str) -> str | tuple[int, tuple[float, float]]:
