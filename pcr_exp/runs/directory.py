@@ -24,6 +24,8 @@ class RunDirectory:
     """The files of a run."""
 
     path: Path
+    dead_holder: str | None = None
+    """The process that died holding the directory, if the last one did."""
 
     @property
     def manifest_path(self) -> Path:
@@ -71,8 +73,8 @@ def claim(config: TrainConfig) -> Iterator[RunDirectory]:
         path.mkdir(exist_ok=False)
     except FileExistsError:
         _require_run(path)
-    with hold(path / _LOCK):
-        directory = RunDirectory(path)
+    with hold(path / _LOCK) as dead_holder:
+        directory = RunDirectory(path, dead_holder)
         _settle_config(directory, config)
         yield directory
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pcr_exp.errors import RunError
-
-log = logging.getLogger(__name__)
 
 _held: set[int] = set()
 
@@ -30,11 +27,12 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 @contextmanager
-def hold(path: Path) -> Iterator[None]:
+def hold(path: Path) -> Iterator[str | None]:
     """Hold the lock file `path`; the kernel lets go when this process ends, however it ends.
 
-    A file that still names a holder, but is locked by nobody, belongs to a process that died: it is taken
-    over and the log says so.
+    Yields:
+        The last holder, such as `process 123 on host`, if it died holding the lock; else None. (Then the
+        file still names it, though nobody locks it.)
 
     Raises:
         RunError: a live process holds it; the message names its pid and host.
@@ -48,16 +46,17 @@ def hold(path: Path) -> Iterator[None]:
                 f"{path.parent} is in use by {_holder(descriptor) or 'a process that is just starting'}. "
                 "Wait for it to end or stop it; to run the same configuration twice, give another runs_root."
             ) from None
-        if dead := _holder(descriptor):
-            log.warning("%s: the last holder, %s, ended without letting go; taking over", path, dead)
+        dead_holder = _holder(descriptor) or None
         _write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
         _held.add(descriptor)
         try:
-            yield
+            yield dead_holder
         finally:
             _held.discard(descriptor)
             # The file stays: a lock on a removed file would exclude nobody.
             _write(descriptor, "")
+            # Said aloud: closing alone would wait for a child that has not yet closed its copy.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 

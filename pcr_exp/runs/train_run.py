@@ -64,6 +64,8 @@ def run_training(config: TrainConfig, *, progress: bool = True) -> RunOutcome:
             return RunOutcome(name, directory.path, "skipped")
         with log_to(directory.log_path), handled_signals() as stop:
             log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
+            if directory.dead_holder is not None:
+                log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest())
             with _recorded(directory, manifest, stop):
                 _train(config, device, directory, manifest, stop, progress=progress)

@@ -35,7 +35,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's unpickler meets garbage with any kind of error
         raise RunError(
-            f"{path} cannot be read as a checkpoint ({error}). "
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error}). "
             "Delete its run directory to start the run again."
         ) from error
     found = state.get("format") if isinstance(state, dict) else None

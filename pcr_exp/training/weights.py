@@ -77,7 +77,8 @@ def _read_file(weights: str) -> dict[str, Tensor]:
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's unpickler meets garbage with any kind of error
         raise ConfigError(
-            f"model.weights={weights!r} cannot be read as a state dict saved by torch.save: {error}"
+            f"model.weights={weights!r} cannot be read as a state dict saved by torch.save"
+            f" ({type(error).__name__}: {error})."
         ) from error
     if isinstance(loaded, dict) and isinstance(loaded.get("model"), dict):
         loaded = loaded["model"]

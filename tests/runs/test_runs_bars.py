@@ -1,0 +1,51 @@
+import logging
+import sys
+
+import pytest
+
+from pcr_exp.runs.bars import _logs_above_bar, records_bar, training_bar
+
+TRAIN = {
+    "kind": "train",
+    "epoch": 2,
+    "step": 7,
+    "images_per_s": 123.4,
+    "storage_mib_per_s": 5.67,
+    "wait_share": 0.25,
+}
+
+
+def test_it_shows_epoch_rates_and_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    with training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar:
+        bar.update(TRAIN)
+        bar.update({"kind": "eval", "epoch": 2, "step": 8, "val_top1": 0.5})
+    shown = " ".join(capsys.readouterr().err.split())
+    for part in ("epoch 2/3", "123 images/s", "5.7 MiB/s", "25% waiting", "top-1 0.500"):
+        assert part in shown
+
+
+def test_nothing_is_shown_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with training_bar(epochs=3, total_steps=10, step=0, shown=False) as bar, records_bar(shown=False) as tell:
+        bar.update(TRAIN)
+        tell(1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_records_that_are_there_show_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with records_bar(shown=True):
+        pass
+    assert "records" not in capsys.readouterr().err
+    with records_bar(shown=True) as tell:
+        tell(3, 4)
+    assert "3/4" in capsys.readouterr().err
+
+
+def test_console_logs_go_above_a_live_bar_and_back() -> None:
+    handler = logging.StreamHandler(sys.__stderr__)
+    logging.getLogger().addHandler(handler)
+    try:
+        with _logs_above_bar(live=True):
+            assert handler.stream is sys.stderr
+        assert handler.stream is sys.__stderr__
+    finally:
+        logging.getLogger().removeHandler(handler)

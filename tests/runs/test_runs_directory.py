@@ -1,0 +1,161 @@
+"""Who owns a run directory, and what it says about itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pcr_exp.errors import RunError
+from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.runs.directory import claim
+from pcr_exp.runs.identity import run_id
+from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, read_manifest, write_manifest
+from pcr_exp.runs.provenance import git_state, gpu_model
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("written", "status"),
+    [
+        ("running", "interrupted"),
+        ("interrupted", "interrupted"),
+        ("failed", "failed"),
+        ("finished", "finished"),
+    ],
+)
+def test_how_the_last_session_ended(configure: Any, written: str, status: str) -> None:
+    config = configure()
+    with claim(config) as directory:
+        assert directory.status == "new"
+        manifest = new_manifest(config, CPU, None)
+        manifest.status = written
+        write_manifest(directory.manifest_path, manifest)
+    with claim(config) as again:
+        assert again.path == directory.path == Path(config.runs_root) / run_id(config)
+        assert again.status == status
+
+
+def test_one_holder_at_a_time(configure: Any) -> None:
+    with claim(configure()), pytest.raises(RunError, match="is in use by process"), claim(configure()):
+        pytest.fail("two holders")
+
+
+def test_an_edited_configuration_is_refused(configure: Any) -> None:
+    with claim(configure()) as directory:
+        text = directory.config_path.read_text()
+    directory.config_path.write_text(text.replace("momentum: 0.9", "momentum: 0.5"))
+    with (
+        pytest.raises(RunError, match=r"of another configuration: training.momentum differ"),
+        claim(configure()),
+    ):
+        pytest.fail("claimed")
+    directory.config_path.write_text("- 1")
+    with pytest.raises(RunError, match="its groups differ"), claim(configure()):
+        pytest.fail("claimed")
+
+
+def test_settings_without_effect_may_change(configure: Any) -> None:
+    with claim(configure()):
+        pass
+    with claim(configure(loader__num_workers=3)) as directory:
+        assert "num_workers: 3" in directory.config_path.read_text()
+
+
+def test_a_folder_of_something_else_is_left_alone(configure: Any) -> None:
+    config = configure()
+    path = Path(config.runs_root) / run_id(config)
+    path.mkdir(parents=True)
+    (path / "thesis.tex").write_text("mine")
+    with pytest.raises(RunError, match=r"not a run's directory .*thesis.tex.*Move it away"), claim(config):
+        pytest.fail("claimed")
+    assert [entry.name for entry in path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_its_place(configure: Any) -> None:
+    config = configure()
+    Path(config.runs_root).mkdir()
+    (Path(config.runs_root) / run_id(config)).write_text("mine")
+    with pytest.raises(RunError, match="not a run's directory"), claim(config):
+        pytest.fail("claimed")
+
+
+def test_a_directory_whose_maker_died_at_once_is_new(configure: Any) -> None:
+    config = configure()
+    path = Path(config.runs_root) / run_id(config)
+    path.mkdir(parents=True)
+    (path / "lock").touch()
+    with claim(config) as directory:
+        assert directory.status == "new"
+
+
+def test_a_manifest_tells_what_ran_where(configure: Any, tmp_path: Path) -> None:
+    config = configure(seed=7)
+    write_manifest(tmp_path / "manifest.json", new_manifest(config, CPU, None))
+    values = json.loads((tmp_path / "manifest.json").read_text())
+    assert values["run_id"] == run_id(config)
+    assert (values["status"], values["seed"], values["gpu"]) == ("running", 7, None)
+    assert values["packages"]["torch"] == torch.__version__.partition("+")[0]
+    assert values["started_at"].endswith("+00:00")
+    assert "hostname" not in values
+
+
+def test_a_resumed_run_keeps_when_it_began(configure: Any) -> None:
+    first = new_manifest(configure(), CPU, None)
+    first.started_at, first.train_fingerprint = "2020-01-01T00:00:00+00:00", "abc"
+    second = new_manifest(configure(), CPU, first)
+    third = new_manifest(configure(), CPU, second)
+    assert third.started_at == "2020-01-01T00:00:00+00:00"
+    assert len(third.resumed_at) == 2
+    assert third.train_fingerprint == "abc"
+
+
+def index(fingerprint: str) -> RecordIndex:
+    entry = RecordEntry("0.pcr", 4, (10, 20, 30, 40, 60))
+    return RecordIndex("photos", "train", "pcr", fingerprint, 5, {"photo": ["a", "b"]}, [entry])
+
+
+def test_records_are_described_and_may_not_change_under_a_run(configure: Any) -> None:
+    manifest = new_manifest(configure(), CPU, None)
+    describe_records(manifest, index("one"), index("two"))
+    assert (manifest.num_classes, manifest.num_train, manifest.mean_prefix_bytes) == (2, 4, 15)
+    resumed = new_manifest(configure(), CPU, manifest)
+    describe_records(resumed, index("one"), index("two"))
+    with pytest.raises(RunError, match="began with val records of fingerprint two, now it is three"):
+        describe_records(resumed, index("one"), index("three"))
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (None, "is not there"),
+        ("{", "is damaged"),
+        ("[]", "fields missing"),
+        ('{"run_id": "x", "colour": 1}', r"unknown \['colour'\]"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str | None, wanted: str) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(RunError, match=wanted):
+        read_manifest(tmp_path / "manifest.json")
+
+
+def test_a_status_that_there_is_not(configure: Any, tmp_path: Path) -> None:
+    manifest: Manifest = new_manifest(configure(), CPU, None)
+    manifest.status = "done"
+    write_manifest(tmp_path / "manifest.json", manifest)
+    with pytest.raises(RunError, match=r"status='done'; wanted running, finished"):
+        read_manifest(tmp_path / "manifest.json")
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path: Path) -> None:
+    assert git_state(tmp_path) == (None, None)
+
+
+def test_the_gpu_is_named_only_if_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU of {device}")
+    assert gpu_model(CPU) is None
+    assert gpu_model(torch.device("cuda")) == "GPU of cuda"

@@ -1,0 +1,82 @@
+"""Two configurations share a run exactly if the same would be learned."""
+
+import copy
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from pcr_exp.config import TrainConfig
+from pcr_exp.runs.identity import differences, run_id, scientific_part
+
+WITHOUT_EFFECT = {
+    *("dataset.root", "loader.num_workers", "loader.prefetch_batches", "loader.records_ahead", "runs_root"),
+    *(
+        "training.log_every_steps",
+        "training.checkpoint_every_steps",
+        "training.device",
+        "training.num_threads",
+    ),
+}
+
+
+def leaves(config: object, prefix: str = "") -> list[str]:
+    names = [f.name for f in fields(config)]  # type: ignore[arg-type]
+    found: list[str] = []
+    for name in names:
+        value = getattr(config, name)
+        found += leaves(value, f"{prefix}{name}.") if is_dataclass(value) else [f"{prefix}{name}"]
+    return found
+
+
+def another(value: object) -> object:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, list):
+        return [*value, 1]
+    return "another"
+
+
+def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any) -> None:
+    config = configure()
+    before = run_id(config)
+    keys = leaves(config)
+    assert len(keys) > 60
+    for key in keys:
+        changed = copy.deepcopy(config)
+        *groups, name = key.split(".")
+        owner: Any = changed
+        for group in groups:
+            owner = getattr(owner, group)
+        setattr(owner, name, another(getattr(owner, name)))
+        ignored = key in WITHOUT_EFFECT or key.startswith(("records.", "tracking.", "dataset.paper."))
+        assert (run_id(changed) == before) is ignored, key
+
+
+def test_the_name_is_readable(configure: Any) -> None:
+    config = configure(scan__name="my scan/2", seed=3)
+    words = run_id(config).split("-")
+    assert words[:-1] == ["photos", "photo", "shufflenet_v2_x0_5", "my_scan_2", "unlimited", "s3"]
+    assert len(words[-1]) == 8
+
+
+def test_a_written_configuration_is_the_same_science(configure: Any) -> None:
+    config: TrainConfig = configure(training__weight_decay=1e-5, training__learning_rate=1.0)
+    written = OmegaConf.to_yaml(OmegaConf.create(asdict(config)))
+    read = OmegaConf.to_container(OmegaConf.create(written))
+    assert scientific_part(read) == scientific_part(asdict(config))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "d": 3}}, ["a.b", "a.c", "a.d"]),
+        ({"a": {"b": 1}}, {"a": 1}, ["a"]),
+    ],
+)
+def test_differences_are_dotted_keys(one: dict[str, Any], other: dict[str, Any], found: list[str]) -> None:
+    assert differences(one, other) == found

@@ -1,0 +1,73 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from pcr_exp.runs.interrupts import handled_signals
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_outside_of_the_loop_a_signal_acts_at_once(number: int, error: type[BaseException]) -> None:
+    with pytest.raises(error), handled_signals():
+        os.kill(os.getpid(), number)
+        pytest.fail("went on")
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_in_the_loop_the_first_signal_waits_for_the_end(number: int, error: type[BaseException]) -> None:
+    reached = False
+    with handled_signals() as stop, pytest.raises(error) as raised, stop.graceful():
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        reached = True
+    assert reached
+    if number == signal.SIGTERM:
+        assert raised.value.args == (143,)
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    with pytest.raises(KeyboardInterrupt), handled_signals() as stop, stop.graceful():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with handled_signals():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_without_a_signal_nothing_is_raised() -> None:
+    with handled_signals() as stop, stop.graceful():
+        pass
+    assert not stop.requested
+
+
+def test_a_forked_child_leaves_the_decision_to_its_parent() -> None:
+    with handled_signals() as stop:
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0 if not stop.requested else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_in_another_thread_there_is_nothing_to_handle() -> None:
+    seen: list[bool] = []
+
+    def work() -> None:
+        with handled_signals() as stop, stop.graceful():
+            seen.append(stop.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]

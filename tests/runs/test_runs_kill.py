@@ -1,0 +1,112 @@
+"""Real processes: killed without warning, and two at one run."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.config import TrainConfig
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.train_run import run_training
+
+# Slowed down, so that there is a middle of an epoch to be killed in.
+PROGRAM = """
+import logging, pickle, sys, time
+from pathlib import Path
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.trainer import Trainer
+
+update = Trainer.update
+def slow(*args, **kwargs):
+    time.sleep(0.15)
+    return update(*args, **kwargs)
+Trainer.update = slow
+logging.basicConfig(level=logging.INFO)
+run_training(pickle.loads(Path(sys.argv[1]).read_bytes()), progress=True)
+"""
+REPO = Path(__file__).parents[2]
+
+
+def start(config: TrainConfig, file: Path) -> subprocess.Popen[str]:
+    file.write_bytes(pickle.dumps(config))
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(file)],
+        env=environment,
+        cwd=file.parent,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_rows(config: TrainConfig, process: subprocess.Popen[str], num_rows: int) -> RunDirectory:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        for folder in Path(config.runs_root).glob("*"):
+            path = folder / "rows.jsonl"
+            if path.exists() and path.read_bytes().count(b"\n") >= num_rows:
+                return RunDirectory(folder)
+        time.sleep(0.02)
+    pytest.fail("no rows in a minute")
+
+
+def deterministic(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
+    configure: Any, tmp_path: Path
+) -> None:
+    changes = {"training__epochs": 3, "training__log_every_steps": 1, "loader__num_workers": 1}
+    whole = run_training(configure(**changes, runs_root=str(tmp_path / "whole")), progress=False)
+    wanted = deterministic(read_rows(whole.folder / "rows.jsonl"))
+
+    # Rows 6 to 8 are of updates 5 to 7, in epoch 2: killed after 7, it goes on from its checkpoint after 6.
+    config = configure(**changes, training__checkpoint_every_steps=3)
+    process = start(config, tmp_path / "config.pickle")
+    directory = wait_for_rows(config, process, 8)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stderr is not None
+    process.stderr.close()
+    assert directory.status == "interrupted"
+    assert len(read_rows(directory.rows_path)) < len(wanted)
+
+    outcome = run_training(config, progress=False)
+    assert outcome.status == "finished"
+    assert "from the checkpoint after step" in directory.log_path.read_text()
+    rows = read_rows(directory.rows_path)
+    assert deterministic(rows) == wanted
+    for row in rows:
+        total_s = row["train_s"] + row["wait_s"] + row["eval_s"] + row["other_s"]
+        assert total_s == pytest.approx(row["wall_s"], rel=0.01)
+    assert f"process {process.pid} on" in directory.log_path.read_text()
+    assert "died holding this run; taking over" in directory.log_path.read_text()
+
+
+def test_of_two_processes_at_one_run_the_second_is_refused(configure: Any, tmp_path: Path) -> None:
+    config = configure(training__epochs=50, training__log_every_steps=1)
+    first = start(config, tmp_path / "first.pickle")
+    try:
+        directory = wait_for_rows(config, first, 1)
+        second = start(config, tmp_path / "second.pickle")
+        _, errors = second.communicate(timeout=60)
+        assert second.returncode == 1
+        assert f"{directory.path} is in use by process {first.pid} on " in errors
+        assert first.poll() is None
+    finally:
+        first.terminate()
+        _, errors = first.communicate(timeout=60)
+    assert first.returncode == 143
+    assert "asked to stop: saving a checkpoint" in errors
+    assert directory.status == "interrupted"
+    assert directory.checkpoint_path.exists()

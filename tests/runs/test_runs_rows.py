@@ -1,0 +1,154 @@
+"""The validator refuses what a row cannot be; the row file keeps exactly the rows that count."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.errors import RunError
+from pcr_exp.runs.row_file import RowFile
+from pcr_exp.runs.rows import COLUMNS, CUMULATIVE, MEASURED, read_rows, validate_row
+
+
+def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "kind": kind,
+        "epoch": 1,
+        "step": 10,
+        "samples_seen": 640,
+        "scan_group": 5,
+        "learning_rate": 0.1,
+        "train_s": 4.0,
+        "wait_s": 3.0,
+        "eval_s": 2.0,
+        "other_s": 1.0,
+        "wall_s": 10.0,
+        "record_bytes": 1000,
+        "bytes_read": 1200,
+        "train_loss": 2.5,
+    }
+    if kind == "train":
+        values |= {"images_per_s": 91.0, "storage_mib_per_s": 0.5, "wait_share": 0.43}
+    else:
+        values |= {"val_loss": 2.4, "val_top1": 0.5, "val_top5": None, "num_val": 100}
+    return values | changes
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_good_row_passes(kind: str) -> None:
+    validate_row(row(kind))
+
+
+def test_whole_numbers_are_good_reals() -> None:
+    validate_row(row(train_loss=2, learning_rate=0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "wanted"),
+    [
+        ("train", "step", 1.5, r"step=1.5; wanted a whole number in \[1, inf\]"),
+        ("train", "step", True, "step=True"),
+        ("train", "step", 0, "step=0"),
+        ("train", "train_loss", float("nan"), r"train_loss=nan; wanted a finite number"),
+        ("train", "train_loss", float("inf"), "train_loss=inf"),
+        ("train", "train_s", -1.0, "train_s=-1.0"),
+        ("train", "train_loss", "2.5", "train_loss='2.5'"),
+        ("train", "train_loss", None, "train_loss=None"),
+        ("train", "wait_share", 1.01, r"wait_share=1.01; wanted a finite number in \[0, 1\]"),
+        ("eval", "val_top1", 55.0, r"val_top1=55.0; wanted a finite number in \[0, 1\]"),
+        ("eval", "val_top5", 2, r"or null"),
+    ],
+)
+def test_values_that_a_column_cannot_have(kind: str, name: str, value: object, wanted: str) -> None:
+    with pytest.raises(RunError, match=wanted):
+        validate_row(row(kind, **{name: value}))
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
+    for name in COLUMNS[kind]:
+        incomplete = row(kind)
+        del incomplete[name]
+        with pytest.raises(RunError, match=rf"missing columns \['{name}'\]"):
+            validate_row(incomplete)
+    with pytest.raises(RunError, match=r"unknown columns \['time_to_accuracy_s'\]"):
+        validate_row(row(kind, time_to_accuracy_s=3.0))
+
+
+@pytest.mark.parametrize("kind", ["test", None, ["eval"]])
+def test_a_kind_that_there_is_not(kind: Any) -> None:
+    with pytest.raises(RunError, match="wanted train or eval"):
+        validate_row(row() | {"kind": kind})
+
+
+def test_clocks_that_do_not_add_up() -> None:
+    validate_row(row(train_s=4.05))
+    with pytest.raises(RunError, match=r"the four clocks add up to 10.5 s; wanted wall_s=10.0 s"):
+        validate_row(row(train_s=4.5))
+
+
+def test_lists_of_columns_name_columns() -> None:
+    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys()
+    assert set(MEASURED) < known
+    assert set(CUMULATIVE) < known
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def test_rows_are_read_in_order(tmp_path: Path) -> None:
+    rows = [row(step=1), row("eval", step=1), row(step=2, bytes_read=1300)]
+    assert read_rows(write(tmp_path / "rows.jsonl", *map(json.dumps, rows))) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("{", "line 2: .*"),
+        ("[1]", "line 2: row: .*wanted a JSON object"),
+        (json.dumps(row(kind="eval") | {"val_top1": 2}), "line 2: eval row: val_top1=2"),
+        (json.dumps(row(step=9)), "line 2: step fell from 10 to 9"),
+        (json.dumps(row(bytes_read=1)), "line 2: bytes_read fell"),
+    ],
+)
+def test_the_line_that_is_wrong_is_named(tmp_path: Path, line: str, wanted: str) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps(row()), line)
+    with pytest.raises(RunError, match=f"rows.jsonl, {wanted}"):
+        read_rows(path)
+
+
+def test_no_rows_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="wanted the rows of a run"):
+        read_rows(tmp_path / "rows.jsonl")
+
+
+def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with RowFile(path, 0) as rows:
+        rows.append(row(step=1))
+        assert read_rows(path) == [row(step=1)]
+        with pytest.raises(RunError, match="train_loss=nan"):
+            rows.append(row(train_loss=float("nan")))
+        rows.sync()
+        assert rows.num_rows == 1
+    assert len(read_rows(path)) == 1
+
+
+def test_rows_behind_the_checkpoint_and_a_torn_line_are_cut_off(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", *(json.dumps(row(step=step)) for step in (1, 2, 3)))
+    with path.open("a") as file:
+        file.write('{"kind": "tr')
+    with RowFile(path, 2) as rows:
+        rows.append(row(step=7))
+    assert [r["step"] for r in read_rows(path)] == [1, 2, 7]
+    with RowFile(path, 0):
+        assert path.read_bytes() == b""
+
+
+def test_fewer_rows_than_the_checkpoint_knows_of(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps(row()))
+    with pytest.raises(RunError, match=r"has 1 rows, but the checkpoint beside it was made after 2"):
+        RowFile(path, 2)

@@ -1,0 +1,131 @@
+"""Trackers; of W&B the real files of an offline run are read back."""
+
+import json
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from pcr_exp.config import TrackingConfig
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.tracking import NoTracker, open_tracker
+from pcr_exp.runs.train_run import run_training
+
+BLOCK_BYTES, HEADER_BYTES, FILE_HEADER_BYTES = 32768, 7, 7
+
+
+def wandb_records(path: Path) -> Iterator[Any]:
+    """Parse a `.wandb` file: LevelDB's log format after a file header, of protobuf records."""
+    from wandb.proto import wandb_internal_pb2
+
+    data = path.read_bytes()
+    assert data[:4] == b":W&B"
+    position, message = FILE_HEADER_BYTES, b""
+    while position + HEADER_BYTES <= len(data):
+        left = BLOCK_BYTES - position % BLOCK_BYTES
+        if left < HEADER_BYTES:
+            position += left
+            continue
+        _crc, length, kind = struct.unpack_from("<IHB", data, position)
+        position += HEADER_BYTES
+        message += data[position : position + length]
+        position += length
+        if kind in (1, 4):  # a whole message, or the last part of one
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(message)
+            yield record
+            message = b""
+
+
+def items(updates: Any) -> dict[str, Any]:
+    return {u.key or "/".join(u.nested_key): json.loads(u.value_json) for u in updates}
+
+
+@pytest.fixture
+def offline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+@pytest.mark.usefixtures("offline_home")
+def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_path: Path) -> None:
+    config = configure(tracking__name="wandb", tracking__tags=["test"], training__eval_every_epochs=2)
+    outcome = run_training(config, progress=False)
+    rows = read_rows(outcome.folder / "rows.jsonl")
+    (folder,) = (outcome.folder / "wandb").glob("offline-run-*")
+    (file,) = folder.glob("*.wandb")
+    records = list(wandb_records(file))
+
+    history = [items(r.history.item) for r in records if r.WhichOneof("record_type") == "history"]
+    assert len(history) == len(rows)
+    for logged, row in zip(history, rows, strict=True):
+        assert logged["step"] == row["step"]
+        shown = {key: value for key, value in logged.items() if key.startswith(f"{row['kind']}/")}
+        wanted = {f"{row['kind']}/{key}": v for key, v in row.items() if key not in ("kind", "step")}
+        assert shown == pytest.approx(wanted)
+
+    (run,) = (r.run for r in records if r.WhichOneof("record_type") == "run")
+    assert (run.run_id, run.project, list(run.tags)) == (outcome.run_id, "pcr-exp", ["test"])
+    logged_config = items(run.config.update)
+    assert logged_config["training"]["learning_rate"] == 0.02
+    assert logged_config["run_path"] == str(outcome.folder)
+    axes = {r.metric.glob_name: r.metric.step_metric for r in records if r.HasField("metric")}
+    assert axes == {"train/*": "step", "eval/*": "step"}
+    summary: dict[str, Any] = {}
+    for record in records:
+        if record.WhichOneof("record_type") == "summary":
+            summary |= items(record.summary.update)
+    assert summary["val_top1"] == rows[-1]["val_top1"]
+    assert records[-1].exit.exit_code == 0
+    assert not (tmp_path / "wandb").exists(), "its files lie in the run directory"
+
+
+@pytest.mark.usefixtures("offline_home")
+def test_figures_are_logged_as_images_and_a_second_session_keeps_the_id(tmp_path: Path) -> None:
+    picture = tmp_path / "curve.png"
+    matplotlib.image.imsave(picture, np.zeros((3, 4, 3)))
+    for failed in (True, False):
+        tracker = open_tracker(TrackingConfig(name="wandb"), "run-1", tmp_path, {})
+        tracker.figure("top1", picture)
+        tracker.finish(failed=failed)
+        folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
+        assert len(folders) == (1 if failed else 2)
+        records = list(wandb_records(next(folders[-1].glob("*.wandb"))))
+        (logged,) = (items(r.history.item) for r in records if r.WhichOneof("record_type") == "history")
+        image = folders[-1] / "files" / logged["figures/top1/path"]
+        assert matplotlib.image.imread(image).shape[:2] == (3, 4)
+        assert next(r.run.run_id for r in records if r.HasField("run")) == "run-1"
+        assert records[-1].exit.exit_code == int(failed)
+        time.sleep(1)  # wandb names folders by the second
+
+
+def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:
+    program = (
+        "import sys; import pcr_exp.runs.train_run; from pcr_exp.config import TrackingConfig;"
+        "from pcr_exp.runs.tracking import open_tracker; from pathlib import Path;"
+        "t = open_tracker(TrackingConfig(name='none'), 'x', Path('.'), {});"
+        "t.log({}); t.figure('a', Path('a')); t.summary({}); t.finish();"
+        "print('wandb' in sys.modules)"
+    )
+    repo = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(repo)},
+    )
+    assert done.stdout == "False\n"
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(open_tracker(TrackingConfig(name="none"), "x", tmp_path, {}), NoTracker)

@@ -1,0 +1,261 @@
+"""Whole runs on real records: files, skipping, failing, interrupting, resuming."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pcr_exp.errors import ConfigError, PcrExpError, RunError
+from pcr_exp.records.index import parse_index
+from pcr_exp.runs import train_run
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.session import Session
+from pcr_exp.runs.train_run import RunOutcome, run_training
+from pcr_exp.training.trainer import Trainer
+
+CLOCKS = ("train_s", "wait_s", "eval_s", "other_s")
+
+
+def run(config: Any) -> tuple[RunOutcome, list[Row]]:
+    outcome = run_training(config, progress=False)
+    return outcome, read_rows(outcome.folder / "rows.jsonl")
+
+
+def deterministic(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+def test_a_run_leaves_its_files(configure: Any) -> None:
+    config = configure()
+    outcome, rows = run(config)
+    assert outcome.status == "finished"
+    assert outcome.folder == Path(config.runs_root) / outcome.run_id
+    names = {path.name for path in outcome.folder.iterdir()}
+    assert names == {"manifest.json", "config.yaml", "rows.jsonl", "log.txt", "checkpoint.pt", "lock"}
+    assert [(r["kind"], r["epoch"], r["step"]) for r in rows] == [
+        *(("train", 1, 3), ("eval", 1, 4), ("train", 2, 6), ("train", 2, 8), ("eval", 2, 8)),
+    ]
+    manifest = read_manifest(outcome.folder / "manifest.json")
+    assert (manifest.status, manifest.error, manifest.num_train, manifest.num_val) == (
+        "finished",
+        None,
+        52,
+        20,
+    )
+    assert manifest.num_classes == 8
+    assert manifest.finished_at is not None
+    assert "epoch 2/2: val_top1" in (outcome.folder / "log.txt").read_text()
+
+
+def test_the_clocks_add_up_and_bytes_are_the_index_s(configure: Any) -> None:
+    config = configure(loader__num_workers=1)
+    outcome, rows = run(config)
+    for row in rows:
+        assert sum(row[key] for key in CLOCKS) == pytest.approx(row["wall_s"], rel=0.01)
+    assert all(rows[-1][key] > 0 for key in CLOCKS)
+    manifest = json.loads((outcome.folder / "manifest.json").read_text())
+    folder = next(Path(config.records.root).iterdir()) / "train" / "pcr"
+    index = parse_index((folder / "index.json").read_bytes(), "index")
+    assert rows[-1]["record_bytes"] == rows[-1]["bytes_read"] == 2 * index.epoch_bytes(5)
+    assert manifest["mean_prefix_bytes"] * 52 * 2 == pytest.approx(rows[-1]["record_bytes"])
+    assert rows[-1]["samples_seen"] == 2 * 52
+
+
+def test_the_same_seed_gives_the_same_losses_at_any_number_of_workers(configure: Any, tmp_path: Path) -> None:
+    _, rows = run(configure())
+    _, again = run(configure(loader__num_workers=2, runs_root=str(tmp_path / "again")))
+    _, other = run(configure(seed=1))
+    assert deterministic(again) == deterministic(rows)
+    assert deterministic(other) != deterministic(rows)
+
+
+def test_baseline_reads_the_original_bytes(configure: Any) -> None:
+    _, rows = run(configure(scan__name="baseline", scan__encoding="baseline", scan__group=1))
+    _, low = run(configure(scan__name="group_1", scan__group=1))
+    assert rows[-1]["record_bytes"] > 2 * low[-1]["record_bytes"]
+    assert rows[-1]["num_val"] == low[-1]["num_val"] == 20
+
+
+def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Path) -> None:
+    outcome, rows = run(configure())
+    again, same = run(configure(records__root=str(tmp_path / "gone"), dataset__root=str(tmp_path / "gone")))
+    assert again == RunOutcome(outcome.run_id, outcome.folder, "skipped")
+    assert same == rows
+
+
+@pytest.fixture
+def whole(configure: Any, tmp_path: Path) -> list[Row]:
+    """The deterministic part of a run that nothing disturbs."""
+    return deterministic(run(configure(runs_root=str(tmp_path / "whole")))[1])
+
+
+class Trouble:
+    """Makes the n-th update of a process do something."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def at(self, step: int, happen: Any) -> None:
+        update = Trainer.update
+
+        def troubled(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+            if kwargs["step"] == step:
+                happen()
+            return update(trainer, *args, **kwargs)
+
+        self._monkeypatch.setattr(Trainer, "update", troubled)
+
+    def over(self) -> None:
+        self._monkeypatch.undo()
+
+
+@pytest.fixture
+def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
+    yield Trouble(monkeypatch)
+
+
+def only_folder(config: Any) -> RunDirectory:
+    (folder,) = Path(config.runs_root).iterdir()
+    return RunDirectory(folder)
+
+
+@pytest.mark.parametrize("step", [0, 5])
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_an_interrupted_run_saves_and_continues(
+    configure: Any, whole: list[Row], trouble: Trouble, step: int, number: int, error: type[BaseException]
+) -> None:
+    config = configure()
+    trouble.at(step, lambda: os.kill(os.getpid(), number))
+    with pytest.raises(error):
+        run_training(config, progress=False)
+    directory = only_folder(config)
+    assert directory.status == "interrupted"
+    assert directory.manifest().error is None  # type: ignore[union-attr]
+    trouble.over()
+    _, rows = run(config)
+    assert deterministic(rows) == whole
+    text = directory.log_path.read_text()
+    assert f"from the checkpoint after step {step + 1}" in text
+    assert len(directory.manifest().resumed_at) == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("step", [1, 4, 6])
+def test_a_failed_run_says_why_and_is_continued(
+    configure: Any, whole: list[Row], trouble: Trouble, step: int
+) -> None:
+    config = configure(training__checkpoint_every_steps=2)
+
+    def fail() -> None:
+        raise ValueError("the machine caught fire")
+
+    trouble.at(step, fail)
+    with pytest.raises(ValueError, match="caught fire"):
+        run_training(config, progress=False)
+    directory = only_folder(config)
+    assert directory.status == "failed"
+    assert directory.manifest().error == "ValueError: the machine caught fire"  # type: ignore[union-attr]
+    assert "Traceback" in directory.log_path.read_text()
+    trouble.over()
+    assert deterministic(run(config)[1]) == whole
+    assert directory.status == "finished"
+
+
+def test_a_diverged_run_keeps_its_rows(configure: Any) -> None:
+    config = configure(
+        training__learning_rate=1e30, training__schedule="constant", training__log_every_steps=1
+    )
+    with pytest.raises(RunError, match="diverged"):
+        run_training(config, progress=False)
+    directory = only_folder(config)
+    assert directory.manifest().error.startswith("RunError: the")  # type: ignore[union-attr]
+    assert len(read_rows(directory.rows_path)) >= 1
+
+
+def test_a_run_killed_before_it_could_say_so_needs_no_training_again(
+    configure: Any, whole: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure()
+    outcome, _ = run(config)
+    path = outcome.folder / "manifest.json"
+    path.write_text(path.read_text().replace('"status": "finished"', '"status": "running"'))
+    monkeypatch.setattr(Trainer, "update", lambda *_, **__: pytest.fail("trained again"))
+    again, rows = run(config)
+    assert again.status == "finished"
+    assert deterministic(rows) == whole
+
+
+def test_a_typing_error_leaves_no_directory(configure: Any) -> None:
+    for changes in ({"model__name": "resnet19"}, {"training__device": "tpu"}):
+        config = configure(**changes)
+        with pytest.raises(ConfigError):
+            run_training(config, progress=False)
+        assert not Path(config.runs_root).exists()
+
+
+def test_batches_that_the_model_cannot_take_fail_before_training(configure: Any) -> None:
+    # 52 images in batches of 17: the last holds one, and batch norm sees 1 x 1 pixels of it.
+    config = configure(training__batch_size=17)
+    with pytest.raises(ConfigError, match="a batch of 1 images of 32 x 32 px"):
+        run_training(config, progress=False)
+    assert only_folder(config).status == "failed"
+
+
+def test_a_damaged_checkpoint_is_an_error_and_no_fresh_start(configure: Any, trouble: Trouble) -> None:
+    config = configure()
+    trouble.at(5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, progress=False)
+    trouble.over()
+    directory = only_folder(config)
+    directory.checkpoint_path.write_bytes(b"half a checkpoint")
+    with pytest.raises(RunError, match="cannot be read as a checkpoint"):
+        run_training(config, progress=False)
+    assert len(read_rows(directory.rows_path)) == 3
+
+
+def test_damaged_records_fail_the_run_with_their_name(configure: Any, prepared: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(prepared / "records", tmp_path / "records")
+    config = configure(records__root=str(tmp_path / "records"))
+    record = next((tmp_path / "records").glob("*/train/pcr/*.pcr"))
+    data = bytearray(record.read_bytes())
+    data[len(data) // 4] ^= 1
+    record.write_bytes(data)
+    with pytest.raises(PcrExpError, match=record.name):
+        run_training(config, progress=False)
+    assert record.name in only_folder(config).manifest().error  # type: ignore[operator, union-attr]
+
+
+def test_num_threads_is_set(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    monkeypatch.setattr(train_run, "open_data", lambda *_, **__: (_ for _ in ()).throw(RunError("enough")))
+    with pytest.raises(RunError, match="enough"):
+        run_training(configure(training__num_threads=3), progress=False)
+    assert given == [3]
+
+
+def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = []
+    load = Session.load_state_dict
+    monkeypatch.setattr(
+        Session, "load_state_dict", lambda s, state: restored.append(sorted(state)) or load(s, state)
+    )
+    config = configure()
+    outcome, _ = run(config)
+    path = outcome.folder / "manifest.json"
+    path.write_text(path.read_text().replace('"finished"', '"failed"'))
+    run(config)
+    assert restored == [
+        ["bytes_read", "clocks", "format", "model", "num_rows", "optimizer", "policy", "progress", "scaler"]
+    ]
