@@ -50,15 +50,15 @@ def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> It
 
 
 @contextmanager
-def records_bar(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function (images done, images in all) that shows a bar from its first call on."""
-    columns = (TextColumn("records"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def counting_bar(name: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function (number done, number in all) that shows a bar called `name` from its first call on."""
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
 
-    def tell(num_done: int, num_images: int) -> None:
+    def tell(num_done: int, num_in_all: int) -> None:
         if not bar.task_ids:
             bar.start()
-            bar.add_task("records", total=num_images)
+            bar.add_task(name, total=num_in_all)
         bar.update(bar.task_ids[0], completed=num_done)
 
     try:

@@ -11,7 +11,7 @@ from pcr_exp.loading.policy import ScanPolicy, open_policy
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import records_bar
+from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
 
@@ -42,7 +42,7 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
     """
     root = config.records.root
     if config.records.auto_prepare and "://" not in root:
-        with records_bar(shown=progress) as tell:
+        with counting_bar("records", shown=progress) as tell:
             prepare_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
     storage = CountingStorage(open_storage(root, config.storage))

@@ -75,7 +75,11 @@ def claim(config: TrainConfig) -> Iterator[RunDirectory]:
         _require_run(path)
     with hold(path / _LOCK) as dead_holder:
         directory = RunDirectory(path, dead_holder)
-        _settle_config(directory, config)
+        _check_config(directory, config)
+        if directory.status != "finished":
+            # What may differ (workers, logging, paths) is as this session has it.
+            text = OmegaConf.to_yaml(OmegaConf.create(asdict(config)))
+            write_atomic(directory.config_path, [text.encode()])
         yield directory
 
 
@@ -88,18 +92,16 @@ def _require_run(path: Path) -> None:
         )
 
 
-def _settle_config(directory: RunDirectory, config: TrainConfig) -> None:
-    wanted = asdict(config)
-    if directory.config_path.exists():
-        found = OmegaConf.to_container(OmegaConf.load(directory.config_path))
-        try:
-            different = differences(scientific_part(found), scientific_part(wanted))  # type: ignore[arg-type]
-        except (KeyError, AttributeError, TypeError):
-            different = ["its groups"]
-        if different:
-            raise RunError(
-                f"{directory.config_path} is of another configuration: {', '.join(different)} differ. "
-                "It was edited or made by another version: move the run directory away."
-            )
-    # What is left to differ (workers, logging, paths) is as this session has it.
-    write_atomic(directory.config_path, [OmegaConf.to_yaml(OmegaConf.create(wanted)).encode()])
+def _check_config(directory: RunDirectory, config: TrainConfig) -> None:
+    if not directory.config_path.exists():
+        return
+    found = OmegaConf.to_container(OmegaConf.load(directory.config_path))
+    try:
+        different = differences(scientific_part(found), scientific_part(asdict(config)))  # type: ignore[arg-type]
+    except (KeyError, AttributeError, TypeError):
+        different = ["its groups"]
+    if different:
+        raise RunError(
+            f"{directory.config_path} is of another configuration: {', '.join(different)} differ. "
+            "It was edited or made by another version: move the run directory away."
+        )

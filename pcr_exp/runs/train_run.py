@@ -25,7 +25,7 @@ from pcr_exp.runs.rows import Row
 from pcr_exp.runs.session import Session, open_session
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
-from pcr_exp.training.device import open_device
+from pcr_exp.training.device import cpu_threads, open_device
 from pcr_exp.training.models import check_name
 
 log = logging.getLogger(__name__)
@@ -82,8 +82,11 @@ def _train(
     *,
     progress: bool,
 ) -> None:
-    if config.training.num_threads is not None:
-        torch.set_num_threads(config.training.num_threads)
+    num_threads = config.training.num_threads or cpu_threads(device, config.loader.num_workers)
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    # Batches have few shapes: the search for the fastest convolution pays off.
+    torch.backends.cudnn.benchmark = device.type == "cuda"
     data = open_data(config, progress=progress)
     describe_records(manifest, data.train.index, data.val.index)
     write_manifest(directory.manifest_path, manifest)
@@ -159,8 +162,8 @@ def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) ->
             log.warning("interrupted; the same command continues it")
         else:
             log.error("failed: %s", manifest.error, exc_info=error)
-        # A worker that died of the same Ctrl-C is no failure.
-        stop.raise_if_requested()
+        if not isinstance(error, KeyboardInterrupt | SystemExit):
+            stop.raise_if_requested()  # a worker that died of the same Ctrl-C is no failure
         raise
     manifest.status, manifest.finished_at = "finished", utc_now()
     write_manifest(path, manifest)

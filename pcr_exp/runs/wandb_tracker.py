@@ -9,6 +9,7 @@ from typing import Any
 import wandb
 
 from pcr_exp.config import TrackingConfig
+from pcr_exp.errors import ConfigError
 
 
 class WandbTracker:
@@ -21,8 +22,24 @@ class WandbTracker:
     def __init__(
         self, config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]
     ) -> None:
-        """Start the run; arguments as in `open_tracker`."""
-        self._run = wandb.init(
+        """Start the run; arguments as in `open_tracker`.
+
+        Raises:
+            ConfigError: wandb does not start, for want of a login or a network.
+        """
+        try:
+            self._run = self._start(config, run_id, folder, run_config)
+        except wandb.errors.Error as error:
+            raise ConfigError(
+                f"tracking.mode={config.mode!r}: wandb did not start ({error}). "
+                "Say `wandb login` first, or use tracking=wandb, which needs neither account nor network."
+            ) from error
+        for kind in ("train", "eval"):
+            self._run.define_metric(f"{kind}/*", step_metric="step")
+
+    @staticmethod
+    def _start(config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]) -> wandb.Run:
+        return wandb.init(
             project=config.project,
             entity=config.entity,
             id=run_id,
@@ -35,8 +52,6 @@ class WandbTracker:
             resume="allow" if config.mode == "online" else None,
             settings=wandb.Settings(console="off", silent=True),
         )
-        for kind in ("train", "eval"):
-            self._run.define_metric(f"{kind}/*", step_metric="step")
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, over `step`."""

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from pcr_exp.runs.bars import _logs_above_bar, records_bar, training_bar
+from pcr_exp.runs.bars import _logs_above_bar, counting_bar, training_bar
 
 TRAIN = {
     "kind": "train",
@@ -25,17 +25,20 @@ def test_it_shows_epoch_rates_and_accuracy(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_nothing_is_shown_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    with training_bar(epochs=3, total_steps=10, step=0, shown=False) as bar, records_bar(shown=False) as tell:
+    with (
+        training_bar(epochs=3, total_steps=10, step=0, shown=False) as bar,
+        counting_bar("records", shown=False) as tell,
+    ):
         bar.update(TRAIN)
         tell(1, 2)
     assert capsys.readouterr() == ("", "")
 
 
 def test_records_that_are_there_show_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with records_bar(shown=True):
+    with counting_bar("records", shown=True):
         pass
     assert "records" not in capsys.readouterr().err
-    with records_bar(shown=True) as tell:
+    with counting_bar("records", shown=True) as tell:
         tell(3, 4)
     assert "3/4" in capsys.readouterr().err
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pcr_exp.config import TrackingConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.tracking import NoTracker, open_tracker
 from pcr_exp.runs.train_run import run_training
@@ -106,7 +107,19 @@ def test_figures_are_logged_as_images_and_a_second_session_keeps_the_id(tmp_path
         assert matplotlib.image.imread(image).shape[:2] == (3, 4)
         assert next(r.run.run_id for r in records if r.HasField("run")) == "run-1"
         assert records[-1].exit.exit_code == int(failed)
-        time.sleep(1)  # wandb names folders by the second
+        if failed:
+            time.sleep(1)  # wandb names folders by the second
+
+
+def test_without_a_login_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    def refuse(**_: Any) -> None:
+        raise wandb.errors.UsageError("api_key not configured (no-tty)")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(ConfigError, match=r"tracking.mode='online'.*no-tty.*tracking=wandb"):
+        open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
 
 
 def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:

@@ -85,9 +85,11 @@ def test_baseline_reads_the_original_bytes(configure: Any) -> None:
 
 def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Path) -> None:
     outcome, rows = run(configure())
+    files = {path: path.read_bytes() for path in outcome.folder.iterdir()}
     again, same = run(configure(records__root=str(tmp_path / "gone"), dataset__root=str(tmp_path / "gone")))
     assert again == RunOutcome(outcome.run_id, outcome.folder, "skipped")
     assert same == rows
+    assert {path: path.read_bytes() for path in outcome.folder.iterdir()} == files
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def only_folder(config: Any) -> RunDirectory:
     return RunDirectory(folder)
 
 
-@pytest.mark.parametrize("step", [0, 5])
+@pytest.mark.parametrize("step", [0, 3, 7])
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
