@@ -109,9 +109,7 @@ class Fetcher(Generic[Request, Result]):
                 if isinstance(result, _Failure):
                     raise result.error
                 if result is None:
-                    raise LoaderError(
-                        "a batch was asked for, but the loader is paused: call resume() before."
-                    )
+                    raise LoaderError("a batch was asked for, but the loader is paused: call resume() first.")
             self._num_taken += count
             self._changed.notify_all()
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]

@@ -152,8 +152,10 @@ def test_an_interrupt_while_waiting_leaves_nothing_behind(split: Path, open_load
     records._storage = ThrottledStorage(records._storage, throttle)
     stream = open_loader(1, records=records).batches(0, 0, 1)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         next(stream)
+    assert time.monotonic() - started < 3, "the first read would take 40 s"
     assert list(stream) == []
 
 

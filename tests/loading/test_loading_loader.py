@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import StaticScan
-from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
@@ -97,6 +98,23 @@ def test_augmentation_differs_between_epochs_and_seeds(open_loader: OpenLoader) 
         assert sum(first[label] == other[label] for label in first) < 10
 
 
+def test_no_two_images_are_given_the_same_randomness(open_loader: OpenLoader) -> None:
+    class Drawing(TrainTransform):
+        def __call__(self, _image: object, rng: np.random.Generator, out: np.ndarray) -> None:
+            out[:] = rng.integers(256, size=out.shape)
+
+    drawn = [
+        image.numpy().tobytes()
+        for rank in range(2)
+        for batch in open_loader(
+            transform=Drawing(8, AugmentConfig()), rank=rank, world_size=2, batch_size=10
+        ).batches(0, 0, 3)
+        for image in batch.images
+    ]
+    assert len(drawn) == 3 * 100
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_without_shuffling_samples_come_as_stored(open_loader: OpenLoader) -> None:
     loader = open_loader(shuffle=False, transform=EvalTransform(32, AugmentConfig()))
     first, second = list(loader.batches(0, 0, 1)), list(loader.batches(1, 0, 2))
@@ -173,3 +191,13 @@ def test_small_budgets_do_not_block(open_loader: OpenLoader) -> None:
     config = LoaderConfig(num_workers=2, shuffle_records=5, records_ahead=1, prefetch_batches=4)
     assert len(list(open_loader(config=config, batch_size=7).batches(0, 0, 3))) == 3 * 15
     assert len(list(open_loader(config=config, batch_size=1000).batches(0, 0, 3))) == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_are_pinned_where_there_is_a_gpu(open_loader: OpenLoader, num_workers: int) -> None:
+    expected = [batch.images for batch in open_loader().batches(0, 0, 1)]
+    for batch, images in zip(open_loader(num_workers).batches(0, 0, 1), expected, strict=True):
+        assert batch.images.is_pinned()
+        assert batch.labels.is_pinned()
+        assert torch.equal(batch.images.cuda(non_blocking=True).cpu(), images)

@@ -82,4 +82,16 @@ def test_a_forked_child_excludes_its_parent() -> None:
     reserving.join(timeout=5)
     assert not reserving.is_alive()
     child.join()
-    assert throttle.path.exists(), "a child's exit must not remove its parent's bucket"
+
+
+def _let_go(throttles: list[Throttle]) -> None:
+    throttles.clear()
+
+
+def test_a_child_does_not_remove_its_parents_bucket() -> None:
+    throttles = [Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20))]
+    child = FORK.Process(target=_let_go, args=(throttles,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert throttles[0].path.exists()
