@@ -50,7 +50,11 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     def main(config: DictConfig) -> None:
         outcomes.append(_run(task, config, schema))
 
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; the same command continues", style="yellow")
+        sys.exit(130)
     if len(outcomes) > 1:
         print_outcomes(outcomes)
     if any(outcome.failed for outcome in outcomes):

@@ -2,14 +2,31 @@
 
 from experiments.launch import launch
 from pcr_exp.config import PrepareConfig
+from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.prepare import prepare_records
+from pcr_exp.runs.bars import counting_bar
 
 
 def prepare(config: PrepareConfig) -> str:
     """Encode train and val in both encodings; returns "finished"."""
-    folder = prepare_records(config.dataset, config.records)
+    reports: dict[str, EncodeReport] = {}
+    with counting_bar("records") as tell:
+        folder = prepare_records(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
+    for split, report in reports.items():
+        print(f"{split}: {describe(report)}")
     print(folder)
     return "finished"
+
+
+def describe(report: EncodeReport) -> str:
+    """What an encode did, in one line."""
+    parts = [f"{report.num_images} images in {report.num_records} records"]
+    parts += [f"{name} {num_bytes / 2**20:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
+    if report.num_rejected:
+        parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
+    if report.num_turned:
+        parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied: pixels as they lie")
+    return ", ".join(parts) + f"; {report.encode_s:.1f} s"
 
 
 if __name__ == "__main__":

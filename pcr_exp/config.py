@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.errors import ConfigError
+
+REFERENCE_BATCH_SIZE = 256
+"""Published learning rates are per this many images (Goyal et al. 2017)."""
 
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
@@ -257,8 +260,7 @@ class TrainingConfig:
     image_size: int = MISSING
     eval_image_size: int = MISSING
     learning_rate: float = MISSING
-    scale_learning_rate: bool = False
-    """Multiply it by batch_size / 256 (the linear rule of Goyal et al. 2017, as the PCR release has it)."""
+    """The rate itself, for this batch size."""
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 1e-4
@@ -277,7 +279,7 @@ class TrainingConfig:
     """Besides the checkpoint after every evaluation (null: only those)."""
     device: str = "auto"
     num_threads: int | None = None
-    """torch's CPU threads (null: torch's own choice)."""
+    """torch's CPU threads (null: the cores that decoding workers leave; on a GPU torch's own choice)."""
 
     def __post_init__(self) -> None:
         for key in (
@@ -406,18 +408,18 @@ RUNNER_SCHEMAS: dict[str, type] = {
 }
 
 
+def scaled_learning_rate(per_256: float, batch_size: int) -> float:
+    """Return the rate for `batch_size` images, given the rate for 256 (Goyal et al. 2017, section 2.1)."""
+    return per_256 * batch_size / REFERENCE_BATCH_SIZE
+
+
 def register() -> None:
-    """Give Hydra the schemas that the YAML files are checked against."""
+    """Give Hydra the schemas that the YAML files are checked against, and the function that they call."""
+    OmegaConf.register_new_resolver("scaled_learning_rate", scaled_learning_rate, replace=True)
     store = ConfigStore.instance()
     for name, schema in DATASET_SCHEMAS.items():
         store.store(group="dataset", name=f"{name}_schema", node=schema, provider="pcr_exp")
-    runners = {
-        "prepare": PrepareConfig,
-        "train": TrainConfig,
-        "quality": QualityConfig,
-        "figures": FiguresConfig,
-    }
-    for name, schema in runners.items():
+    for name, schema in RUNNER_SCHEMAS.items():
         store.store(name=f"{name}_schema", node=schema, provider="pcr_exp")
 
 
@@ -431,7 +433,7 @@ def load(config: DictConfig, schema: type[T]) -> T:
         loaded = OmegaConf.to_object(config)
     except ConfigError:
         raise
-    except (ConfigAttributeError, ConfigKeyError) as error:
+    except (ConfigKeyError, AttributeError) as error:  # the latter is how slots refuse `+dataset.typo=1`
         raise ConfigError(f"unknown configuration key: {error}") from error
     except (OmegaConfBaseException, TypeError) as error:
         raise ConfigError(f"the configuration cannot be used: {error}") from error

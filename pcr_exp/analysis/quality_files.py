@@ -17,6 +17,7 @@ from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs import provenance
 from pcr_exp.runs.manifest import utc_now
+from pcr_exp.training.device import num_cores
 
 ROWS_FILE = "quality.csv"
 SUMMARY_FILE = "quality_summary.csv"
@@ -45,7 +46,7 @@ def write_quality(folder: str | Path, quality: pd.DataFrame, index: RecordIndex)
         "packages": {**provenance.package_versions(), "pytorch-msssim": version("pytorch-msssim")},
         "python": platform.python_version(),
         "cpu": provenance.cpu_model(),
-        "num_cores": provenance.num_cores(),
+        "num_cores": num_cores(),
         "measured_at": utc_now(),
     }
     write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
@@ -80,3 +81,8 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=["dataset", *QUALITY_COLUMNS])
     return pd.concat(parts, ignore_index=True)
+
+
+def is_measured(folder: str | Path) -> bool:
+    """Whether `write_quality` has finished in `folder`."""
+    return (Path(folder) / META_FILE).exists()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from pcr_exp.analysis.figures.style import kilobytes, scan_label
@@ -46,13 +47,20 @@ def to_rich(summary: pd.DataFrame) -> list[Table]:
     """The same tables for `rich.print`."""
     tables = []
     for title, facts, lines in _tables(summary):
-        table = Table(title=title, caption=facts, title_justify="left", caption_justify="left")
+        # One line per level, also in a terminal of 80 columns.
+        table = Table(title=title, caption=facts, box=SIMPLE_HEAD, padding=0, pad_edge=False)
+        table.title_justify = table.caption_justify = "left"
         for i, name in enumerate(HEADER):
-            table.add_column(name, justify="left" if i == 0 else "right")
+            table.add_column(_broken(name), justify="left" if i == 0 else "right")
         for line in lines:
             table.add_row(*line)
         tables.append(table)
     return tables
+
+
+def _broken(name: str) -> str:
+    """A column's name on as many lines as it has words."""
+    return name.replace(" ", "\n")
 
 
 def _tables(summary: pd.DataFrame) -> Iterator[tuple[str, str, list[list[str]]]]:
@@ -96,7 +104,7 @@ def _speedup(row: Mapping[Any, Any], has_baseline: bool) -> str:
     if not has_baseline:
         return "no baseline"
     if row["num_reached"] < row["n"]:
-        return "not reached"
+        return NOTHING
     return _number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x", "baseline: not reached")
 
 

@@ -18,6 +18,7 @@ from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs import provenance
 from pcr_exp.runs.identity import run_id
+from pcr_exp.training.device import num_cores
 
 STATUSES = ("running", "finished", "failed", "interrupted")
 
@@ -72,7 +73,7 @@ def new_manifest(config: TrainConfig, device: torch.device, previous: Manifest |
         packages=provenance.package_versions(),
         python=platform.python_version(),
         cpu=provenance.cpu_model(),
-        num_cores=provenance.num_cores(),
+        num_cores=num_cores(),
         gpu=provenance.gpu_model(device),
         seed=config.seed,
         dataset=config.dataset.name,

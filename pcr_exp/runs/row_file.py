@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pcr_exp.errors import RunError
-from pcr_exp.records.atomic import write_atomic
+from pcr_exp.records.atomic import explain_os_error, write_atomic
 from pcr_exp.runs.rows import Row, validate_row
 
 
@@ -36,10 +36,18 @@ class RowFile:
         self._file = path.open("ab")
 
     def append(self, row: Row) -> None:
-        """Validate and write a row. Raises RunError if it does not fit the schema."""
+        """Validate and write a row.
+
+        Raises:
+            RunError: it does not fit the schema.
+            StorageError: the disk is full or refuses.
+        """
         validate_row(row)
-        self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise explain_os_error(error, Path(self._file.name)) from error
         self.num_rows += 1
 
     def sync(self) -> None:

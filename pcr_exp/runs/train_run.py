@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +11,6 @@ from typing import Literal
 
 import torch
 
-# Makes ${scaled_learning_rate:...} known to whoever composes a configuration for a run.
-import pcr_exp.training.scaling  # noqa: F401
 from pcr_exp.config import TrainConfig
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import open_data
@@ -40,7 +38,11 @@ class RunOutcome:
     status: Literal["finished", "skipped"]
 
 
-def run_training(config: TrainConfig, *, progress: bool = True) -> RunOutcome:
+DrawRun = Callable[[Path], Mapping[str, Path]]
+"""Draws a run from its directory and returns the image file of each figure, by name."""
+
+
+def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | None = None) -> RunOutcome:
     """Train as configured, in `<runs_root>/<run_id>`.
 
     A finished run is skipped. An interrupted or failed one goes on from its checkpoint, and ends with the
@@ -49,6 +51,7 @@ def run_training(config: TrainConfig, *, progress: bool = True) -> RunOutcome:
     Args:
         config: The whole configuration.
         progress: Show bars on stderr.
+        draw: Called when training is done; its figures go to the tracker.
 
     Raises:
         PcrExpError: as its message says; the manifest then says `failed`.
@@ -68,7 +71,7 @@ def run_training(config: TrainConfig, *, progress: bool = True) -> RunOutcome:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest())
             with _recorded(directory, manifest, stop):
-                _train(config, device, directory, manifest, stop, progress=progress)
+                _train(config, device, directory, manifest, stop, progress=progress, draw=draw)
             log.info("finished: %s", directory.path)
     return RunOutcome(name, directory.path, "finished")
 
@@ -81,6 +84,7 @@ def _train(
     stop: StopRequest,
     *,
     progress: bool,
+    draw: DrawRun | None,
 ) -> None:
     num_threads = config.training.num_threads or cpu_threads(device, config.loader.num_workers)
     if num_threads is not None:
@@ -114,6 +118,10 @@ def _train(
                 if row["kind"] == "eval":
                     _log_eval(row, epochs)
                     tracker.summary({key: row[key] for key in ("val_top1", "val_loss", "train_s", "wait_s")})
+        if draw is not None and not stop.requested:
+            rows.sync()
+            for name, path in draw(directory.path).items():
+                tracker.figure(name, path)
 
 
 def _restore(session: Session, directory: RunDirectory) -> int:

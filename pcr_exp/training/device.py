@@ -32,6 +32,13 @@ def open_device(name: str) -> torch.device:
     return device
 
 
+def num_cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cpu_threads(device: torch.device, num_workers: int) -> int | None:
     """Return how many threads torch should compute with beside `num_workers` decoding processes.
 
@@ -41,7 +48,7 @@ def cpu_threads(device: torch.device, num_workers: int) -> int | None:
     """
     if device.type == "cuda":
         return None
-    return max(1, len(os.sched_getaffinity(0)) - num_workers)
+    return max(1, num_cores() - num_workers)
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-import pcr_exp.training.scaling  # noqa: F401
 from pcr_exp.config import TrainConfig, load, register
 from pcr_exp.training.models import check_name
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.device import amp_dtype, open_device, synchronizer
+from pcr_exp.training.device import amp_dtype, cpu_threads, open_device, synchronizer
 
 
 def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +22,12 @@ def test_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_device("cuda:0") == torch.device("cuda:0")
     with pytest.raises(ConfigError, match="torch sees 1 CUDA devices"):
         open_device("cuda:1")
+
+
+def test_computing_leaves_the_workers_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert [cpu_threads(torch.device("cpu"), num_workers) for num_workers in (0, 1, 3, 9)] == [4, 3, 1, 1]
+    assert cpu_threads(torch.device("cuda"), 1) is None
 
 
 def test_mixed_precision_is_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,58 @@
+"""The whole slice on the embedded photographs: `make demo`. See `--help`."""
+
+from pathlib import Path
+
+from hydra import compose
+from omegaconf import DictConfig
+from rich.console import Console
+
+from experiments.figures import show
+from experiments.launch import launch
+from experiments.quality import quality
+from pcr_exp.analysis.quality_files import is_measured
+from pcr_exp.analysis.report import write_report
+from pcr_exp.analysis.run_figures import draw_run
+from pcr_exp.config import DemoConfig, QualityConfig, TrainConfig, load
+from pcr_exp.runs.train_run import run_training
+
+CONSOLE = Console()
+
+
+def demo(config: DemoConfig) -> str:
+    """Prepare, measure, train and draw; returns "finished"."""
+    grid = [
+        train_config(config, f"dataset.label={label}", f"scan={scan}")
+        for label in config.labels
+        for scan in config.scans
+    ]
+    measure(config, grid[0])
+    for number, run in enumerate(grid, start=1):
+        CONSOLE.rule(f"run {number} of {len(grid)}: label {run.dataset.label}, scan {run.scan.name}")
+        run_training(run, draw=draw_run)
+    CONSOLE.rule("result")
+    show(write_report(f"{config.out}/runs", f"{config.out}/quality", f"{config.out}/figures"))
+    return "finished"
+
+
+def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
+    """One run of the grid, as `experiments.train` would compose it."""
+    composed: DictConfig = compose("train", [*config.overrides, f"runs_root={config.out}/runs", *overrides])
+    return load(composed, TrainConfig)
+
+
+def measure(config: DemoConfig, run: TrainConfig) -> None:
+    """Make the records and measure MS-SSIM per scan group, unless that is done."""
+    CONSOLE.rule("photographs, records, quality per scan group")
+    out = Path(config.out) / "quality"
+    if is_measured(out):
+        CONSOLE.print(f"measured before: {out}")
+        return
+    quality(
+        QualityConfig(
+            dataset=run.dataset, records=run.records, max_images=config.quality_images, out=str(out)
+        )
+    )
+
+
+if __name__ == "__main__":
+    launch(demo, "demo", DemoConfig)

@@ -1,0 +1,49 @@
+"""Measure MS-SSIM, SSIM and bytes per scan group; draw them. See `--help`."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.launch import launch
+from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
+from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
+from pcr_exp.analysis.figures.save import save_figure
+from pcr_exp.analysis.quality import measure_quality
+from pcr_exp.analysis.quality_files import load_quality, write_quality
+from pcr_exp.config import QualityConfig, StorageConfig
+from pcr_exp.records.prepare import prepare_records, records_folder
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.bars import counting_bar
+from pcr_exp.storage.open import open_storage
+
+
+def quality(config: QualityConfig) -> str:
+    """Measure one split of one dataset and draw it; returns "finished"."""
+    records = open_records(config)
+    with counting_bar("quality") as tell:
+        rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
+    write_quality(config.out, rows, records.index)
+    for path in draw(load_quality(config.out), config.out):
+        print(path)
+    return "finished"
+
+
+def open_records(config: QualityConfig) -> RecordSet:
+    """The progressive records of the split, made first if they are missing."""
+    with counting_bar("records") as tell:
+        prepare_records(config.dataset, config.records, progress=tell)
+    folder = records_folder(config.dataset, config.records)
+    storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
+    return RecordSet(storage, f"{folder}/{config.split}/pcr")
+
+
+def draw(rows: pd.DataFrame, out: str) -> list[Path]:
+    """MS-SSIM versus scan and bytes, and bytes per group; returns the files."""
+    return [
+        *save_figure(draw_mssim_vs_scan(rows), rows, out, "mssim_vs_scan"),
+        *save_figure(draw_bytes_per_group(rows), rows, out, "bytes_per_group"),
+    ]
+
+
+if __name__ == "__main__":
+    launch(quality, "quality", QualityConfig)
