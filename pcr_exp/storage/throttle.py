@@ -114,10 +114,10 @@ class Throttle:
     def reserve(self, num_bytes: int) -> int:
         """Schedule a request that arrives now; returns when its last byte is due, in clock nanoseconds."""
         limits = self._bucket.limits
+        # The scheduler woke this thread late after its last request. That is not the storage's doing, so this
+        # request counts as made that much earlier. Nor is waiting for the bucket's lock.
+        now_ns = self._clock() - getattr(self._overslept, "ns", 0)
         with self._bucket.locked() as schedule:
-            # The scheduler woke this thread late after its last request. That is not the storage's doing, so
-            # this request counts as made that much earlier.
-            now_ns = self._clock() - getattr(self._overslept, "ns", 0)
             slot_ns = max(schedule.slot_free_ns, now_ns)
             start_ns = max(schedule.pipe_free_ns, slot_ns + round(limits.latency_s * _NS_PER_S))
             done_ns = start_ns + round(num_bytes / limits.bytes_per_s * _NS_PER_S)

@@ -18,28 +18,38 @@ FORK = multiprocessing.get_context("fork")
 
 
 def _draw(throttle: Throttle, num_requests: int, num_bytes: int, done: Connection) -> None:
+    started = time.monotonic()
     for _ in range(num_requests):
         throttle.wait_until(throttle.reserve(num_bytes))
-    done.send(time.monotonic())
+    done.send((started, time.monotonic()))
+
+
+def _elapsed_s(num_processes: int, num_requests: int) -> float:
+    """From the first request to the last byte, of requests of 1/4 MiB that the processes share out."""
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20, latency_ms=2))
+    receiver, sender = FORK.Pipe(duplex=False)
+    work = (throttle, num_requests // num_processes, MIB // 4, sender)
+    processes = [FORK.Process(target=_draw, args=work) for _ in range(num_processes)]
+    for process in processes:
+        process.start()
+    started, ended = zip(*(receiver.recv() for _ in processes), strict=True)
+    for process in processes:
+        process.join()
+    return max(ended) - min(started)
 
 
 @pytest.mark.parametrize("num_processes", [1, 2, 4])
 def test_processes_share_one_rate_within_two_percent(num_processes: int) -> None:
     """20 MiB/s for 2 s, however many draw from it."""
-    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20, latency_ms=2))
-    receiver, sender = FORK.Pipe(duplex=False)
-    work = (throttle, 160 // num_processes, MIB // 4, sender)
-    processes = [FORK.Process(target=_draw, args=work) for _ in range(num_processes)]
-    started = time.monotonic()
-    for process in processes:
-        process.start()
-    ended = max(receiver.recv() for _ in processes)
-    for process in processes:
-        process.join()
-    transfer_s = 2.0
     # A lone reader pays each latency; two or more hide all but the first.
-    latency_s = 0.002 * (160 if num_processes == 1 else 1)
-    assert ended - started == pytest.approx(transfer_s + latency_s, rel=0.02)
+    wanted_s = 2.0 + 0.002 * (160 if num_processes == 1 else 1)
+    # Other work on the machine can make it slower, so the best of some tries counts; faster is never right.
+    for _ in range(4):
+        elapsed_s = _elapsed_s(num_processes, 160)
+        assert elapsed_s >= wanted_s
+        if elapsed_s <= 1.02 * wanted_s:
+            return
+    pytest.fail(f"took {elapsed_s:.3f} s, wanted {wanted_s:.3f} s within 2 %")
 
 
 def _hold_forever(path: Path, ready: Connection) -> None:
