@@ -109,16 +109,25 @@ class ImageNetConfig(DatasetConfig):
 
 
 @dataclass(kw_only=True, slots=True)
-class Ham10000Config(DatasetConfig):
-    split: str = "lesion"
-    """`lesion`: no lesion on both sides. `file`: the paper's, with photos of one lesion on both."""
+class OwnSplitConfig(DatasetConfig):
+    """A dataset whose publisher does not say which images validate: a seeded share is held out."""
+
     val_fraction: float = 0.2
     split_seed: int = 42
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)
-        _require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
         _require(0 < self.val_fraction < 1, "dataset.val_fraction", self.val_fraction, "a share in (0, 1)")
+
+
+@dataclass(kw_only=True, slots=True)
+class Ham10000Config(OwnSplitConfig):
+    split: str = "lesion"
+    """`lesion`: no lesion on both sides. `file`: the paper's, with photos of one lesion on both."""
+
+    def __post_init__(self) -> None:
+        OwnSplitConfig.__post_init__(self)
+        _require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -127,26 +136,16 @@ class CarsConfig(DatasetConfig):
 
 
 @dataclass(kw_only=True, slots=True)
-class CelebAHQConfig(DatasetConfig):
-    val_fraction: float = 0.2
-    split_seed: int = 42
-
-    def __post_init__(self) -> None:
-        DatasetConfig.__post_init__(self)
-        _require(0 < self.val_fraction < 1, "dataset.val_fraction", self.val_fraction, "a share in (0, 1)")
+class CelebAHQConfig(OwnSplitConfig):
+    """CelebAMask-HQ; label smiling."""
 
 
 @dataclass(kw_only=True, slots=True)
-class FolderConfig(DatasetConfig):
-    """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone."""
+class FolderConfig(OwnSplitConfig):
+    """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
 
-    val_fraction: float = 0.2
-    """Share of each class held out when root has no val folder."""
-    split_seed: int = 42
-
-    def __post_init__(self) -> None:
-        DatasetConfig.__post_init__(self)
-        _require(0 < self.val_fraction < 1, "dataset.val_fraction", self.val_fraction, "a share in (0, 1)")
+    `val_fraction` of each class is held out when root has no val folder.
+    """
 
 
 @dataclass(kw_only=True, slots=True)
