@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,7 +38,7 @@ def write_quality(folder: str | Path, quality: pd.DataFrame, index: RecordIndex)
         "num_images": int(quality["id"].nunique()),
         "num_images_in_split": index.num_samples,
         "groups": sorted(int(group) for group in quality["group"].unique()),
-        "command": shlex.join(sys.orig_argv),
+        "command": provenance.command_line(),
         "git_sha": git_sha,
         "git_dirty": git_dirty,
         "packages": {**provenance.package_versions(), "pytorch-msssim": version("pytorch-msssim")},

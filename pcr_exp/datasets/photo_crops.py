@@ -102,8 +102,8 @@ def draw_picture(rng: np.random.Generator, region: np.ndarray, size_px: int) -> 
 
 
 def defocus(rng: np.random.Generator, picture: np.ndarray) -> np.ndarray:
-    """The picture slightly out of focus: a Gaussian of 0.8 to 1.2 pixels."""
-    return cv2.GaussianBlur(picture, (0, 0), rng.uniform(0.8, 1.2))
+    """The picture slightly out of focus: a Gaussian of 1.3 to 1.7 pixels."""
+    return cv2.GaussianBlur(picture, (0, 0), rng.uniform(1.3, 1.7))
 
 
 def encode_jpeg(picture: np.ndarray, quality: int) -> bytes:

@@ -25,7 +25,7 @@ from pcr_exp.datasets.photo_sources import SOURCE_FILES, load_photo, sources_dig
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
-VERSION = 1
+VERSION = 2
 """Raise it with every change that gives other pictures."""
 CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
 SPLITS = ("train", "val")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
-import sys
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +65,7 @@ def new_manifest(config: TrainConfig, device: torch.device, previous: Manifest |
     return Manifest(
         run_id=run_id(config),
         status="running",
-        command=shlex.join(sys.orig_argv),
+        command=provenance.command_line(),
         git_sha=git_sha,
         git_dirty=git_dirty,
         packages=provenance.package_versions(),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -33,6 +35,12 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def command_line() -> str:
+    """Return the command that started this process; the interpreter without its folder, as one would type it."""
+    interpreter, *arguments = sys.orig_argv
+    return shlex.join([Path(interpreter).name, *arguments])
 
 
 def package_versions() -> dict[str, str | None]:
