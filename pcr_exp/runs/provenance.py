@@ -38,7 +38,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def command_line() -> str:
-    """Return the command that started this process; the interpreter without its folder, as one would type it."""
+    """Return the command that started this process, as one would type it."""
     interpreter, *arguments = sys.orig_argv
     return shlex.join([Path(interpreter).name, *arguments])
 

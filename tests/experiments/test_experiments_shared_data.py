@@ -1,0 +1,57 @@
+"""Training and quality on a few real photographs of each dataset, through the runners' own functions."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_experiments_configs import composed
+
+from experiments.quality import quality
+from experiments.train import train
+from pcr_exp.runs.rows import read_rows
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+DATASETS = {
+    "imagenet": [],
+    "ham10000": [],
+    "cars": ["dataset.label=make"],
+    "celebahq": [],
+}
+FEW = [
+    "dataset.max_train_images=24",
+    "dataset.max_val_images=12",
+    "dataset.images_per_record=8",
+]
+
+
+@pytest.fixture(params=DATASETS)
+def dataset(request: pytest.FixtureRequest) -> list[str]:
+    root = SHARED / request.param
+    if not root.is_dir():
+        pytest.skip(f"../shared/data is not here: wanted {root}")
+    return [f"dataset={request.param}", f"dataset.root={root}", *DATASETS[request.param], *FEW]
+
+
+def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Path) -> None:
+    records = f"records.root={tmp_path / 'records'}"
+    config = composed(
+        "train",
+        *dataset,
+        records,
+        "scan=group_2",
+        "training=debug",
+        "loader=debug",
+        f"runs_root={tmp_path / 'runs'}",
+    )
+    assert train(config) == "finished"
+    assert train(config) == "skipped"
+    (run,) = (tmp_path / "runs").iterdir()
+    evaluated = [row for row in read_rows(run / "rows.jsonl") if row["kind"] == "eval"]
+    assert evaluated[-1]["num_val"] == 12 and evaluated[-1]["samples_seen"] == 24
+
+    out = tmp_path / "quality"
+    assert quality(composed("quality", *dataset, records, "max_images=4", f"out={out}")) == "finished"
+    summary = pd.read_csv(out / "quality_summary.csv").set_index("group")
+    assert (summary["n"] == 4).all()
+    assert summary["ms_ssim_mean"].is_monotonic_increasing and summary["bytes_mean"].is_monotonic_increasing
+    assert (out / "mssim_vs_scan.png").stat().st_size > 0
