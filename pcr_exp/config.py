@@ -24,6 +24,9 @@ REFERENCE_BATCH_SIZE = 256
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
 
+PHOTOS_VERSION = 2
+"""Of the embedded dataset's generator: raise it with every change that gives other pictures."""
+
 T = TypeVar("T")
 
 
@@ -157,6 +160,8 @@ class PhotosConfig(DatasetConfig):
     size_px: int = 256
     quality: int = 90
     seed: int = 0
+    version: int = PHOTOS_VERSION
+    """A setting so that it is part of the names of records and runs; there is no other to choose."""
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)
@@ -164,6 +169,8 @@ class PhotosConfig(DatasetConfig):
             _require(getattr(self, key) >= 1, f"dataset.{key}", getattr(self, key), "at least 1")
         _require(self.size_px >= 64, "dataset.size_px", self.size_px, "at least 64")
         _require(1 <= self.quality <= 100, "dataset.quality", self.quality, "a JPEG quality, 1..100")
+        version = f"{PHOTOS_VERSION}, the one that this release makes"
+        _require(self.version == PHOTOS_VERSION, "dataset.version", self.version, version)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -69,6 +69,7 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("dataset.num_train=0", "dataset.num_train=0: wanted at least 1"),
         ("dataset.size_px=32", "dataset.size_px=32: wanted at least 64"),
         ("dataset.quality=101", r"dataset.quality=101: wanted a JPEG quality, 1\.\.100"),
+        ("dataset.version=1", "dataset.version=1: wanted 2, the one that this release makes"),
         ("dataset.augment.crop_scale=[0.5]", r"dataset.augment.crop_scale=\[0.5\]: wanted two numbers"),
         (
             "dataset.augment.crop_scale=[0.5,0.1]",
