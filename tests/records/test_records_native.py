@@ -16,25 +16,23 @@ from pcr_exp.records.jpeg import read_header
 from pcr_exp.records.reader import RecordSet
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
-NUM_IMAGES = 30
-
-pytestmark = pytest.mark.slow
 
 
-def pick(folder: str) -> list[Path]:
+def pick(folder: str, num_images: int) -> list[Path]:
     """Images spread evenly over a folder."""
     if not (DATA / folder).is_dir():
         pytest.skip(f"../shared/data is not here: {DATA / folder}")
     paths = sorted(path for path in (DATA / folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-    return paths[:: max(1, len(paths) // NUM_IMAGES)][:NUM_IMAGES]
+    return paths[:: max(1, len(paths) // num_images)][:num_images]
 
 
+@pytest.mark.parametrize("num_images", [6, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("folder", ["imagenet_native_sample", "ham10000_native_sample"])
-def test_native_photographs_are_stored_faithfully(folder: str, tmp_path: Path) -> None:
-    paths = pick(folder)
+def test_native_photographs_are_stored_faithfully(folder: str, num_images: int, tmp_path: Path) -> None:
+    paths = pick(folder, num_images)
     samples = [Sample(path.name, path, {"kind": 0, "size": 0}) for path in paths]
     report = encode(samples, tmp_path, images_per_record=len(samples))
-    assert report.num_images == len(samples) == NUM_IMAGES
+    assert report.num_images == len(samples) == num_images
     storage = FolderStorage(tmp_path)
     pcr, baseline = RecordSet(storage, "pcr"), RecordSet(storage, "baseline")
     prefixes = [pcr.read_prefix(0, group) for group in range(1, 11)]
@@ -54,7 +52,8 @@ def test_native_photographs_are_stored_faithfully(folder: str, tmp_path: Path) -
 
 def test_bytes_per_group_are_near_those_measured_on_imagenet(tmp_path: Path) -> None:
     """DESIGN.md, section 3: groups 1, 2, 5 are 6.1, 13.8, 46.6 % of all, and that 93.7 % of baseline."""
-    samples = [Sample(path.name, path, {"kind": 0, "size": 0}) for path in pick("imagenet_native_sample")]
+    paths = pick("imagenet_native_sample", 100)
+    samples = [Sample(path.name, path, {"kind": 0, "size": 0}) for path in paths]
     encode(samples, tmp_path, images_per_record=len(samples))
     index = RecordSet(FolderStorage(tmp_path), "pcr").index
     whole = index.epoch_bytes(10)
