@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
@@ -10,19 +11,27 @@ from test_experiments_cli import call
 
 from pcr_exp.runs.rows import read_rows
 
-SMALL = [
-    "labels=[photo]",
-    "scans=[baseline,group_1]",
-    "quality_images=4",
-    "overrides=[experiment=demo,dataset.num_train=64,dataset.num_val=32,dataset.images_per_record=16,"
-    "training.epochs=1,training.image_size=64,dataset.root={out}/photos,records.root={out}/records]",
+RUN = [
+    "experiment=demo",
+    "dataset.num_train=64",
+    "dataset.num_val=32",
+    "dataset.images_per_record=16",
+    "training.epochs=1",
+    "training.image_size=64",
 ]
+
+
+def call_demo(out: Path) -> CompletedProcess[str]:
+    run = [*RUN, f"dataset.root={out}/photos", f"records.root={out}/records"]
+    overrides = ",".join(f"'{override}'" for override in run)
+    small = ["labels=[photo]", "scans=[baseline,group_1]", "quality_images=4", f"overrides=[{overrides}]"]
+    return call("demo", *small, f"out={out}")
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    done = call("demo", *[part.format(out=folder) for part in SMALL], f"out={folder}")
+    done = call_demo(folder)
     assert done.returncode == 0, done.stderr
     (folder / "stdout.txt").write_text(done.stdout)
     return folder
@@ -59,7 +68,7 @@ def test_quality_rises_with_the_scan_group(out: Path) -> None:
 def test_running_it_again_reuses_what_is_done(out: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("rows.jsonl")}
     started = time.monotonic()
-    done = call("demo", *[part.format(out=out) for part in SMALL], f"out={out}")
+    done = call_demo(out)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is finished: skipped") == 2, done.stderr
     assert "measured before" in done.stdout
