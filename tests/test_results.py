@@ -14,7 +14,8 @@ from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import summary_table
 
 RESULTS = Path(__file__).parents[1] / "results"
-RUN_SETS = sorted(folder.parent for folder in RESULTS.glob("*/runs"))
+# A committed set has a README; results/demo and results/runs are a user's own.
+RUN_SETS = sorted(page.parent for page in RESULTS.glob("*/README.md") if (page.parent / "runs").is_dir())
 QUALITY = RESULTS / "quality"
 
 
