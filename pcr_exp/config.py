@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -224,7 +225,7 @@ class StorageConfig:
             _require(
                 value is None or value > 0, f"storage.{key}", value, "a rate above 0, or null for no limit"
             )
-        _require(self.latency_ms >= 0, "storage.latency_ms", self.latency_ms, "0 or more")
+        _require(0 <= self.latency_ms < math.inf, "storage.latency_ms", self.latency_ms, "0 or more")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -240,9 +241,17 @@ class LoaderConfig:
     prefetch_batches: int = 2
     """Decoded batches waiting per worker."""
     decode: str = "libjpeg"
+    timeout_s: float | None = 300.0
+    """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 
     def __post_init__(self) -> None:
         _require(self.num_workers >= 0, "loader.num_workers", self.num_workers, "0 or more")
+        _require(
+            self.timeout_s is None or self.timeout_s > 0,
+            "loader.timeout_s",
+            self.timeout_s,
+            "seconds above 0, or null to wait forever",
+        )
         _require(self.shuffle_records >= 1, "loader.shuffle_records", self.shuffle_records, "at least 1")
         ahead = self.records_ahead
         _require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")

@@ -20,6 +20,9 @@ from pcr_exp.loading.transform import Transform
 Decoded: TypeAlias = Batch | PcrExpError | None
 """What comes back for a task: its batch, an error to raise in its place, or None if there was none yet."""
 
+POLL_S = 5.0
+"""How often a wait for a worker is interrupted, to look whether it has become too long."""
+
 # Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a
 # fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
 # seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
@@ -83,6 +86,7 @@ def open_pool(decoder: BatchDecoder, tasks: Tasks, config: LoaderConfig) -> Data
         multiprocessing_context=_START_METHOD if config.num_workers else None,
         collate_fn=_as_is,
         worker_init_fn=_init_worker,
+        timeout=min(POLL_S, config.timeout_s) if config.num_workers and config.timeout_s else 0,
         pin_memory=torch.cuda.is_available(),
         # Else it draws from the global generator, and a resumed run's random numbers would differ.
         generator=torch.Generator(),

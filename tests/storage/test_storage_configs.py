@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config import LoaderConfig, ScanConfig, StorageConfig, load
+from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "loader": LoaderConfig}
@@ -43,3 +44,25 @@ def test_debug_loader_differs_from_the_default_in_nothing_but_workers() -> None:
     assert debug.num_workers == 0
     debug.num_workers = default.num_workers
     assert debug == default
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("bandwidth_mib_per_s", value) for value in (0, -1, 0.0, NAN)),
+        *(("requests_per_s", value) for value in (0, -1, NAN)),
+        *(("latency_ms", value) for value in (-0.1, NAN, INF)),
+    ],
+)
+def test_rates_that_cannot_work_are_refused_by_name(key: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"storage\.{key}={value!r}: wanted"):
+        StorageConfig(name="test", **{key: value})
+
+
+@pytest.mark.parametrize("timeout_s", [0, -5, NAN])
+def test_a_timeout_that_cannot_work_is_refused(timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match=rf"loader\.timeout_s={timeout_s!r}: wanted seconds above 0"):
+        LoaderConfig(timeout_s=timeout_s)
