@@ -1,21 +1,31 @@
-"""JPEG bytes to pixels, with one decoder for every scan group, so that groups differ in nothing else."""
+"""JPEG bytes to pixels: one decoder for all scan groups, in three modes.
+
+`libjpeg` gives what programs built on libjpeg show of the first scans: smoothed over. `unsmoothed` leaves the
+smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import simplejpeg
 from PIL import Image
 
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.loading.smoothing import read_progressive, without_smoothing
+from pcr_exp.loading.source import DecodedImage, Pixels, Source
+from pcr_exp.records.jpeg import read_frame
 
-Pixels = npt.NDArray[np.uint8]
-Decoder = Callable[[bytes, str], Pixels]
+Decoder = Callable[[bytes, int, str], Source]
+"""Of (JPEG, the scan group that it is read at, what to call it in an error). Raises as `decode` does."""
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
+_DENOMINATORS = {1: 8, 2: 2}
+"""By scan group: scan 1 holds the mean of 8 x 8 pixels, scan 2 adds what 4 x 4 in their place can show."""
+_SMALLEST_SCALED_PX = 16
+"""Of smaller images libjpeg-turbo has several scales with the same number of pixels."""
 
 
 def decode(jpeg: bytes, name: str = "an image") -> Pixels:
@@ -31,8 +41,30 @@ def decode(jpeg: bytes, name: str = "an image") -> Pixels:
         RecordError: it cannot be decoded; the message starts with `name`.
     """
     try:
-        if _colours(jpeg) in _COLOURS_OF_LIBJPEG:
-            return simplejpeg.decode_jpeg(jpeg, "RGB", fastdct=False, fastupsample=False, strict=True)
+        num_components = read_frame(jpeg).num_components
+    except ImageError:  # the decoders will say it better, by the image's name
+        num_components = 0
+    return _decode(jpeg, name, num_components)
+
+
+def _decode(jpeg: bytes, name: str, num_components: int, min_height: int = 0, min_width: int = 0) -> Pixels:
+    """As `decode`, at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
+    try:
+        if num_components != 4:
+            try:
+                return simplejpeg.decode_jpeg(
+                    jpeg,
+                    "RGB",
+                    fastdct=False,
+                    fastupsample=False,
+                    min_height=min_height,
+                    min_width=min_width,
+                    strict=True,
+                )
+            except ValueError:
+                # Asked only now: almost every image is one of these, and need not be parsed twice.
+                if _colours(jpeg) in _COLOURS_OF_LIBJPEG:
+                    raise
         with Image.open(io.BytesIO(jpeg)) as image:
             return np.asarray(image.convert("RGB"))
     except (ValueError, OSError, SyntaxError) as error:
@@ -50,5 +82,40 @@ def _colours(jpeg: bytes) -> str:
     return str(colours)
 
 
-DECODERS: dict[str, Decoder] = {"libjpeg": decode}
+def _libjpeg(jpeg: bytes, group: int, name: str) -> Source:  # noqa: ARG001
+    return DecodedImage(decode(jpeg, name))
+
+
+def _unsmoothed(jpeg: bytes, group: int, name: str) -> Source:
+    return _without_smoothing(jpeg, group, name, {})
+
+
+def _scaled(jpeg: bytes, group: int, name: str) -> Source:
+    return _without_smoothing(jpeg, group, name, _DENOMINATORS)
+
+
+def _without_smoothing(jpeg: bytes, group: int, name: str, denominators: Mapping[int, int]) -> Source:
+    try:
+        header = read_progressive(jpeg)
+    except ImageError:
+        header = None
+    if header is None or len(header.tables) == 4:
+        return DecodedImage(decode(jpeg, name))
+    jpeg = without_smoothing(jpeg, header, group)
+    size = header.height_px, header.width_px
+    denominator = denominators.get(group, 1) if min(size) >= _SMALLEST_SCALED_PX else 1
+    smallest = [-(-side // denominator) for side in size] if denominator > 1 else []
+    return DecodedImage(_decode(jpeg, name, len(header.tables), *smallest), size, denominator)
+
+
+_MODES: dict[str, Decoder] = {"libjpeg": _libjpeg, "unsmoothed": _unsmoothed, "scaled": _scaled}
 """By the name that `loader.decode` gives."""
+
+
+def open_decoder(mode: str, encoding: str) -> Decoder:
+    """The decoder that `loader.decode=<mode>` asks for, of records in `encoding` (`pcr` or `baseline`).
+
+    The files of baseline records have all their scans, whatever group they are read at: nothing is smoothed
+    in them, and nothing may be left out.
+    """
+    return _MODES[mode] if encoding == "pcr" else _libjpeg

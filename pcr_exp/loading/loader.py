@@ -17,6 +17,7 @@ import cv2
 from pcr_exp.config import LoaderConfig, StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
+from pcr_exp.loading.decode import open_decoder
 from pcr_exp.loading.fetch import reads_ahead, reads_in_flight
 from pcr_exp.loading.order import epoch_order, samples_per_rank
 from pcr_exp.loading.policy import ScanPolicy
@@ -70,7 +71,9 @@ class RecordLoader:
         self._label = label
         self._batch_size = batch_size
         self._storage_config = storage_config
-        self._decoder = BatchDecoder(transform, decode=config.decode, seed=seed, rank=rank)
+        self._decoder = BatchDecoder(
+            transform, decode=open_decoder(config.decode, index.encoding), seed=seed, rank=rank
+        )
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(
             lambda epoch: epoch_order(

@@ -20,6 +20,8 @@ class Task:
     """One batch before decoding; the fields are those of `Batch`."""
 
     jpegs: list[bytes]
+    groups: list[int]
+    """Scan group that each sample is read at: a policy may mix them."""
     names: list[str]
     """What to call each sample in an error."""
     labels: npt.NDArray[np.int64]
@@ -124,6 +126,7 @@ class Tasks:
         files = [self._records.index.records[order.records[read]].file for read in reads]
         return Task(
             jpegs=[prefix.jpeg(sample) for prefix, sample in pairs],
+            groups=[prefix.group for prefix, _ in pairs],
             names=[
                 f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})"
                 for (prefix, sample), file in zip(pairs, files, strict=True)

@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 from pcr_exp.config import AugmentConfig, StorageConfig
 from pcr_exp.errors import LoaderError, RecordError, StorageError
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.source import Source
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -115,9 +116,9 @@ def test_a_bug_in_a_worker_keeps_its_type_and_traceback(open_loader: OpenLoader)
 class Slow(TrainTransform):
     """A fiftieth of a second an image."""
 
-    def __call__(self, image: np.ndarray, rng: np.random.Generator, out: np.ndarray) -> None:
+    def __call__(self, image: Source, draws: Sequence[float], out: np.ndarray) -> None:
         time.sleep(0.02)
-        super().__call__(image, rng, out)
+        super().__call__(image, draws, out)
 
 
 def test_a_killed_worker_is_noticed_within_seconds(open_loader: OpenLoader) -> None:

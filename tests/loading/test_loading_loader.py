@@ -1,7 +1,8 @@
 """What comes out of the loader: the same batches, once, at any number of workers and from any start."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,37 @@ def test_workers_change_nothing_but_speed(
     bytes_inline = storage.bytes_read
     assert_same(open_loader(num_workers).batches(0, 0, 2), expected)
     assert storage.bytes_read == 2 * bytes_inline
+
+
+class Alternating(StaticScan):
+    """Groups 1 and 2, differing between records and between epochs."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def group(self, epoch: int, record: int) -> int:
+        self.asked.append((epoch, record))
+        return 1 + (epoch + record) % 2
+
+
+@pytest.mark.parametrize("decode", ["unsmoothed", "scaled"])
+def test_modes_decode_each_sample_as_its_own_group_asks(open_loader: OpenLoader, decode: str) -> None:
+    """In batches that mix groups; the same at any number of workers."""
+    config = LoaderConfig(num_workers=2, shuffle_records=3, decode=decode)
+    mixed = list(open_loader(config=config, policy=Alternating()).batches(0, 0, 1))
+    inline = replace(config, num_workers=0)
+    assert_same(mixed, open_loader(config=inline, policy=Alternating()).batches(0, 0, 1))
+    alone = [list(open_loader(config=inline, group=group).batches(0, 0, 1)) for group in (1, 2)]
+    smoothed = list(open_loader(policy=Alternating()).batches(0, 0, 1))
+    from_group, differ = [0, 0], 0
+    for batches in zip(mixed, *alone, smoothed, strict=True):
+        for image, *references, libjpegs in zip(*(batch.images for batch in batches), strict=True):
+            fits = [torch.equal(image, reference) for reference in references]
+            assert any(fits)
+            from_group = [count + fit for count, fit in zip(from_group, fits, strict=True)]
+            differ += not torch.equal(image, libjpegs)
+    assert min(from_group) > 30
+    assert differ > 90
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2, 4])
@@ -100,8 +132,9 @@ def test_augmentation_differs_between_epochs_and_seeds(open_loader: OpenLoader) 
 
 def test_no_two_images_are_given_the_same_randomness(open_loader: OpenLoader) -> None:
     class Drawing(TrainTransform):
-        def __call__(self, _image: object, rng: np.random.Generator, out: np.ndarray) -> None:
-            out[:] = rng.integers(256, size=out.shape)
+        def __call__(self, _image: object, draws: Sequence[float], out: np.ndarray) -> None:
+            out.reshape(-1)[: 8 * len(draws)] = np.array(draws).view(np.uint8)
+            out.reshape(-1)[8 * len(draws) :] = 0
 
     drawn = [
         image.numpy().tobytes()
@@ -153,15 +186,11 @@ def test_a_new_stream_ends_the_one_before(open_loader: OpenLoader) -> None:
 def test_the_policy_is_asked_at_each_record_in_reading_order(
     open_loader: OpenLoader, records: RecordSet, storage: CountingStorage
 ) -> None:
-    asked: list[tuple[int, int]] = []
-
-    class Alternating(StaticScan):
-        def group(self, epoch: int, record: int) -> int:
-            asked.append((epoch, record))
-            return 1 + (epoch + record) % 2
-
-    batches = list(open_loader(policy=Alternating(1)).batches(0, 0, 2))
-    reads = asked[2:]  # the first two are the loader's own: is the group there, and how large is a read
+    policy = Alternating()
+    batches = list(open_loader(policy=policy).batches(0, 0, 2))
+    reads = policy.asked[
+        2:
+    ]  # the first two are the loader's own: is the group there, and how large is a read
     assert [epoch for epoch, _ in reads] == 7 * [0] + 7 * [1]
     assert sorted(record for _, record in reads[:7]) == list(range(7))
     wanted = sum(records.index.prefix_bytes(record, 1 + (epoch + record) % 2) for epoch, record in reads)

@@ -84,7 +84,7 @@ def all_tasks(
 
 
 def same(a: Task, b: Task) -> bool:
-    fields = ("jpegs", "names", "epoch", "index", "num_batches", "record_bytes", "group")
+    fields = ("jpegs", "groups", "names", "epoch", "index", "num_batches", "record_bytes", "group")
     return all(getattr(a, f) == getattr(b, f) for f in fields) and np.array_equal(a.labels, b.labels)
 
 

@@ -9,13 +9,15 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from pcr_exp.config import AugmentConfig
-from pcr_exp.loading.transform import EvalTransform, TrainTransform, random_crop, resize
+from pcr_exp.loading.resample import resize
+from pcr_exp.loading.source import DecodedImage
+from pcr_exp.loading.transform import EvalTransform, TrainTransform, random_crop
 
 PHOTO = skimage.data.astronaut()
 
 
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
+def draws(seed: int = 0, count: int = 1) -> list[list[float]]:
+    return np.random.default_rng(seed).random((count, TrainTransform.num_draws)).tolist()
 
 
 def empty(rows: int, columns: int | None = None) -> np.ndarray:
@@ -25,7 +27,7 @@ def empty(rows: int, columns: int | None = None) -> np.ndarray:
 @given(height=st.integers(1, 3000), width=st.integers(1, 3000), seed=st.integers(0, 2**32))
 def test_a_random_crop_lies_in_the_image_with_an_allowed_shape(height: int, width: int, seed: int) -> None:
     config = AugmentConfig(crop_scale=[0.3, 0.9], crop_ratio=[0.8, 1.25])
-    top, left, rows, columns = random_crop(height, width, config, rng(seed))
+    top, left, rows, columns = random_crop(height, width, config, draws(seed)[0])
     assert 0 <= top < top + rows <= height
     assert 0 <= left < left + columns <= width
     # Rounding moves each side by up to half a pixel.
@@ -36,8 +38,7 @@ def test_a_random_crop_lies_in_the_image_with_an_allowed_shape(height: int, widt
 def test_crops_have_torchvisions_distribution() -> None:
     """Mean and spread of area, aspect ratio and position, of 4,000 crops each."""
     config = AugmentConfig()
-    generator = rng()
-    ours = np.array([random_crop(375, 500, config, generator) for _ in range(4000)], dtype=float)
+    ours = np.array([random_crop(375, 500, config, drawn) for drawn in draws(0, 4000)], dtype=float)
     image = v2.functional.to_image(Image.new("L", (500, 375)))
     reference = v2.RandomResizedCrop(224, scale=(0.08, 1), ratio=(3 / 4, 4 / 3))
     drawn = [reference.make_params([image]) for _ in range(4000)]
@@ -61,7 +62,7 @@ def test_impossible_crops_fall_back_to_the_centre(
     height: int, width: int, crop: tuple[int, int, int, int]
 ) -> None:
     config = AugmentConfig(crop_scale=[1.0, 1.0])
-    fallen_back = [random_crop(height, width, config, rng(seed)) for seed in range(20)]
+    fallen_back = [random_crop(height, width, config, drawn) for drawn in draws(0, 20)]
     # A square image has crops of its whole area only where the ratio drawn is almost 1: the fallback again.
     assert fallen_back.count(crop) == 20
 
@@ -70,17 +71,17 @@ def test_the_whole_image_at_its_own_size_is_copied() -> None:
     square = PHOTO[:64, :64]
     config = AugmentConfig(crop_scale=[1.0, 1.0], crop_ratio=[1.0, 1.0], horizontal_flip=False)
     out = empty(64)
-    TrainTransform(64, config)(square, rng(), out)
+    TrainTransform(64, config)(DecodedImage(square), draws()[0], out)
     assert np.array_equal(out, square)
 
 
 def test_half_of_the_images_are_flipped() -> None:
     square = np.ascontiguousarray(PHOTO[:32, :32])
     transform = TrainTransform(32, AugmentConfig(crop_scale=[1.0, 1.0], crop_ratio=[1.0, 1.0]))
-    generator, flips = rng(), 0
-    for _ in range(400):
+    flips = 0
+    for drawn in draws(0, 400):
         out = empty(32)
-        transform(square, generator, out)
+        transform(DecodedImage(square), drawn, out)
         flipped = np.array_equal(out, square[:, ::-1])
         assert flipped or np.array_equal(out, square)
         flips += flipped
@@ -89,7 +90,7 @@ def test_half_of_the_images_are_flipped() -> None:
 
 def test_only_its_own_place_in_the_batch_is_written() -> None:
     batch = np.full((3, 48, 48, 3), 77, dtype=np.uint8)
-    TrainTransform(48, AugmentConfig())(PHOTO, rng(), batch[1])
+    TrainTransform(48, AugmentConfig())(DecodedImage(PHOTO), draws()[0], batch[1])
     assert (batch[0] == 77).all()
     assert (batch[2] == 77).all()
     assert batch[1].std() > 10
@@ -98,7 +99,7 @@ def test_only_its_own_place_in_the_batch_is_written() -> None:
 def test_equal_streams_give_equal_images() -> None:
     outs = [empty(48) for _ in range(3)]
     for seed, out in zip((1, 1, 2), outs, strict=True):
-        TrainTransform(48, AugmentConfig())(PHOTO, rng(seed), out)
+        TrainTransform(48, AugmentConfig())(DecodedImage(PHOTO), draws(seed)[0], out)
     assert np.array_equal(outs[0], outs[1])
     assert not np.array_equal(outs[0], outs[2])
 
@@ -126,7 +127,7 @@ def test_strong_shrinking_averages_areas() -> None:
 def test_evaluation_is_torchvisions_resize_and_centre_crop(shape: tuple[int, int]) -> None:
     image = np.array(Image.fromarray(PHOTO).resize(shape[::-1]))
     out = empty(112)
-    EvalTransform(112, AugmentConfig())(image, rng(), out)
+    EvalTransform(112, AugmentConfig())(DecodedImage(image), [], out)
     resized = v2.Resize(128, antialias=False)(v2.functional.to_image(image))
     reference = v2.CenterCrop(112)(resized).permute(1, 2, 0).numpy()
     # The same pixels, but for rounding of weights; a shift by one pixel would make a large difference.
@@ -138,5 +139,5 @@ def test_evaluation_is_torchvisions_resize_and_centre_crop(shape: tuple[int, int
 def test_evaluation_without_margin_leaves_an_image_of_the_right_size_alone() -> None:
     out = empty(128)
     image = PHOTO[:128, 100:228]
-    EvalTransform(128, AugmentConfig(eval_crop_fraction=1.0))(image, rng(), out)
+    EvalTransform(128, AugmentConfig(eval_crop_fraction=1.0))(DecodedImage(image), [], out)
     assert np.array_equal(out, image)

@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config import LoaderConfig, ScanConfig, StorageConfig, load
+from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "loader": LoaderConfig}
@@ -43,3 +44,10 @@ def test_debug_loader_differs_from_the_default_in_nothing_but_workers() -> None:
     assert debug.num_workers == 0
     debug.num_workers = default.num_workers
     assert debug == default
+
+
+def test_decode_takes_three_names() -> None:
+    for mode in ("libjpeg", "unsmoothed", "scaled"):
+        assert LoaderConfig(decode=mode).decode == mode
+    with pytest.raises(ConfigError, match=r"loader\.decode='fast': wanted libjpeg, unsmoothed or scaled"):
+        LoaderConfig(decode="fast")
