@@ -247,7 +247,7 @@ class LoaderConfig:
     prefetch_batches: int = 2
     """Decoded batches waiting per worker."""
     decode: str = "libjpeg"
-    """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 5. `scaled`: besides, groups 1
+    """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
     and 2 at 1/8 and 1/2 of the size, enlarged again by the crop."""
 
     def __post_init__(self) -> None:

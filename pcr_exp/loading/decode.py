@@ -97,11 +97,12 @@ def _scaled(jpeg: bytes, group: int, name: str) -> Source:
 def _without_smoothing(jpeg: bytes, group: int, name: str, denominators: Mapping[int, int]) -> Source:
     try:
         header = read_progressive(jpeg)
-    except ImageError:
+        if header is not None:
+            jpeg = without_smoothing(jpeg, header, group)
+    except (ImageError, IndexError):  # damaged: the decoder will say it better, by the image's name
         header = None
     if header is None or len(header.tables) == 4:
         return DecodedImage(decode(jpeg, name))
-    jpeg = without_smoothing(jpeg, header, group)
     size = header.height_px, header.width_px
     denominator = denominators.get(group, 1) if min(size) >= _SMALLEST_SCALED_PX else 1
     smallest = [-(-side // denominator) for side in size] if denominator > 1 else []

@@ -2,9 +2,10 @@
 
 Where a progressive file lacks coefficients, libjpeg estimates the lowest nine of every block from the means
 of the blocks around it (jdcoefct.c, `decompress_smooth_data`). That is most of the time that decoding takes
-at the first scan groups. libjpeg has a switch, which no Python package hands on; but it also leaves smoothing
-alone where one of the quantisers that it would divide by is zero (`smoothing_ok`). So quantisers are zeroed
-whose coefficients have not come yet: their products are zero all the same.
+at the first scan groups. libjpeg has a switch, which no Python package hands on; but it also does without
+where one of the quantisers that it would divide by is zero, or no bit of a coefficient is missing
+(`smoothing_ok`). So quantisers are zeroed whose coefficients have not come yet, as their products are zero
+all the same; and once all have come, those that miss bits are restated (`levels`).
 
 Such a header lives in memory only: stored, it would lose what later scans bring.
 """
@@ -14,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pcr_exp.loading.levels import with_level_zero
 from pcr_exp.records.jpeg import segments
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
 _PROGRESSIVE_CODE = 0xC2
 _ENTRIES = slice(6, 10)
 """Zigzag order: of the ten that smoothing looks at, those that the scan of luma AC 1-5 does not bring."""
+_ALL_SCANS = {1: 6, 3: 10}
+"""By number of components: the group at which nothing is missing any more."""
 
 
 class FrameHeader(NamedTuple):
@@ -60,15 +64,20 @@ def read_progressive(jpeg: bytes) -> FrameHeader | None:
 def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes:
     """The file that decodes to the same pixels as `jpeg` does with libjpeg's block smoothing off.
 
-    `jpeg` itself where that cannot be had: coefficients are there that the zeroed quantisers would lose, or
-    it has four components, which are not decoded by libjpeg alone.
+    `jpeg` itself where nothing would be smoothed; where it has four components, which are not decoded by
+    libjpeg alone; and where luma and chroma share a quantisation table, at groups 3 and 4.
 
     Args:
         jpeg: scan groups 1 to `group` of a record's image.
+
+    Raises:
+        ImageError: the file is damaged.
     """
     luma, *chroma = header.tables
-    if luma not in header.entries or not _detail_is_absent(header, group, shared=luma in chroma):
+    if len(header.tables) not in (1, 3) or luma not in header.entries:
         return jpeg
+    if not _detail_is_absent(header, group, shared=luma in chroma):
+        return with_level_zero(jpeg) if group < _ALL_SCANS[len(header.tables)] else jpeg
     entries = header.entries[luma]
     return b"".join((jpeg[: entries.start], bytes(entries.stop - entries.start), jpeg[entries.stop :]))
 
@@ -79,10 +88,9 @@ def _detail_is_absent(header: FrameHeader, group: int, *, shared: bool) -> bool:
     Of libjpeg's default scans, luma's AC 6-63 is the fifth of a colour file and the third of a grey one;
     chroma's AC 1-63 are the third and fourth.
     """
-    num_components = len(header.tables)
-    if num_components == 1:
+    if len(header.tables) == 1:
         return group <= 2
-    return num_components == 3 and group <= (2 if shared else 4)
+    return group <= (2 if shared else 4)
 
 
 def _entries(jpeg: bytes, position: int, end: int) -> Iterator[tuple[int, slice]]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loading_pictures import KINDS, PHOTO, groups_of, to_jpeg
 from PIL import Image
 
@@ -161,6 +163,21 @@ def test_small_images_are_scaled_from_16_pixels_on(size: tuple[int, int], group:
     assert part.pixels.shape[:2] == (-(-size[1] // part.denominator), -(-size[0] // part.denominator))
     if part.denominator == 1:
         assert np.array_equal(part.pixels, unsmoothed(jpeg, group))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(data=st.data())
+def test_damage_is_refused_by_name_or_gives_pixels(mode: str, data: st.DataObject) -> None:
+    """What a checksum would let through was damaged before it was stored."""
+    group = data.draw(st.integers(1, 9))
+    jpeg = bytearray(prefix(data.draw(st.sampled_from(["420", "grey", "cmyk"])), group))
+    jpeg[data.draw(st.integers(2, 400))] = data.draw(st.integers(0, 255))
+    try:
+        part = whole(open_decoder(mode, "pcr")(bytes(jpeg), group, "sample 7"))
+    except RecordError as error:
+        assert str(error).startswith("sample 7 cannot be decoded")
+    else:
+        assert part.pixels.dtype == np.uint8
 
 
 @pytest.mark.parametrize("mode", MODES)
