@@ -13,7 +13,10 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from pcr_exp.config import NUM_GROUPS
 from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.loading.libturbojpeg import find_part_decoder
+from pcr_exp.loading.parts import PartlyDecodedImage
 from pcr_exp.loading.smoothing import read_progressive, without_smoothing
 from pcr_exp.loading.source import DecodedImage, Pixels, Source
 from pcr_exp.records.jpeg import read_frame
@@ -82,8 +85,17 @@ def _colours(jpeg: bytes) -> str:
     return str(colours)
 
 
-def _libjpeg(jpeg: bytes, group: int, name: str) -> Source:  # noqa: ARG001
-    return DecodedImage(decode(jpeg, name))
+def _baseline(jpeg: bytes, group: int, name: str) -> Source:  # noqa: ARG001
+    try:
+        is_progressive = read_progressive(jpeg) is not None
+    except ImageError:  # damaged: the decoder will say it better, by the image's name
+        is_progressive = False
+    # A progressive original might lack scans, and would be smoothed.
+    return _whole(jpeg, name) if is_progressive else _in_parts(jpeg, name)
+
+
+def _libjpeg(jpeg: bytes, group: int, name: str) -> Source:
+    return _in_parts(jpeg, name) if group == NUM_GROUPS else _whole(jpeg, name)
 
 
 def _unsmoothed(jpeg: bytes, group: int, name: str) -> Source:
@@ -97,16 +109,37 @@ def _scaled(jpeg: bytes, group: int, name: str) -> Source:
 def _without_smoothing(jpeg: bytes, group: int, name: str, denominators: Mapping[int, int]) -> Source:
     try:
         header = read_progressive(jpeg)
-        if header is not None:
-            jpeg = without_smoothing(jpeg, header, group)
-    except (ImageError, IndexError):  # damaged: the decoder will say it better, by the image's name
-        header = None
+        unsmoothed = without_smoothing(jpeg, header, group) if header else None
+    except (ImageError, IndexError):  # damaged
+        header = unsmoothed = None
     if header is None or len(header.tables) == 4:
-        return DecodedImage(decode(jpeg, name))
+        return _whole(jpeg, name)
     size = header.height_px, header.width_px
     denominator = denominators.get(group, 1) if min(size) >= _SMALLEST_SCALED_PX else 1
-    smallest = [-(-side // denominator) for side in size] if denominator > 1 else []
-    return DecodedImage(_decode(jpeg, name, len(header.tables), *smallest), size, denominator)
+    if denominator == 1 and unsmoothed is None:
+        return _whole(jpeg, name)
+    return _in_parts(unsmoothed or jpeg, name, size, denominator)
+
+
+def _whole(jpeg: bytes, name: str) -> Source:
+    return DecodedImage(decode(jpeg, name))
+
+
+def _in_parts(jpeg: bytes, name: str, size: tuple[int, int] | None = None, denominator: int = 1) -> Source:
+    """Of what is not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
+
+    def whole() -> Pixels:
+        if size is None or denominator == 1:
+            return decode(jpeg, name)
+        return _decode(jpeg, name, 3, -(-size[0] // denominator), -(-size[1] // denominator))
+
+    decoder = find_part_decoder()
+    if decoder is not None:
+        try:
+            return PartlyDecodedImage(jpeg, decoder, whole, denominator)
+        except ImageError:
+            pass
+    return DecodedImage(whole(), size, denominator)
 
 
 _MODES: dict[str, Decoder] = {"libjpeg": _libjpeg, "unsmoothed": _unsmoothed, "scaled": _scaled}
@@ -119,4 +152,4 @@ def open_decoder(mode: str, encoding: str) -> Decoder:
     The files of baseline records have all their scans, whatever group they are read at: nothing is smoothed
     in them, and nothing may be left out.
     """
-    return _MODES[mode] if encoding == "pcr" else _libjpeg
+    return _MODES[mode] if encoding == "pcr" else _baseline

@@ -35,19 +35,18 @@ class _Structure(NamedTuple):
     scans: list[_Scan]
 
 
-def with_level_zero(jpeg: bytes) -> bytes:
+def with_level_zero(jpeg: bytes) -> bytes | None:
     """The progressive file that decodes to the same coefficients, each at level 0.
 
-    `jpeg` itself where nothing is missing, where coefficients have not come at all, and where quantisers have
-    16 bits already.
+    None where that cannot be said: coefficients have not come at all, or quantisers have 16 bits already.
 
     Raises:
         ImageError: the bytes are not a JPEG, or damaged.
     """
     structure = _read(jpeg)
     levels = _levels(jpeg, structure) if structure else {}
-    if structure is None or not any(levels.values()):
-        return jpeg
+    if structure is None or not levels:
+        return None
     changed = bytearray(jpeg)
     tables = b""
     for number, (component, place) in enumerate(structure.components.items()):

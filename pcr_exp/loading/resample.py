@@ -61,8 +61,9 @@ def enlarge(part: Part, out: Pixels) -> None:
 
 
 def _whole(first: float, count: float, size: int) -> tuple[int, int]:
-    start = min(round(first), size - 1)
-    return start, max(start + 1, round(first + count))
+    # Not `round`: its halves go to even numbers, so the result would depend on where `pixels` begin.
+    start = min(math.floor(first + 0.5), size - 1)
+    return start, max(start + 1, math.floor(first + count + 0.5))
 
 
 def _around(first: float, count: float, size: int) -> tuple[int, int]:

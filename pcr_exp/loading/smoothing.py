@@ -61,11 +61,11 @@ def read_progressive(jpeg: bytes) -> FrameHeader | None:
     return FrameHeader(*frame, entries) if frame else None
 
 
-def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes:
+def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes | None:
     """The file that decodes to the same pixels as `jpeg` does with libjpeg's block smoothing off.
 
-    `jpeg` itself where nothing would be smoothed; where it has four components, which are not decoded by
-    libjpeg alone; and where luma and chroma share a quantisation table, at groups 3 and 4.
+    None where that cannot be had: it has four components, which are not decoded by libjpeg alone; or luma and
+    chroma share a quantisation table, and only some coefficients of chroma have come (groups 3 and 4).
 
     Args:
         jpeg: scan groups 1 to `group` of a record's image.
@@ -74,10 +74,12 @@ def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes:
         ImageError: the file is damaged.
     """
     luma, *chroma = header.tables
-    if len(header.tables) not in (1, 3) or luma not in header.entries:
+    if len(header.tables) not in _ALL_SCANS or luma not in header.entries:
+        return None
+    if group >= _ALL_SCANS[len(header.tables)]:
         return jpeg
     if not _detail_is_absent(header, group, shared=luma in chroma):
-        return with_level_zero(jpeg) if group < _ALL_SCANS[len(header.tables)] else jpeg
+        return with_level_zero(jpeg)
     entries = header.entries[luma]
     return b"".join((jpeg[: entries.start], bytes(entries.stop - entries.start), jpeg[entries.stop :]))
 

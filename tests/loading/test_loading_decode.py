@@ -97,7 +97,7 @@ def prefix(kind: str, group: int) -> bytes:
 def unsmoothed(jpeg: bytes, group: int) -> Pixels:
     header = read_progressive(jpeg)
     assert header is not None
-    return decode(without_smoothing(jpeg, header, group))
+    return decode(without_smoothing(jpeg, header, group) or jpeg)
 
 
 def whole(source: Source) -> Part:
@@ -183,5 +183,6 @@ def test_damage_is_refused_by_name_or_gives_pixels(mode: str, data: st.DataObjec
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("content", [b"", b"not a JPEG", prefix("420", 1)[:100], prefix("grey", 2)[:-40]])
 def test_every_mode_refuses_by_name(mode: str, content: bytes) -> None:
-    with pytest.raises(RecordError, match=r"^sample 7 cannot be decoded"):
-        open_decoder(mode, "pcr")(content, 1, "sample 7")
+    for encoding in ("pcr", "baseline"):
+        with pytest.raises(RecordError, match=r"^sample 7 cannot be decoded"):
+            whole(open_decoder(mode, encoding)(content, 1, "sample 7"))
