@@ -8,8 +8,9 @@ from typing import Any
 from pcr_exp.config import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.pool import open_pool
 from pcr_exp.loading.tasks import Tasks
-from pcr_exp.loading.workers import BatchDecoder, open_pool
+from pcr_exp.loading.workers import BatchDecoder
 
 
 class BatchStream:

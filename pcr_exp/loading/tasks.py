@@ -75,7 +75,7 @@ class Tasks:
         self._order = order
         self._span = span
         self._label = label
-        self._batch_size = batch_size
+        self.batch_size = batch_size
 
     def __iter__(self) -> Iterator[Task | PcrExpError | None]:
         """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
@@ -92,7 +92,7 @@ class Tasks:
         """(record, group) of every read."""
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
-            needed = order.last_use >= first_batch * self._batch_size
+            needed = order.last_use >= first_batch * self.batch_size
             for record in order.records[needed].tolist():
                 yield record, self._policy.group(epoch, record)
 
@@ -102,11 +102,11 @@ class Tasks:
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
         order = self._order(epoch)
         num_samples = len(order.samples)
-        needed = order.last_use >= first_batch * self._batch_size
+        needed = order.last_use >= first_batch * self.batch_size
         opened: dict[int, RecordPrefix] = {}
         window = 0
-        for first in range(first_batch * self._batch_size, num_samples, self._batch_size):
-            end = min(first + self._batch_size, num_samples)
+        for first in range(first_batch * self.batch_size, num_samples, self.batch_size):
+            end = min(first + self.batch_size, num_samples)
             while window + 1 < len(order.window_samples) and order.window_samples[window] < end:
                 reads = np.arange(order.window_reads[window], order.window_reads[window + 1])
                 reads = reads[needed[reads]]
@@ -133,8 +133,8 @@ class Tasks:
             ],
             labels=np.array([prefix.labels[self._label][sample] for prefix, sample in pairs], dtype=np.int64),
             epoch=epoch,
-            index=first // self._batch_size,
-            num_batches=-(-len(order.samples) // self._batch_size),
+            index=first // self.batch_size,
+            num_batches=-(-len(order.samples) // self.batch_size),
             record_bytes=sum(opened[read].num_bytes for read in set(reads) if order.first_use[read] >= first),
             group=opened[max(reads)].group,
         )
