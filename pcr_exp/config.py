@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -231,7 +232,7 @@ class StorageConfig:
             _require(
                 value is None or value > 0, f"storage.{key}", value, "a rate above 0, or null for no limit"
             )
-        _require(self.latency_ms >= 0, "storage.latency_ms", self.latency_ms, "0 or more")
+        _require(0 <= self.latency_ms < math.inf, "storage.latency_ms", self.latency_ms, "0 or more")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -249,9 +250,17 @@ class LoaderConfig:
     decode: str = "libjpeg"
     """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
     and 2 at 1/8 and 1/2 of the size, enlarged again by the crop."""
+    timeout_s: float | None = 300.0
+    """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 
     def __post_init__(self) -> None:
         _require(self.num_workers >= 0, "loader.num_workers", self.num_workers, "0 or more")
+        _require(
+            self.timeout_s is None or self.timeout_s > 0,
+            "loader.timeout_s",
+            self.timeout_s,
+            "seconds above 0, or null to wait forever",
+        )
         _require(self.shuffle_records >= 1, "loader.shuffle_records", self.shuffle_records, "at least 1")
         ahead = self.records_ahead
         _require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -14,7 +15,7 @@ from pcr_exp.storage.throttle import interruptible
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-_MAX_IN_FLIGHT = 32
+_MAX_IN_FLIGHT = 512
 _IN_FLIGHT_UNLIMITED = 4
 _MAX_AHEAD_BYTES = 2**30
 _JOIN_S = 5.0
@@ -34,6 +35,15 @@ def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> in
     if storage is None or math.isinf(reads_per_s):
         return _IN_FLIGHT_UNLIMITED
     return min(math.ceil(reads_per_s * storage.latency_ms / 1e3) + 2, _MAX_IN_FLIGHT)
+
+
+def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
+    """Seconds that a read of `num_bytes` takes at the rates that are configured, alone on the storage."""
+    if storage is None:
+        return 0.0
+    transfer_s = num_bytes / (storage.bandwidth_mib_per_s * 2**20) if storage.bandwidth_mib_per_s else 0.0
+    slot_s = 1 / storage.requests_per_s if storage.requests_per_s else 0.0
+    return max(transfer_s, slot_s) + storage.latency_ms / 1e3
 
 
 def reads_ahead(in_flight: int, shuffle_records: int, mean_read_bytes: float) -> int:
@@ -61,18 +71,28 @@ class Fetcher(Generic[Request, Result]):
         *,
         num_threads: int,
         ahead: int,
+        timeout_s: float | None = None,
+        describe: Callable[[Request], str] = str,
     ) -> None:
-        """`requests` is advanced when a read begins, by one thread at a time."""
+        """`requests` is advanced when a read begins, by one thread at a time.
+
+        `describe` says what a request reads, for the error if no read ends for `timeout_s` in `take`.
+        """
         self._read = read
         self._requests = requests
         self._ahead = ahead
-        self._changed = threading.Condition()
+        self._timeout_s = timeout_s
+        self._describe = describe
+        # Two conditions of one lock, so that what concerns one thread does not wake hundreds.
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._budget = threading.Condition(lock)
         self._closing = threading.Event()
         self._results: dict[int, Result | _Failure] = {}
         self._num_begun = 0
         self._num_taken = 0
         self._num_wanted = 0
-        self._num_in_flight = 0
+        self._in_flight: dict[int, Request] = {}
         self._paused = False
         self._ended = False
         self._threads = [
@@ -95,12 +115,12 @@ class Fetcher(Generic[Request, Result]):
         """The next `count` results, as soon as they are there.
 
         Raises:
-            LoaderError: paused or closed before they arrived.
+            LoaderError: paused or closed before they arrived, or `timeout_s` has passed without any.
             Exception: whatever `read` or `requests` raised at the first of them that failed.
         """
         with self._changed:
             self._want(count)
-            self._changed.wait_for(lambda: self._arrived(count) or self._stands_still())
+            self._await(lambda: self._arrived(count) or self._stands_still())
             if self._closing.is_set():
                 raise LoaderError("a batch was asked for, but the loader was closed meanwhile.")
             numbers = range(self._num_taken, self._num_taken + count)
@@ -111,33 +131,53 @@ class Fetcher(Generic[Request, Result]):
                 if result is None:
                     raise LoaderError("a batch was asked for, but the loader is paused: call resume() first.")
             self._num_taken += count
-            self._changed.notify_all()
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]
 
     def pause(self) -> None:
-        """Let no read begin; return when those in flight have ended."""
+        """Let no read begin; return when those in flight have ended.
+
+        Raises:
+            LoaderError: `timeout_s` has passed without any of them ending.
+        """
         with self._changed:
             self._paused = True
-            self._changed.wait_for(lambda: self._num_in_flight == 0)
+            self._changed.notify_all()
+            self._await(lambda: not self._in_flight)
 
     def resume(self) -> None:
         """Let reads begin again."""
         with self._changed:
             self._paused = False
-            self._changed.notify_all()
+            self._budget.notify_all()
 
     def close(self) -> None:
         """End all threads. Throttled waits are cut short; a real read that hangs is left behind after 5 s."""
         with self._changed:
             self._closing.set()
             self._changed.notify_all()
+            self._budget.notify_all()
+        deadline_s = time.monotonic() + _JOIN_S
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
-                thread.join(_JOIN_S)
+                thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _want(self, count: int) -> None:
-        self._num_wanted = max(self._num_wanted, self._num_taken + count)
-        self._changed.notify_all()
+        more = self._num_taken + count - self._num_wanted
+        if more > 0:
+            self._num_wanted += more
+            self._budget.notify(more)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition; patience begins anew with every read that ends."""
+        while not condition():
+            heard = self._changed.wait(self._timeout_s)
+            if not heard and not condition():
+                oldest = min(self._in_flight, default=None)
+                what = "a read" if oldest is None else self._describe(self._in_flight[oldest])
+                raise LoaderError(
+                    f"no read has ended for {self._timeout_s:g} s, and training waits for {what}. Check that "
+                    "the storage is there; if it is only slow, raise loader.timeout_s (null: no limit)."
+                )
 
     def _arrived(self, count: int) -> bool:
         """Whether the next `count` results are there, or all up to a failure."""
@@ -150,7 +190,7 @@ class Fetcher(Generic[Request, Result]):
         return True
 
     def _stands_still(self) -> bool:
-        return self._closing.is_set() or (self._paused and self._num_in_flight == 0)
+        return self._closing.is_set() or (self._paused and not self._in_flight)
 
     def _run(self) -> None:
         with interruptible(self._closing):
@@ -165,7 +205,7 @@ class Fetcher(Generic[Request, Result]):
 
     def _begin(self) -> tuple[int, Request] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
+            self._budget.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
             if self._closing.is_set() or self._ended:
                 return None
             number = self._num_begun
@@ -176,11 +216,12 @@ class Fetcher(Generic[Request, Result]):
             except BaseException as error:
                 self._results[number] = _Failure(error)
                 self._ended = True
-            self._changed.notify_all()
             if self._ended:
+                self._budget.notify_all()
+                self._changed.notify_all()
                 return None
             self._num_begun += 1
-            self._num_in_flight += 1
+            self._in_flight[number] = request
             return number, request
 
     def _may_begin(self) -> bool:
@@ -189,6 +230,8 @@ class Fetcher(Generic[Request, Result]):
     def _end(self, number: int, result: Result | _Failure) -> None:
         with self._changed:
             self._results[number] = result
-            self._num_in_flight -= 1
-            self._ended = self._ended or isinstance(result, _Failure)
+            del self._in_flight[number]
+            if isinstance(result, _Failure):
+                self._ended = True
+                self._budget.notify_all()
             self._changed.notify_all()

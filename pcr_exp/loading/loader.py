@@ -18,7 +18,7 @@ from pcr_exp.config import LoaderConfig, StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.decode import open_decoder
-from pcr_exp.loading.fetch import reads_ahead, reads_in_flight
+from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.order import epoch_order, samples_per_rank
 from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.loading.stream import BatchStream
@@ -96,6 +96,7 @@ class RecordLoader:
 
         Raises:
             LoaderError: an epoch has no batch `first_batch`.
+            ConfigError: the configured storage takes longer for one record than `loader.timeout_s`.
         """
         if not 0 <= first_batch <= self.num_batches:
             raise LoaderError(
@@ -135,6 +136,7 @@ class RecordLoader:
     def _tasks(self, span: Span) -> Tasks:
         index, config = self._records.index, self._config
         group = self._policy.group(span.first_epoch, 0)
+        self._check_patience(group)
         mean_read_bytes = index.epoch_bytes(group) / len(index.records)
         in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
         ahead = config.records_ahead or reads_ahead(in_flight, config.shuffle_records, mean_read_bytes)
@@ -147,4 +149,15 @@ class RecordLoader:
             batch_size=self._batch_size,
             num_threads=in_flight,
             ahead=ahead,
+            timeout_s=config.timeout_s,
         )
+
+    def _check_patience(self, group: int) -> None:
+        index, timeout_s = self._records.index, self._config.timeout_s
+        largest = max(index.prefix_bytes(record, group) for record in range(len(index.records)))
+        longest_s = longest_read_s(self._storage_config, largest)
+        if timeout_s is not None and longest_s > timeout_s:
+            raise ConfigError(
+                f"loader.timeout_s={timeout_s:g}: wanted null, or more than the {longest_s:.1f} s that the "
+                f"configured storage takes for the largest record ({largest} bytes up to scan group {group})."
+            )

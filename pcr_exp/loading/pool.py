@@ -21,6 +21,8 @@ from pcr_exp.loading.workers import BatchDecoder, Decoded
 # fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
 # seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
 _START_METHOD = "fork" if sys.platform == "linux" else None
+POLL_S = 5.0
+"""How often a wait for a worker is interrupted, to look whether it has become too long."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES = 2**26
 
@@ -43,6 +45,7 @@ def open_pool(decoder: BatchDecoder, tasks: Tasks, config: LoaderConfig) -> Data
         multiprocessing_context=_START_METHOD if config.num_workers else None,
         collate_fn=_as_is,
         worker_init_fn=_init_worker,
+        timeout=min(POLL_S, config.timeout_s) if config.num_workers and config.timeout_s else 0,
         pin_memory=torch.cuda.is_available(),
         # Else it draws from the global generator, and a resumed run's random numbers would differ.
         generator=torch.Generator(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.pool import open_pool
 from pcr_exp.loading.tasks import Tasks
+from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.loading.workers import BatchDecoder
 
 
@@ -31,7 +33,8 @@ class BatchStream:
 
         Raises:
             RecordError, StorageError: reading or decoding failed; all batches before have come out.
-            LoaderError: a worker process died, or the stream is paused and what it had read is used up.
+            LoaderError: a worker process died; nothing came for `loader.timeout_s`; or the stream is paused
+                and what it had read is used up.
         """
         if self._closed:
             raise StopIteration
@@ -52,19 +55,27 @@ class BatchStream:
             return item
 
     def _next_item(self) -> Batch | PcrExpError | None:
-        try:
-            if self._pool is None:
-                # Forks the workers, then asks for the first task, and only that starts the fetch threads.
-                self._pool = iter(open_pool(self._decoder, self._tasks, self._config))
-            return next(self._pool)
-        except RuntimeError as error:
-            # torch has no class of its own for a worker that died; other errors of a worker keep theirs.
-            if str(error).startswith("DataLoader worker (pid"):
-                raise LoaderError(
-                    f"a decoding process died: {error} The system may have killed it for want of memory: "
-                    "lower loader.num_workers, loader.prefetch_batches or training.batch_size."
-                ) from error
-            raise
+        if self._pool is None:
+            # Forks the workers, then asks for the first task, and only that starts the fetch threads.
+            self._pool = iter(open_pool(self._decoder, self._tasks, self._config))
+        asked_s = time.monotonic()
+        while True:
+            try:
+                with named_worker_death():
+                    return next(self._pool)
+            except RuntimeError as error:
+                # With a timeout, torch gives up on a wait, but keeps all it needs to go on with it.
+                if not str(error).startswith("DataLoader timed out"):
+                    raise
+                self._require_patience(asked_s)
+
+    def _require_patience(self, asked_s: float) -> None:
+        timeout_s = self._config.timeout_s
+        if timeout_s is not None and time.monotonic() - asked_s >= timeout_s:
+            raise LoaderError(
+                f"no batch has come from the decoding processes for {timeout_s:g} s. If they are only slow, "
+                "raise loader.timeout_s (null: no limit) or loader.num_workers."
+            )
 
     def pause(self) -> None:
         """Let no read begin; return when those in flight have ended."""

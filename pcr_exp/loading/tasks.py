@@ -65,11 +65,19 @@ class Tasks:
         batch_size: int,
         num_threads: int,
         ahead: int,
+        timeout_s: float | None = None,
     ) -> None:
         """`order(epoch)` is asked twice per epoch: by reading, and later by batching."""
         self.num_decoding = 0
         """Tasks given out whose batches have not come back; whoever takes a batch counts it down."""
-        self.fetcher = Fetcher(self._read, self._requests(), num_threads=num_threads, ahead=ahead)
+        self.fetcher = Fetcher(
+            self._read,
+            self._requests(),
+            num_threads=num_threads,
+            ahead=ahead,
+            timeout_s=timeout_s,
+            describe=lambda request: records.describe(*request),
+        )
         self._records = records
         self._policy = policy
         self._order = order

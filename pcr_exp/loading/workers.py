@@ -37,7 +37,7 @@ class BatchDecoder(Dataset[Decoded]):
     def decode(self, task: Task, images: torch.Tensor) -> Batch | PcrExpError:
         """The task's batch, in `images`, uint8 [B, image_size, image_size, 3]."""
         rng = stream(self._seed, Purpose.AUGMENTATION, task.epoch, self._rank, task.index)
-        # All at once: a call for each number would take a tenth of the time of an image at scan group 1.
+        # All at once: a call for each number costs more than the number.
         draws = rng.random((len(task.jpegs), self._transform.num_draws)).tolist()
         try:
             for jpeg, group, name, drawn, place in zip(

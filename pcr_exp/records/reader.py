@@ -48,6 +48,12 @@ class RecordSet:
         self._storage = storage
         self._ending = b"" if self.index.encoding == "baseline" else EOI
 
+    def describe(self, record: int, group: int) -> str:
+        """What `read_prefix` reads, and from where, in words."""
+        entry = self.index.records[record]
+        num_bytes = self.index.prefix_bytes(record, group)
+        return f"{self._path(entry)} ({num_bytes} bytes: scan groups 1 to {group}) from {self._storage}"
+
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
 
@@ -57,7 +63,7 @@ class RecordSet:
         """
         num_bytes = self.index.prefix_bytes(record, group)
         entry = self.index.records[record]
-        path = f"{self.folder}/{entry.file}" if self.folder else entry.file
+        path = self._path(entry)
         where = f"record {path}"
         data = self._storage.read(path, 0, num_bytes)
         if len(data) != num_bytes:
@@ -73,6 +79,9 @@ class RecordSet:
             start = end
         labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
         return RecordPrefix(header.ids, labels, group, num_bytes, data, bounds, self._ending)
+
+    def _path(self, entry: RecordEntry) -> str:
+        return f"{self.folder}/{entry.file}" if self.folder else entry.file
 
     def _check_match(self, header: RecordHeader, entry: RecordEntry, where: str) -> None:
         index = self.index

@@ -13,7 +13,7 @@ from pcr_exp.config import TrainConfig, key_of
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     # The paper's recipe counts where training=paper or model=paper copies from it.
     "dataset": ("root", "paper"),
-    "loader": ("num_workers", "prefetch_batches", "records_ahead"),
+    "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")

@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 
 from pcr_exp.config import TrainConfig
+from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import open_data
+from pcr_exp.runs.data import cached_share, open_data
 from pcr_exp.runs.directory import RunDirectory, claim
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
 from pcr_exp.runs.log_file import log_to
@@ -70,7 +71,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
             if directory.dead_holder is not None:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest())
-            with _recorded(directory, manifest, stop):
+            with _recorded(directory, manifest, stop), named_worker_death():
                 _train(config, device, directory, manifest, stop, progress=progress, draw=draw)
             log.info("finished: %s", directory.path)
     return RunOutcome(name, directory.path, "finished")
@@ -94,6 +95,8 @@ def _train(
     data = open_data(config, progress=progress)
     describe_records(manifest, data.train.index, data.val.index)
     write_manifest(directory.manifest_path, manifest)
+    cached = cached_share(config, data)
+    log.info("page cache: %s of the training records", "unknown share" if cached is None else f"{cached:.0%}")
     epochs = config.training.epochs
     with (
         open_session(config, data, device) as session,

@@ -7,11 +7,14 @@ never blocks the others.
 from __future__ import annotations
 
 import fcntl
+import functools
+import math
 import mmap
 import os
 import struct
 import tempfile
 import threading
+import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +23,8 @@ from pathlib import Path
 
 from pcr_exp.errors import StorageError
 
-_MAGIC = b"PCRBKT01"
-_LIMITS = struct.Struct("<8sddd")
+_MAGIC = b"PCRBKT02"
+_LIMITS = struct.Struct("<8s16sddd")
 _SCHEDULE = struct.Struct("<qq")
 _NUM_BYTES = _LIMITS.size + _SCHEDULE.size
 
@@ -33,6 +36,14 @@ class Limits:
     bytes_per_s: float
     latency_s: float
     requests_per_s: float
+
+    def __str__(self) -> str:
+        limits = [f"{self.latency_s * 1e3:g} ms per request"]
+        if math.isfinite(self.bytes_per_s):
+            limits.insert(0, f"{self.bytes_per_s / 2**20:g} MiB/s")
+        if math.isfinite(self.requests_per_s):
+            limits.append(f"{self.requests_per_s:g} requests/s")
+        return ", ".join(limits)
 
 
 @dataclass(slots=True)
@@ -61,7 +72,7 @@ class Bucket:
             self.limits = self._read_limits()
         if limits is not None and limits != self.limits:
             raise StorageError(
-                f"the throttle at {path} enforces {self.limits}, wanted {limits}. Processes that share a "
+                f"the throttle at {path} enforces {self.limits}; wanted {limits}. Processes that share a "
                 "throttle need the same storage settings; delete the file if no run uses it any more."
             )
         _BUCKETS.add(self)
@@ -104,15 +115,17 @@ class Bucket:
         self._forked = False
 
     def _is_new(self) -> bool:
-        return self._map[: len(_MAGIC)] == bytes(len(_MAGIC))
+        magic, boot, *_ = _LIMITS.unpack_from(self._map, 0)
+        # The schedule counts from the host's start: one left behind from before it may lie days ahead.
+        return magic == bytes(len(_MAGIC)) or (magic == _MAGIC and boot != _boot_id())
 
     def _write(self, limits: Limits) -> None:
         _SCHEDULE.pack_into(self._map, _LIMITS.size, 0, 0)
         fields = (limits.bytes_per_s, limits.latency_s, limits.requests_per_s)
-        _LIMITS.pack_into(self._map, 0, _MAGIC, *fields)
+        _LIMITS.pack_into(self._map, 0, _MAGIC, _boot_id(), *fields)
 
     def _read_limits(self) -> Limits:
-        magic, *fields = _LIMITS.unpack_from(self._map, 0)
+        magic, _, *fields = _LIMITS.unpack_from(self._map, 0)
         if magic != _MAGIC:
             raise StorageError(f"{self.path} is not a throttle of this package.")
         return Limits(*fields)
@@ -132,6 +145,15 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@functools.cache
+def _boot_id() -> bytes:
+    """16 bytes that name this start of the host; zeros where there is no such name."""
+    try:
+        return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+    except (OSError, ValueError):
+        return bytes(16)
 
 
 def new_bucket_path() -> Path:

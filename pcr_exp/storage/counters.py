@@ -33,3 +33,6 @@ class CountingStorage:
     def size(self, path: str) -> int:
         """As the inner storage's `size`; not counted, it delivers no bytes of the file."""
         return self.inner.size(path)
+
+    def __str__(self) -> str:
+        return str(self.inner)

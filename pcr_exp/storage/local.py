@@ -9,7 +9,11 @@ from pcr_exp.errors import StorageError
 
 
 class LocalStorage:
-    """Files below `root`, read with plain `pread` (thread safe: no file position is shared)."""
+    """Files below `root`, read with plain `pread` (thread safe: no file position is shared).
+
+    The kernel is told not to read ahead: beyond a prefix lie bytes that nobody will ask for, and disks are
+    set to fetch up to megabytes of them. What is asked for is still read in large requests.
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -24,6 +28,8 @@ class LocalStorage:
         try:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
                 return _read_fully(descriptor, offset, length)
             finally:
                 os.close(descriptor)
@@ -37,6 +43,9 @@ class LocalStorage:
             return file.stat().st_size
         except OSError as error:
             raise _unreadable(file, error) from error
+
+    def __str__(self) -> str:
+        return str(self.root)
 
 
 def _read_fully(descriptor: int, offset: int, length: int) -> bytes:

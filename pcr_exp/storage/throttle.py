@@ -57,7 +57,7 @@ def _wait(seconds: float, cancel: threading.Event | None) -> None:
 class Throttle:
     """A bucket and the clock it is kept by. Picklable: a copy in another process shares the same bucket.
 
-    The state lies in a file of 48 bytes: the one that `create` was given (ranks of a host give the same), or
+    The state lies in a file of 64 bytes: the one that `create` was given (ranks of a host give the same), or
     a new one in /dev/shm (else the temp folder). The process that made the file removes it when its Throttle
     goes away or the process ends; others that have it open are not disturbed.
     """
@@ -105,6 +105,11 @@ class Throttle:
     def open(cls, path: str | Path) -> Throttle:
         """The throttle that another process made at `path`. Raises StorageError if there is none."""
         return cls(Bucket(Path(path)))
+
+    @property
+    def limits(self) -> Limits:
+        """What is enforced."""
+        return self._bucket.limits
 
     @property
     def path(self) -> Path:
@@ -175,3 +180,6 @@ class ThrottledStorage:
         size = self.inner.size(path)
         self.throttle.wait_until(due_ns)
         return size
+
+    def __str__(self) -> str:
+        return f"{self.inner}, throttled to {self.throttle.limits}"

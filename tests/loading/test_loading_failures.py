@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcr_exp.config import AugmentConfig, StorageConfig
-from pcr_exp.errors import LoaderError, RecordError, StorageError
+from pcr_exp.config import AugmentConfig, LoaderConfig, StorageConfig
+from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
+from pcr_exp.loading import pool
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.source import Source
 from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -131,6 +133,95 @@ def test_a_killed_worker_is_noticed_within_seconds(open_loader: OpenLoader) -> N
         for _ in stream:
             pass
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_storage_that_does_not_answer_is_an_error_that_names_what_is_waited_for(
+    split: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    release = threading.Event()
+
+    class Hanging(LocalStorage):
+        def read(self, path: str, offset: int, length: int) -> bytes:
+            if path.endswith(".pcr") and not release.wait(0):
+                release.wait(30)
+            return super().read(path, offset, length)
+
+    records = RecordSet(Hanging(split), "pcr")
+    config = LoaderConfig(num_workers=num_workers, shuffle_records=3, timeout_s=0.3)
+    stream = open_loader(records=records, config=config, shuffle=False).batches(0, 0, 1)
+    threading.Timer(0.8, release.set).start()
+    started = time.monotonic()
+    first = records.index.records[0].file
+    wanted = rf"^no read has ended for 0\.3 s, and training waits for pcr/{first} .*from {split}.*timeout_s"
+    with pytest.raises(LoaderError, match=wanted):
+        next(stream)
+    assert time.monotonic() - started < 3
+
+
+def test_slow_storage_is_waited_for_while_reads_end(split: Path, open_loader: OpenLoader) -> None:
+    """A window takes longer than the timeout, none of its reads does."""
+    config = LoaderConfig(num_workers=1, shuffle_records=4, timeout_s=0.3)
+    throttle = Throttle.create(StorageConfig(name="slow", requests_per_s=7))
+    records = RecordSet(LocalStorage(split), "pcr")
+    records._storage = ThrottledStorage(records._storage, throttle)
+    assert len(list(open_loader(records=records, config=config).batches(0, 0, 1))) == 9
+
+
+@pytest.mark.parametrize("timeout_s", [0.2, 7.0])
+def test_a_storage_setting_that_outlasts_the_timeout_is_refused_at_once(
+    records: RecordSet, open_loader: OpenLoader, timeout_s: float
+) -> None:
+    largest = max(records.index.prefix_bytes(record, 5) for record in range(len(records.index.records)))
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=largest / 2**20 / 7, latency_ms=200)
+    config = LoaderConfig(num_workers=0, shuffle_records=3, timeout_s=timeout_s)
+    with pytest.raises(ConfigError, match=rf"loader\.timeout_s={timeout_s:g}: .*7\.2 s .*{largest} bytes"):
+        open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+    config.timeout_s = 7.3
+    open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+    config.timeout_s = None
+    open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+
+
+def test_a_decoding_process_that_hangs_is_an_error(open_loader: OpenLoader) -> None:
+    class Hanging(TrainTransform):
+        def __call__(self, *_: object) -> None:
+            time.sleep(2)
+
+    config = LoaderConfig(num_workers=1, shuffle_records=3, prefetch_batches=1, timeout_s=0.5)
+    loader = open_loader(config=config, batch_size=1, transform=Hanging(32, AugmentConfig()))
+    with pytest.raises(LoaderError, match=r"no batch has come from the decoding processes for 0\.5 s"):
+        next(loader.batches(0, 0, 1))
+
+
+def test_decoding_that_outlasts_torchs_polling_is_waited_for(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "POLL_S", 0.05)
+    loader = open_loader(1, transform=Slow(32, AugmentConfig()))
+    labels = [label for batch in loader.batches(0, 0, 1) for label in batch.labels.tolist()]
+    assert sorted(labels) == list(range(100))
+
+
+def test_a_worker_that_dies_while_the_trainer_trains_is_named_there(open_loader: OpenLoader) -> None:
+    """Nobody asks for a batch: torch raises in whatever the main thread does."""
+    stream = open_loader(2, transform=Slow(32, AugmentConfig())).batches(0, 0, 100)
+    next(stream)
+    victim = multiprocessing.active_children()[0].pid
+    started = time.monotonic()
+    with (
+        pytest.raises(LoaderError, match=rf"a decoding process died: .*{victim}.*loader\.num_workers"),
+        named_worker_death(),
+    ):
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(10)
+    assert time.monotonic() - started < 5
+    stream.close()
+
+
+def test_other_errors_keep_their_type() -> None:
+    with pytest.raises(RuntimeError, match=r"^out of memory$"), named_worker_death():
+        raise RuntimeError("out of memory")
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

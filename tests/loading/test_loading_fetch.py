@@ -8,7 +8,8 @@ import pytest
 
 from pcr_exp.config import StorageConfig
 from pcr_exp.errors import LoaderError, StorageError
-from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
+from pcr_exp.loading import fetch
+from pcr_exp.loading.fetch import Fetcher, longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.storage.throttle import Throttle
 
 MIB = 2**20
@@ -133,6 +134,52 @@ def test_closing_cuts_throttled_waits_short_and_wakes_whoever_waits(open_fetcher
     assert time.monotonic() - started < 3
 
 
+def test_reads_that_hang_are_told_to_whoever_waits_or_pauses() -> None:
+    release = threading.Event()
+    fetcher = Fetcher(
+        lambda i: i if i < 2 else release.wait(10),
+        iter(range(100)),
+        num_threads=4,
+        ahead=8,
+        timeout_s=0.2,
+        describe=lambda i: f"number {i}",
+    )
+    fetcher.start()
+    assert fetcher.take(2) == [0, 1]
+    for attempt in (lambda: fetcher.take(3), fetcher.pause):
+        with pytest.raises(LoaderError, match=r"no read has ended for 0\.2 s, .* waits for number 2\."):
+            attempt()
+    release.set()
+    fetcher.close()
+
+
+def test_closing_leaves_many_hanging_reads_behind_after_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_JOIN_S", 0.2)
+    release = threading.Event()
+    fetcher = Fetcher(lambda _: release.wait(10), iter(range(100)), num_threads=50, ahead=50)
+    fetcher.start()
+    assert settle(lambda: len(fetcher._in_flight) == 50)
+    started = time.monotonic()
+    fetcher.close()
+    assert time.monotonic() - started < 2
+    release.set()
+    fetcher.close()
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "latency_ms", "requests", "seconds"),
+    [(2, 0, None, 1.5), (2, 100, 1, 1.6), (None, 100, 0.5, 2.1), (None, 5, None, 0.005)],
+)
+def test_the_longest_read_follows_from_the_configured_rates(
+    bandwidth: float | None, latency_ms: float, requests: float | None, seconds: float
+) -> None:
+    config = StorageConfig(
+        name="test", bandwidth_mib_per_s=bandwidth, latency_ms=latency_ms, requests_per_s=requests
+    )
+    assert longest_read_s(config, 3 * MIB) == pytest.approx(seconds)
+    assert longest_read_s(None, 3 * MIB) == 0
+
+
 @pytest.mark.parametrize(
     ("bandwidth", "requests", "latency_ms", "read_bytes", "in_flight"),
     [
@@ -140,7 +187,8 @@ def test_closing_cuts_throttled_waits_short_and_wakes_whoever_waits(open_fetcher
         (400, None, 5, 100 * MIB, 3),
         (12, None, 40, MIB / 10, 7),
         (400, None, 0, MIB, 2),
-        (400, None, 100, 1000, 32),
+        (100, None, 50, 20 * 1024, 258),  # small records: 5 MiB in the air are many
+        (400, None, 100, 1000, 512),
         (400, 30, 100, MIB, 5),
         (None, 30, 100, MIB, 5),
         (None, None, 100, MIB, 4),

@@ -11,7 +11,14 @@ from pcr_exp.config import TrainConfig
 from pcr_exp.runs.identity import differences, run_id, scientific_part
 
 WITHOUT_EFFECT = {
-    *("dataset.root", "loader.num_workers", "loader.prefetch_batches", "loader.records_ahead", "runs_root"),
+    *(
+        "dataset.root",
+        "loader.num_workers",
+        "loader.prefetch_batches",
+        "loader.records_ahead",
+        "loader.timeout_s",
+        "runs_root",
+    ),
     *(
         "training.log_every_steps",
         "training.checkpoint_every_steps",

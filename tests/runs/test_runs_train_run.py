@@ -1,8 +1,10 @@
 """Whole runs on real records: files, skipping, failing, interrupting, resuming."""
 
 import json
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.errors import ConfigError, PcrExpError, RunError
+from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs import train_run
+from pcr_exp.runs.data import cached_share, open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import MEASURED, Row, read_rows
@@ -169,6 +172,35 @@ def test_a_failed_run_says_why_and_is_continued(
     trouble.over()
     assert deterministic(run(config)[1]) == whole
     assert directory.status == "finished"
+
+
+def test_a_decoding_process_that_dies_during_an_update_fails_the_run_by_name(
+    configure: Any, trouble: Trouble
+) -> None:
+    """torch raises a bare RuntimeError in the middle of whatever the training process does."""
+
+    def kill_and_go_on() -> None:
+        multiprocessing.active_children()[0].kill()
+        time.sleep(10)
+
+    config = configure(loader__num_workers=1)
+    trouble.at(2, kill_and_go_on)
+    with pytest.raises(LoaderError, match="a decoding process died"):
+        run_training(config, progress=False)
+    directory = only_folder(config)
+    assert directory.status == "failed"
+    assert directory.manifest().error.startswith("LoaderError: a decoding process died")  # type: ignore[union-attr]
+
+
+def test_the_log_says_how_much_was_in_the_page_cache(configure: Any, prepared: Path) -> None:
+    config = configure()
+    for path in (prepared / "records").rglob("*.pcr"):
+        path.read_bytes()
+    outcome, _ = run(config)
+    assert "page cache: 100% of the training records" in (outcome.folder / "log.txt").read_text()
+    data = open_data(config, progress=False)
+    config.records.root = f"file://{config.records.root}"
+    assert cached_share(config, data) is None
 
 
 def test_a_diverged_run_keeps_its_rows(configure: Any) -> None:

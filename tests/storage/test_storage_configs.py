@@ -51,3 +51,25 @@ def test_decode_takes_three_names() -> None:
         assert LoaderConfig(decode=mode).decode == mode
     with pytest.raises(ConfigError, match=r"loader\.decode='fast': wanted libjpeg, unsmoothed or scaled"):
         LoaderConfig(decode="fast")
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("bandwidth_mib_per_s", value) for value in (0, -1, 0.0, NAN)),
+        *(("requests_per_s", value) for value in (0, -1, NAN)),
+        *(("latency_ms", value) for value in (-0.1, NAN, INF)),
+    ],
+)
+def test_rates_that_cannot_work_are_refused_by_name(key: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"storage\.{key}={value!r}: wanted"):
+        StorageConfig(name="test", **{key: value})
+
+
+@pytest.mark.parametrize("timeout_s", [0, -5, NAN])
+def test_a_timeout_that_cannot_work_is_refused(timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match=rf"loader\.timeout_s={timeout_s!r}: wanted seconds above 0"):
+        LoaderConfig(timeout_s=timeout_s)

@@ -1,6 +1,7 @@
 """The throttle's schedule, on a fake clock that only `wait` moves."""
 
 import itertools
+import math
 import pickle
 import threading
 import time
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pcr_exp.config import StorageConfig
 from pcr_exp.errors import StorageError
+from pcr_exp.storage import bucket
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import ReadCancelledError, Throttle, ThrottledStorage, interruptible
 
@@ -201,10 +203,33 @@ def test_a_bucket_with_other_limits_is_not_joined(tmp_path: Path) -> None:
     assert throttle.reserve(0) > 0
 
 
+def test_a_bucket_left_from_before_a_reboot_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its schedule counts from the host's start before this one, and may lie days ahead."""
+    path = tmp_path / "bucket"
+    left = bucket.Bucket(path, bucket.Limits(1e6, 0.0, math.inf))
+    with left.locked() as schedule:
+        schedule.pipe_free_ns = schedule.slot_free_ns = time.monotonic_ns() + 10**15
+    assert Throttle.open(path).reserve(0) > time.monotonic_ns() + 10**14
+    monkeypatch.setattr(bucket, "_boot_id", lambda: b"another start...")
+    throttle = Throttle.create(StorageConfig(name="b", bandwidth_mib_per_s=2), path)
+    assert throttle.limits.bytes_per_s == 2 * MIB
+    assert throttle.reserve(0) <= time.monotonic_ns()
+
+
+def test_limits_are_told_in_the_units_of_the_settings(tmp_path: Path) -> None:
+    limited = {"bandwidth_mib_per_s": 5, "latency_ms": 50, "requests_per_s": 30}
+    throttle = Throttle.create(StorageConfig(name="a", **limited))
+    storage = ThrottledStorage(LocalStorage(tmp_path), throttle)
+    assert str(storage) == f"{tmp_path}, throttled to 5 MiB/s, 50 ms per request, 30 requests/s"
+    assert str(Throttle.create(StorageConfig(name="a", latency_ms=2)).limits) == "2 ms per request"
+
+
 def test_files_that_are_no_bucket_are_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no throttle can be opened"):
         Throttle.open(tmp_path / "missing")
-    for content in (b"a user's file", b"x" * 48):
+    for content in (b"a user's file", b"x" * 64):
         path = tmp_path / "other"
         path.write_bytes(content)
         for attempt in (Throttle.open, lambda p: Throttle.create(StorageConfig(name="a"), p)):

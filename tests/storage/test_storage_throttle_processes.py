@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.config import StorageConfig
+from pcr_exp.errors import StorageError
 from pcr_exp.storage.throttle import Throttle
 
 MIB = 2**20
@@ -68,6 +69,28 @@ def test_a_dead_holder_of_the_lock_blocks_nobody() -> None:
     started = time.monotonic()
     throttle.reserve(MIB)
     assert time.monotonic() - started < 1
+
+
+def _make_and_wait(path: Path, ready: Connection) -> None:
+    throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20), path)
+    ready.send(throttle.reserve(MIB))
+    time.sleep(60)
+
+
+def test_a_bucket_whose_maker_was_killed_serves_on_but_with_its_own_limits_only(tmp_path: Path) -> None:
+    path = tmp_path / "bucket"
+    receiver, sender = FORK.Pipe(duplex=False)
+    maker = FORK.Process(target=_make_and_wait, args=(path, sender))
+    maker.start()
+    reserved_ns = receiver.recv()
+    maker.kill()
+    maker.join()
+    with pytest.raises(
+        StorageError, match=r"enforces 20 MiB/s, .*; wanted 5 MiB/s, .*delete the file if no run uses it"
+    ):
+        Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=5), path)
+    same = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20), path)
+    assert same.reserve(MIB) - reserved_ns >= 5 * 10**7, "the schedule goes on where the dead run left it"
 
 
 def _hold_inherited(throttle: Throttle, ready: Connection, release: Connection) -> None:

@@ -1,0 +1,47 @@
+"""Run as a program: holds every packet from one network namespace to another for a fixed time.
+
+Arguments: the namespace that packets come from, the one that they go to, seconds. In each it makes a TUN
+interface named `delay`; prints `ready` when both are there. Not every kernel has tc's own delay (netem).
+"""
+
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import sys
+import time
+from collections import deque
+
+_CLONE_NEWNET = 0x40000000
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_MAX_PACKET = 65536
+
+
+def open_tun(namespace: str) -> int:
+    """A new TUN interface in a namespace. Leaves this process in that namespace."""
+    with open(f"/run/netns/{namespace}") as file:  # noqa: PTH123
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
+    tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", b"delay", _IFF_TUN | _IFF_NO_PI))
+    return tun
+
+
+def carry(source: int, target: int, delay_s: float) -> None:
+    """Move packets, each `delay_s` after it came, until the process is ended."""
+    held: deque[tuple[float, bytes]] = deque()
+    while True:
+        timeout_s = max(0.0, held[0][0] - time.monotonic()) if held else None
+        readable, _, _ = select.select([source], [], [], timeout_s)
+        if readable:
+            held.append((time.monotonic() + delay_s, os.read(source, _MAX_PACKET)))
+        while held and held[0][0] <= time.monotonic():
+            os.write(target, held.popleft()[1])
+
+
+if __name__ == "__main__":
+    ends = open_tun(sys.argv[1]), open_tun(sys.argv[2])
+    print("ready", flush=True)
+    carry(*ends, float(sys.argv[3]))

@@ -1,0 +1,119 @@
+"""A network of two namespaces: a server's bytes come at a rate that tc sets, requests take a fixed time.
+
+client -- delay line (requests, acknowledgements) --> server
+client <-- virtual Ethernet, shaped by tc's token bucket (tbf) -- server
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_MTU = 1500
+_FRAME_BYTES = _MTU + 14
+_PAYLOAD_BYTES = _MTU - 52
+"""What IP and TCP, with timestamps, leave of a packet."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Two namespaces' names, and the server's address as the client sees it."""
+
+    server: str
+    client: str
+    address: str
+
+    def within(self, namespace: str, *command: str) -> list[str]:
+        """The command line that runs a command in one of them."""
+        return ["ip", "netns", "exec", namespace, *command]
+
+
+@contextmanager
+def shaped_network(bytes_per_s: float, latency_s: float) -> Iterator[Network]:
+    """A network that delivers `bytes_per_s` of payload, `latency_s` after it was asked for at the soonest.
+
+    Exists on this machine alone, and is gone after the block. Skips where it cannot be made.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("not root: only root can make network namespaces")
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed: apt-get install iproute2")
+    if not Path("/dev/net/tun").exists():
+        pytest.skip("/dev/net/tun is not there: wanted a kernel with TUN interfaces")
+    name = f"pcr-exp-{os.getpid()}"
+    network = Network(f"{name}-s", f"{name}-c", "10.203.0.1")
+    with ExitStack() as stack:
+        for namespace in (network.server, network.client):
+            _run("ip", "netns", "add", namespace)
+            stack.callback(_run, "ip", "netns", "del", namespace)
+        _join(network)
+        _shape(network, bytes_per_s)
+        stack.enter_context(_delay_line(network, latency_s))
+        yield network
+
+
+def _join(network: Network) -> None:
+    ends = {network.server: "10.203.0.1/24", network.client: "10.203.0.2/24"}
+    _run(
+        *("ip", "link", "add", "wire", "netns", network.server),
+        *("type", "veth", "peer", "name", "wire", "netns", network.client),
+    )
+    for namespace, address in ends.items():
+        _run("ip", "-n", namespace, "address", "add", address, "dev", "wire")
+        _run("ip", "-n", namespace, "link", "set", "wire", "mtu", str(_MTU), "up")
+        for setting, value in {
+            # There and back are different ways.
+            "conf/all/rp_filter": "0",
+            "conf/default/rp_filter": "0",
+            "conf/wire/rp_filter": "0",
+            # Steady, where BBR now and then sends little, in order to measure.
+            "tcp_congestion_control": "reno",
+            "tcp_slow_start_after_idle": "0",
+        }.items():
+            _run(*network.within(namespace, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{setting}"))
+
+
+def _shape(network: Network, bytes_per_s: float) -> None:
+    bits_per_s = round(8 * bytes_per_s * _FRAME_BYTES / _PAYLOAD_BYTES)
+    shaping = ("tbf", "rate", f"{bits_per_s}bit", "burst", "32kb", "limit", "16mb")
+    result = subprocess.run(
+        ["tc", "-n", network.server, "qdisc", "add", "dev", "wire", "root", *shaping],
+        capture_output=True,
+        text=True,
+    )
+    if "qdisc kind is unknown" in result.stderr:
+        pytest.skip("this kernel has no token bucket filter (module sch_tbf)")
+    assert result.returncode == 0, result.stderr
+
+
+@contextmanager
+def _delay_line(network: Network, latency_s: float) -> Iterator[None]:
+    program = Path(__file__).with_name("storage_delay_line.py")
+    line = subprocess.Popen(
+        [sys.executable, str(program), network.client, network.server, str(latency_s)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert line.stdout is not None
+        assert line.stdout.readline() == "ready\n", "the delay line did not start"
+        for namespace in (network.client, network.server):
+            _run("ip", "-n", namespace, "link", "set", "delay", "mtu", str(_MTU), "up")
+        route = (f"{network.address}/32", "dev", "delay", "src", "10.203.0.2")
+        _run("ip", "-n", network.client, "route", "add", *route)
+        yield
+    finally:
+        line.kill()
+        line.communicate()
+
+
+def _run(*command: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, f"{' '.join(command)}: {result.stderr}"
