@@ -101,6 +101,6 @@ def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.Monke
 
 def test_without_the_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.implementations.http", None)
-    monkeypatch.setattr("fsspec.registry._registry", {})
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "http", raising=False)
     with pytest.raises(StorageError, match=r"pip install 'pcr-exp\[remote\]'"):
         FsspecStorage("http://127.0.0.1:9/records")
