@@ -19,9 +19,9 @@ class RangeServer(ThreadingHTTPServer):
         self.folder = folder
         self.requests: list[tuple[str, str, str | None]] = []
         """(method, path, Range header)."""
-        self.most_at_once = 0
-        self.at_once = 0
         self.lock = threading.Lock()
+        self.together: threading.Barrier | None = None
+        """Answer only when so many requests are here."""
         self.delay_s = 0.0
         self.knows_ranges = True
         self.tells_size = True
@@ -46,16 +46,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def do_GET(self) -> None:
-        server = self.server
-        with server.lock:
-            server.at_once += 1
-            server.most_at_once = max(server.most_at_once, server.at_once)
-        time.sleep(server.delay_s)
-        try:
-            self._answer(with_body=True)
-        finally:
-            with server.lock:
-                server.at_once -= 1
+        if self.server.together is not None:
+            self.server.together.wait(10)
+        time.sleep(self.server.delay_s)
+        self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
         server, asked = self.server, self.headers.get("Range")

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,11 +45,10 @@ def test_a_read_is_one_request_of_exactly_its_bytes(
 
 def test_threads_read_at_the_same_time(server: RangeServer, storage: FsspecStorage) -> None:
     """As many as fetch-ahead wants: the driver's own limit would be 100."""
-    server.delay_s = 0.3
+    server.together = threading.Barrier(120)
     with ThreadPoolExecutor(120) as pool:
         reads = [pool.submit(storage.read, "train/a.pcr", i, 50) for i in range(120)]
         assert [read.result() for read in reads] == [CONTENT[i : i + 50] for i in range(120)]
-    assert server.most_at_once == 120
 
 
 def test_size(server: RangeServer, storage: FsspecStorage) -> None:
