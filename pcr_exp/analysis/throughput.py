@@ -1,0 +1,78 @@
+"""Measurements of loaders, many times over, into one line per loader."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+CASE = ["loader", "decode", "storage", "model_images_per_s"]
+"""What two measurements share if they are repeats of each other."""
+
+LIMITS = ["bandwidth_mib_per_s", "latency_ms", "requests_per_s"]
+
+MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first_batch_s"]
+
+ROW_COLUMNS = [
+    *("repeat", *CASE, *LIMITS),
+    *("num_epochs", "num_images", "total_s", *MEASURES),
+    *("epoch_bytes", "num_files", "cached_share"),
+]
+"""One row per measurement. `images_per_s` counts from opening the loader, its start included; `wait_share` is
+1 less the share of time in which the consumer worked; `epoch_bytes` is what one epoch reads; `cached_share`
+is how much of the files lay in the page cache before."""
+
+FORMAT_COLUMNS = ["format", "num_images", "num_files", "num_bytes", "build_s", "build_cpu_s"]
+
+REFERENCE = "image_folder_pil"
+"""The loader that ratios are taken to: what most people use."""
+
+UNLIMITED = "unlimited"
+
+
+def summarise_throughput(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per CASE, in the order of first measurement: n, then median, min and max of each of MEASURES.
+
+    `ratio_*` are images/s over REFERENCE's in the same repeat, for lines that are unlimited and as fast as
+    they go; NaN for others, and without that loader. `image_bytes` are an epoch's bytes per image.
+    """
+    rows = rows.assign(
+        ratio=_ratios(rows), image_bytes=rows["epoch_bytes"] * rows["num_epochs"] / rows["num_images"]
+    )
+    by_case = rows.groupby(CASE, sort=False, dropna=False)
+    columns: dict[str, pd.Series] = {"n": by_case.size()}
+    for name in [*LIMITS, "epoch_bytes", "image_bytes", "num_files"]:
+        columns[name] = by_case[name].first()
+    for measure in [*MEASURES, "ratio"]:
+        for statistic in ("median", "min", "max"):
+            columns[f"{measure}_{statistic}"] = by_case[measure].agg(statistic)
+    columns["cached_share_min"] = by_case["cached_share"].min()
+    return pd.DataFrame(columns).reset_index()
+
+
+def free_running(summary: pd.DataFrame) -> pd.DataFrame:
+    """Lines of loaders from which batches were taken as fast as they came."""
+    return summary[summary["model_images_per_s"].isna()]
+
+
+def unlimited(summary: pd.DataFrame) -> pd.DataFrame:
+    """Lines without a throttle."""
+    return summary[summary["storage"] == UNLIMITED]
+
+
+def bounds(summary: pd.DataFrame) -> pd.DataFrame:
+    """Every free-running line with a bandwidth limit, and the `bound_images_per_s` that it cannot pass.
+
+    min(what the same loader does without a limit, bandwidth / bytes per image): the model of the PCR paper,
+    with decoding measured rather than modelled.
+    """
+    free = free_running(summary)
+    compute = unlimited(free).set_index(["loader", "decode"])["images_per_s_median"]
+    limited = free[free["bandwidth_mib_per_s"].notna()]
+    rates = limited["bandwidth_mib_per_s"] * 2**20 / limited["image_bytes"]
+    own = compute.reindex(pd.MultiIndex.from_frame(limited[["loader", "decode"]])).to_numpy()
+    return limited.assign(bound_images_per_s=rates.clip(upper=pd.Series(own, index=limited.index)))
+
+
+def _ratios(rows: pd.DataFrame) -> pd.Series:
+    comparable = (rows["storage"] == UNLIMITED) & rows["model_images_per_s"].isna()
+    reference = rows[comparable & (rows["loader"] == REFERENCE)].set_index("repeat")["images_per_s"]
+    return (rows["images_per_s"] / rows["repeat"].map(reference.to_dict())).where(comparable)

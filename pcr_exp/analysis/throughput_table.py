@@ -1,0 +1,126 @@
+"""The throughput tables for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.figures.style import kilobytes
+from pcr_exp.analysis.throughput import free_running, summarise_throughput, unlimited
+from pcr_exp.analysis.throughput_files import Throughput
+from pcr_exp.loading.peers.catalog import title_of
+
+NOTHING = "-"
+
+
+def to_markdown(measured: Throughput) -> str:
+    """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
+    summary = summarise_throughput(measured.rows)
+    parts = [_facts(measured), _loaders(summary), _absent(measured.absent)]
+    limited = free_running(summary[summary["storage"] != "unlimited"])
+    if len(limited):
+        parts.append("### Under throttles\n\n" + _table(limited, _LIMITED))
+    parts.append("### Formats\n\n" + _formats(measured.formats))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _facts(measured: Throughput) -> str:
+    meta, rows = measured.meta, measured.rows
+    settings = meta["settings"]
+    commit = f"{meta['git_sha'] or 'unknown'}{' with uncommitted changes' if meta['git_dirty'] else ''}"
+    low, high = rows["cached_share"].min(), rows["cached_share"].max()
+    return (
+        f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
+        f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
+        f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
+        f"repeats, median (smallest to largest); {100 * low:.0f} to {100 * high:.0f} % of the files in the "
+        f"page cache before a measurement; commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
+    )
+
+
+def _loaders(summary: pd.DataFrame) -> str:
+    """Free-running lines, with the wait share of the same loader at the model's speed."""
+    lines = unlimited(summary)
+    paced = lines[lines["model_images_per_s"].notna()]
+    shares = paced.set_index(["loader", "decode"])["wait_share_median"].to_dict()
+    free = free_running(lines)
+    keys = zip(free["loader"], free["decode"], strict=True)
+    free = free.assign(paced_wait_share=[shares.get(key, math.nan) for key in keys])
+    columns = dict(_LOADERS)
+    if len(paced):
+        model = paced["model_images_per_s"].iloc[0]
+        columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
+    return "### Loaders\n\n" + _table(free, columns)
+
+
+def _absent(absent: Mapping[str, str]) -> str:
+    return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
+
+
+def _formats(formats: pd.DataFrame) -> str:
+    return _table(formats, _FORMATS)
+
+
+def _table(lines: pd.DataFrame, columns: Mapping[str, Callable[[Mapping[Any, Any]], str]]) -> str:
+    header = "| " + " | ".join(columns) + " |\n|" + " --- |" + " ---: |" * (len(columns) - 1)
+    body = [
+        "| " + " | ".join(show(row) for show in columns.values()) + " |" for row in lines.to_dict("records")
+    ]
+    return "\n".join([header, *body])
+
+
+def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any, Any]], str]:
+    def cell(row: Mapping[Any, Any]) -> str:
+        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
+        if math.isnan(median):
+            return NOTHING
+        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
+
+    return cell
+
+
+def _three_figures(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(share: float) -> str:
+    return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
+
+
+def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
+    return lambda row: _three_figures(1e3 * row[column] / row["num_images"])
+
+
+_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+
+_LOADERS: _Columns = {
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "images/s": _spread("images_per_s", _three_figures),
+    "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
+    "MiB/s": lambda row: _three_figures(row["mib_per_s_median"]),
+    "CPU ms per image": lambda row: _three_figures(1e3 * row["cpu_s_per_image_median"]),
+    "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
+    "first batch (s)": _spread("first_batch_s", _three_figures),
+}
+
+_LIMITED: _Columns = {
+    "storage": lambda row: row["storage"],
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "images/s": _spread("images_per_s", _three_figures),
+    "MiB/s": lambda row: _three_figures(row["mib_per_s_median"]),
+    "first batch (s)": _spread("first_batch_s", _three_figures),
+}
+
+_FORMATS: _Columns = {
+    "format": lambda row: row["format"],
+    "files": lambda row: f"{row['num_files']:,}",
+    "size": lambda row: kilobytes(row["num_bytes"]),
+    "kB per image": lambda row: _three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
+    "build, ms per image": _per_image("build_s"),
+    "build, CPU ms per image": _per_image("build_cpu_s"),
+}

@@ -1,0 +1,1 @@
+"""How fast loaders are, side by side on the same images: formats, jobs, processes, rows."""

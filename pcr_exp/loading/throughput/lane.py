@@ -1,0 +1,98 @@
+"""One loader, ready to be measured: its process, what it reads, and how long an epoch takes it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from pcr_exp.loading.peers.catalog import format_of, is_ours, scan_of
+from pcr_exp.loading.peers.protocol import Job
+from pcr_exp.loading.peers.records import epoch_bytes
+from pcr_exp.loading.throughput.formats import Workspace, list_files
+from pcr_exp.loading.throughput.measure import Measurement
+from pcr_exp.loading.throughput.page_cache import cached_share, drop
+from pcr_exp.loading.throughput.plan import num_epochs
+from pcr_exp.loading.throughput.process import LoaderProcess
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+_STILL_CACHED = 0.01
+
+
+class Lane:
+    """A loader with one decoder."""
+
+    def __init__(self, workspace: Workspace, job: Job, process: LoaderProcess) -> None:
+        """Runs one epoch without limits that is not counted: it warms up, and tells how long one takes.
+
+        Raises:
+            LoaderError: the loader failed.
+        """
+        self._process = process
+        self._folder = workspace.format_folder(format_of(job.loader))
+        if is_ours(job.loader):
+            self._files = list_files(self._folder / scan_of(job.loader).encoding)
+            self.epoch_bytes = epoch_bytes(self._folder, job.loader)
+        else:
+            self._files = list_files(self._folder)
+            self.epoch_bytes = sum(file.stat().st_size for file in self._files)
+        self._told_still_cached = False
+        self._free_epoch_s = self._ask(job).total_s
+
+    def measure(self, job: Job, *, measure_s: float, cold_cache: bool) -> Row:
+        """What one measurement gave, with its settings.
+
+        Raises:
+            LoaderError: the loader failed.
+        """
+        epochs = num_epochs(
+            job,
+            measure_s=measure_s,
+            free_epoch_s=self._free_epoch_s,
+            epoch_bytes=self.epoch_bytes,
+            num_requests=len(self._files),
+        )
+        cached = self._drop(job) if cold_cache else cached_share(self._files)
+        measured = self._ask(replace(job, num_epochs=epochs))
+        image_bytes = self.epoch_bytes * epochs / measured.num_images
+        images_per_s = measured.num_images / measured.total_s
+        return {
+            "loader": job.loader,
+            "decode": job.decode,
+            "storage": job.storage.name,
+            "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
+            "latency_ms": job.storage.latency_ms,
+            "requests_per_s": job.storage.requests_per_s,
+            "model_images_per_s": job.model_images_per_s,
+            "num_epochs": epochs,
+            "num_images": measured.num_images,
+            "total_s": measured.total_s,
+            "images_per_s": images_per_s,
+            "mib_per_s": images_per_s * image_bytes / 2**20,
+            "cpu_s_per_image": measured.cpu_s / measured.num_images,
+            "wait_share": measured.wait_s / measured.total_s,
+            "first_batch_s": measured.first_batch_s,
+            "epoch_bytes": self.epoch_bytes,
+            "num_files": len(self._files),
+            "cached_share": cached,
+        }
+
+    def _ask(self, job: Job) -> Measurement:
+        request = {"do": "measure", "folder": str(self._folder), "job": job.to_json()}
+        return Measurement(**self._process.ask(request))
+
+    def _drop(self, job: Job) -> float:
+        """Drop the files from the page cache, and say so, once, where that did not work."""
+        drop(self._files)
+        cached = cached_share(self._files)
+        if cached > _STILL_CACHED and not self._told_still_cached:
+            self._told_still_cached = True
+            log.warning(
+                "%s: %.0f %% of its files stayed in the page cache though cold_cache=true: they lie in a "
+                "memory file system, or another process has them mapped. Rows say it in cached_share.",
+                job.loader,
+                100 * cached,
+            )
+        return cached

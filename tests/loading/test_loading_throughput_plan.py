@@ -1,0 +1,255 @@
+"""Which measurements are made, on which files, in which order."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from throughput_fixtures import job, write_images
+
+from pcr_exp.config import FolderConfig, LoaderConfig, StorageConfig, ThroughputConfig
+from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.loading.peers.catalog import OURS
+from pcr_exp.loading.throughput import lane
+from pcr_exp.loading.throughput.formats import (
+    Built,
+    Workspace,
+    build_once,
+    by_encoding,
+    open_workspace,
+    original_files,
+)
+from pcr_exp.loading.throughput.interleave import Contest
+from pcr_exp.loading.throughput.measure import Measurement
+from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, num_epochs, plan_jobs
+from pcr_exp.loading.throughput.process import LoaderProcess
+from pcr_exp.loading.throughput.static_copies import build_copies, quality_for
+
+
+def folder_config(root: Path) -> FolderConfig:
+    return FolderConfig(name="folder", root=str(root), label="class", images_per_record=4, target_top1=0.5)
+
+
+def config(**given: Any) -> ThroughputConfig:
+    settings: dict[str, Any] = {
+        "dataset": folder_config(Path("pictures")),
+        "scans": ["baseline", "group_1", "group_10"],
+        "peers": ["image_folder_pil", "image_folder_torchvision", "ffcv"],
+        "model_images_per_s": None,
+    }
+    return ThroughputConfig(**(settings | given))
+
+
+def test_everything_is_measured_free_paced_and_throttled() -> None:
+    jobs = plan_jobs(
+        config(
+            model_images_per_s=100.0, bandwidths_mib_per_s=[5.0], latencies_ms=[20.0], requests_per_s=[9.0]
+        )
+    )
+    free = [j for j in jobs if j.storage.name == "unlimited" and j.model_images_per_s is None]
+    assert [j.loader for j in free] == [
+        *("baseline", "group_1", "group_10"),
+        *("image_folder_pil", "image_folder_torchvision"),
+    ]
+    assert [j.decode for j in free] == ["libjpeg", "libjpeg", "libjpeg", "pil", "torchvision"]
+    assert sum(j.model_images_per_s == 100 for j in jobs) == 5
+    throttled = [j for j in jobs if j.storage.name != "unlimited"]
+    assert [j.storage.name for j in throttled[::4]] == ["5 MiB/s", "20 ms", "9 requests/s"]
+    assert {j.loader for j in throttled} == {"baseline", "group_1", "group_10", "image_folder_pil"}
+
+
+def test_every_decode_is_measured() -> None:
+    jobs = plan_jobs(config(decodes=["libjpeg"], peers=[]))
+    assert [(j.loader, j.decode) for j in jobs] == [
+        (scan, "libjpeg") for scan in ("baseline", "group_1", "group_10")
+    ]
+
+
+def test_what_is_asked_for_must_exist() -> None:
+    with pytest.raises(ConfigError, match=r"loader\.decode='magic'"):
+        plan_jobs(config(decodes=["magic"]))
+    with pytest.raises(ConfigError, match="'group_99' is no loader"):
+        plan_jobs(config(scans=["group_99"]))
+    with pytest.raises(ConfigError, match="'imagefolder' is no loader"):
+        plan_jobs(config(peers=["imagefolder"]))
+
+
+def test_absent_peers_come_with_their_reason() -> None:
+    assert list(absent_peers(config())) == ["ffcv"]
+
+
+def test_static_copies_are_of_the_groups_below_the_whole() -> None:
+    scans = ["baseline", "group_1", "group_5", "group_10"]
+    assert copied_groups(config(scans=scans)) == [1, 5]
+    assert copied_groups(config(scans=scans, static_copies=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted"),
+    [
+        ({}, 20),
+        ({"bandwidth_mib_per_s": 10.0}, 2),
+        ({"requests_per_s": 100.0}, 4),
+        ({"latency_ms": 10.0}, 8),
+        ({"bandwidth_mib_per_s": 0.001}, 1),
+    ],
+)
+def test_epochs_fill_the_time_that_a_limit_leaves(limit: dict[str, float], wanted: int) -> None:
+    slow = job(storage=StorageConfig(name="slow", **limit), settings=LoaderConfig(num_workers=2))
+    found = num_epochs(slow, measure_s=2.0, free_epoch_s=0.1, epoch_bytes=10 * 2**20, num_requests=50)
+    assert found == wanted
+
+
+def write_classes(root: Path) -> Path:
+    for name in ("cat", "dog"):
+        write_images(root / "train" / name, 6)
+        write_images(root / "val" / name, 1)
+    (root / "train" / "cat" / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing")
+    return root
+
+
+def opened(tmp_path: Path) -> tuple[Workspace, Built]:
+    root = tmp_path / "pictures"
+    if not root.exists():
+        write_classes(root)
+    return open_workspace(
+        folder_config(root), tmp_path / "work", on_error="skip", num_workers=1, progress=lambda *_: None
+    )
+
+
+def test_all_formats_hold_the_images_that_records_can_store(tmp_path: Path) -> None:
+    workspace, records = opened(tmp_path)
+    names = {Path(image.path).name for image in workspace.images}
+    assert "broken.jpg" not in names and len(workspace.images) == records.num_images == 12
+    assert records.build_s is not None and records.build_s > 0
+    baseline, pcr = sorted(by_encoding(workspace, records), key=lambda built: built.format)
+    assert (baseline.build_s, pcr.build_s) == (None, records.build_s)
+    files = original_files(workspace)
+    assert files.num_bytes < baseline.num_bytes < files.num_bytes + 10_000
+    assert sum(built.num_bytes for built in (baseline, pcr)) < records.num_bytes
+
+
+def test_a_format_is_built_once(tmp_path: Path) -> None:
+    workspace, records = opened(tmp_path)
+    assert opened(tmp_path)[1] == records
+    calls = []
+
+    def build(folder: Path) -> None:
+        calls.append(folder)
+        (folder / "file").write_bytes(b"1234")
+
+    first = build_once(workspace, "mine", build)
+    assert build_once(workspace, "mine", build) == first
+    assert len(calls) == 1 and (first.num_files, first.num_bytes) == (1, 4)
+
+
+def test_what_a_build_left_unfinished_is_removed(tmp_path: Path) -> None:
+    workspace, _ = opened(tmp_path)
+    (workspace.format_folder("mine")).mkdir()
+    (workspace.format_folder("mine") / "half").write_bytes(b"1234")
+    assert build_once(workspace, "mine", lambda _: None).num_files == 0
+
+
+def test_an_encode_that_was_continued_has_no_time(tmp_path: Path) -> None:
+    workspace, _ = opened(tmp_path)
+    (workspace.folder / f"{OURS}.json").unlink()
+    _, records = opened(tmp_path)
+    assert records.build_s is records.build_cpu_s is None
+
+
+def test_copies_are_as_large_as_scan_groups(tmp_path: Path) -> None:
+    workspace, _ = opened(tmp_path)
+    copies = build_copies(workspace, [1, 5], num_workers=1)
+    assert [copy.format.rpartition("_group_")[2] for copy in copies[:2]] == ["1", "5"]
+    assert copies[0].num_bytes < copies[1].num_bytes
+    files = original_files(workspace)
+    assert copies[2].num_bytes == files.num_bytes + copies[0].num_bytes + copies[1].num_bytes
+    assert copies[2].num_files == 3 * files.num_files
+    assert build_copies(workspace, [], num_workers=1) == []
+
+
+def test_quality_is_the_highest_that_fits(tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images")
+    mean = sum(Path(image.path).stat().st_size for image in images) / len(images)
+    assert quality_for(images, 1.0) == 1
+    assert quality_for(images, 1e9) == 95
+    assert 80 <= quality_for(images, mean) <= 91
+
+
+@pytest.fixture
+def contest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Contest]:
+    """A contest whose processes answer at once; `failing` are (loader, from its how manieth request on)."""
+
+    def open_with(jobs: list[Any], failing: dict[str, int] | None = None) -> Contest:
+        asked: dict[str, int] = {}
+
+        def ask(process: LoaderProcess, request: dict[str, Any]) -> dict[str, Any]:
+            if request["do"] == "build":
+                return {"build_s": 1.0, "build_cpu_s": 1.0}
+            asked[process.name] = asked.get(process.name, 0) + 1
+            if asked[process.name] >= (failing or {}).get(process.name, 99):
+                raise LoaderError(f"{process.name} is tired")
+            return Measurement(12 * request["job"]["num_epochs"], 1.0, 0.1, 1.0, 2.0).to_json()
+
+        monkeypatch.setattr(LoaderProcess, "ask", ask)
+        return Contest(opened(tmp_path)[0], jobs)
+
+    return open_with
+
+
+def test_repeats_are_interleaved(contest: Callable[..., Contest]) -> None:
+    with contest([job("baseline", "libjpeg"), job()]) as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+        told: list[tuple[int, int]] = []
+        rows = list(
+            opened_contest.rows(3, lambda *counts: told.append(counts), measure_s=2.0, cold_cache=False)
+        )
+    assert [row["loader"] for row in rows] == ["baseline", "image_folder_pil"] * 3
+    assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    assert {row["num_epochs"] for row in rows} == {2}
+    assert rows[0]["cpu_s_per_image"] == pytest.approx(2 / 24)
+    assert told[-1] == (6, 6)
+
+
+@pytest.mark.parametrize(("request_number", "num_rows"), [(1, 2), (3, 3)])
+def test_a_peer_that_fails_is_absent_from_then_on(
+    request_number: int, num_rows: int, contest: Callable[..., Contest]
+) -> None:
+    jobs = [job("baseline", "libjpeg"), job()]
+    with contest(jobs, {"image_folder_pil": request_number}) as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+        rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=False))
+    assert opened_contest.failed == {"image_folder_pil": "image_folder_pil is tired"}
+    assert len(rows) == num_rows
+
+
+@pytest.mark.parametrize("request_number", [1, 2])
+def test_ours_must_not_fail(request_number: int, contest: Callable[..., Contest]) -> None:
+    with (
+        contest([job("baseline", "libjpeg")], {"baseline": request_number}) as opened_contest,
+        pytest.raises(LoaderError, match="baseline is tired"),
+    ):
+        opened_contest.warm_up(lambda *_: None)
+        list(opened_contest.rows(1, lambda *_: None, measure_s=0.1, cold_cache=False))
+
+
+def test_a_cold_measurement_says_what_stayed_cached(
+    contest: Callable[..., Contest], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dropped: list[list[Path]] = []
+    monkeypatch.setattr(lane, "drop", dropped.append)
+    monkeypatch.setattr(lane, "cached_share", lambda _: 0.25)
+    with contest([job("group_1", "libjpeg")]) as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+        rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=True))
+    assert [row["cached_share"] for row in rows] == [0.25, 0.25]
+    assert all(file.parent.name == "pcr" for file in dropped[0]) and len(dropped) == 2
+    assert caplog.text.count("25 % of its files stayed in the page cache") == 1
+
+
+def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Contest]) -> None:
+    slow = StorageConfig(name="slow", requests_per_s=1000.0)
+    jobs = [job("group_1", "libjpeg"), job("group_1", "libjpeg", storage=slow)]
+    with contest(jobs) as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+        assert list(opened_contest._lanes) == [("group_1", "libjpeg")]
