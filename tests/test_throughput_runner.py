@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -10,11 +11,45 @@ from experiments.throughput import throughput
 from pcr_exp.config import ThroughputConfig, load, register
 from pcr_exp.errors import ConfigError, RunError
 
+SMALL = [
+    *("dataset.num_train=24", "dataset.num_val=8", "dataset.size_px=64", "dataset.images_per_record=8"),
+    *("image_size=32", "batch_size=8", "loader.num_workers=1", "repeats=2", "measure_s=0.01"),
+    *("scans=[baseline,group_1]", "peers=[image_folder_pil,ffcv]", "model_images_per_s=1000"),
+    *("bandwidths_mib_per_s=[5]", "latencies_ms=[]", "requests_per_s=[200]"),
+]
+
 
 def composed(*overrides: str) -> ThroughputConfig:
     register()
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return load(compose("throughput", overrides=list(overrides)), ThroughputConfig)
+
+
+def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
+    paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]
+    config = composed(*SMALL, *paths)
+    assert throughput(config) == "finished"
+    rows = pd.read_csv(tmp_path / "out" / "throughput.csv")
+    assert len(rows) == 2 * 3 * 4
+    assert (rows["images_per_s"] > 0).all() and (rows["cpu_s_per_image"] > 0).all()
+    assert (rows["num_images"] == 24 * rows["num_epochs"]).all()
+    assert rows["cached_share"].between(0, 1).all()
+    slow = rows[rows["storage"] == "200 requests/s"].set_index("loader")["images_per_s"]
+    # One request per image at 200 a second; ours has one per record of 8.
+    assert slow["image_folder_pil"].max() < 210
+    text = (tmp_path / "out" / "throughput.md").read_text()
+    assert "* FFCV: absent" in text and "| files_and_copies |" in text
+    names = {path.name for path in (tmp_path / "out").glob("*.png")}
+    assert names == {
+        "loaders.png",
+        "space_and_build_time.png",
+        "throughput_vs_scan.png",
+        "file_per_image.png",
+    }
+    (tmp_path / "out" / "loaders.png").unlink()
+    assert throughput(composed(*SMALL, *paths, "measure=false")) == "finished"
+    assert (tmp_path / "out" / "loaders.png").exists()
+    assert pd.read_csv(tmp_path / "out" / "throughput.csv").equals(rows)
 
 
 def test_drawing_needs_a_measurement(tmp_path: Path) -> None:

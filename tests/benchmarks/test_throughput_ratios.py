@@ -1,0 +1,80 @@
+"""Speed as ratios within one interleaved run: what must stay true on any machine, however busy.
+
+The bars are below the ratios asked of the loader, and above what a regression would leave: a decoder that
+does nothing in parallel, reading that waits for decoding, a record that is read whole for its first scan.
+They are chosen from those ratios, not yet calibrated by a run.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.launch import CONFIGS
+from experiments.throughput import measure
+from pcr_exp.analysis.throughput import bounds, summarise_throughput
+from pcr_exp.config import ThroughputConfig, load, register
+
+pytestmark = pytest.mark.slow
+
+NATIVE = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet_native_sample"
+NUM_COPIES = 4
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """n = 3, on 200 native ImageNet photographs, each four times: real sizes, epochs long enough."""
+    if not NATIVE.is_dir():
+        pytest.skip("../shared/data is not here: imagenet_native_sample is wanted")
+    tmp_path = tmp_path_factory.mktemp("throughput")
+    for split in ("train", "val"):
+        for folder in NATIVE.iterdir():
+            (tmp_path / "images" / split / folder.name).mkdir(parents=True)
+            for image in folder.iterdir():
+                for copy in range(NUM_COPIES if split == "train" else 1):
+                    link = tmp_path / "images" / split / folder.name / f"{copy}_{image.name}"
+                    link.symlink_to(image)
+    register()
+    overrides = [
+        *("dataset=folder", f"dataset.root={tmp_path}/images", "dataset.images_per_record=64"),
+        *(f"work={tmp_path}/work", f"out={tmp_path}/out", "repeats=3", "measure_s=1", "static_copies=false"),
+        *("scans=[baseline,group_1,group_5,group_10]", "peers=[image_folder_pil]", "model_images_per_s=null"),
+        *("bandwidths_mib_per_s=[10]", "latencies_ms=[]", "requests_per_s=[100]"),
+    ]
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        measure(load(compose("throughput", overrides=overrides), ThroughputConfig))
+    return summarise_throughput(pd.read_csv(tmp_path / "out" / "throughput.csv"))
+
+
+def rate(
+    summary: pd.DataFrame, loader: str, storage: str = "unlimited", column: str = "images_per_s"
+) -> float:
+    chosen = summary[(summary["loader"] == loader) & (summary["storage"] == storage)]
+    return float(chosen[f"{column}_median"].iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("scan", "at_least"), [("baseline", 1.2), ("group_1", 1.2), ("group_5", 1.0), ("group_10", 0.45)]
+)
+def test_ours_beside_image_folder(scan: str, at_least: float, summary: pd.DataFrame) -> None:
+    assert rate(summary, scan, column="ratio") >= at_least
+
+
+@pytest.mark.parametrize("scan", ["baseline", "group_1", "group_5", "group_10"])
+def test_a_throttle_leaves_what_its_bytes_allow(scan: str, summary: pd.DataFrame) -> None:
+    limited = bounds(summary).set_index("loader").loc[scan]
+    # An epoch begins with a window that is read before anything is decoded, and ends with one that is decoded
+    # after everything is read.
+    assert limited["images_per_s_median"] >= 0.6 * limited["bound_images_per_s"]
+    assert limited["images_per_s_median"] <= 1.05 * limited["bound_images_per_s"]
+
+
+def test_fewer_bytes_are_proportionally_sooner_there(summary: pd.DataFrame) -> None:
+    gain = rate(summary, "group_1", "10 MiB/s") / rate(summary, "group_10", "10 MiB/s")
+    assert gain >= 5
+
+
+def test_a_record_is_one_request(summary: pd.DataFrame) -> None:
+    gain = rate(summary, "group_1", "100 requests/s") / rate(summary, "image_folder_pil", "100 requests/s")
+    assert gain >= 4
