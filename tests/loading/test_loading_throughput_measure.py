@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,13 +72,8 @@ def test_no_batch_is_an_error(tmp_path: Path) -> None:
 def test_cpu_seconds_of_workers_count(tmp_path: Path) -> None:
     class Burner:
         def batches(self, folder: Path, job: Job) -> Iterator[Any]:  # noqa: ARG002
-            child = os.fork()
-            if child == 0:
-                end_s = time.process_time() + 0.1
-                while time.process_time() < end_s:
-                    pass
-                os._exit(0)
-            os.waitpid(child, 0)
+            burn = "import time\nwhile time.process_time() < 0.15: pass"
+            subprocess.run([sys.executable, "-S", "-c", burn], check=True)
             yield np.zeros((4, 16, 16, 3), np.uint8)
 
     assert measure(Burner(), tmp_path, job()).cpu_s >= 0.09
