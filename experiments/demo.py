@@ -12,7 +12,8 @@ from experiments.quality import quality
 from pcr_exp.analysis.quality_files import is_measured
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.run_figures import draw_run
-from pcr_exp.config import DemoConfig, QualityConfig, TrainConfig, load
+from pcr_exp.config.compose import load
+from pcr_exp.config.runners import DemoConfig, QualityConfig, TrainConfig
 from pcr_exp.runs.train_run import run_training
 
 CONSOLE = Console()

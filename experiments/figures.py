@@ -5,7 +5,7 @@ from rich.console import Console
 from experiments.launch import launch
 from pcr_exp.analysis.render import to_rich
 from pcr_exp.analysis.report import Report, write_report
-from pcr_exp.config import FiguresConfig
+from pcr_exp.config.runners import FiguresConfig
 
 
 def figures(config: FiguresConfig) -> str:

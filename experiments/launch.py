@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
-from pcr_exp.config import load, register
+from pcr_exp.config.compose import load, register
 from pcr_exp.errors import PcrExpError
 
 CONFIGS = Path(__file__).parents[1] / "configs"

@@ -1,7 +1,7 @@
 """Encode a dataset's JPEG files as records. See `--help`."""
 
 from experiments.launch import launch
-from pcr_exp.config import PrepareConfig
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs.bars import counting_bar

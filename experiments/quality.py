@@ -10,7 +10,8 @@ from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.quality import measure_quality
 from pcr_exp.analysis.quality_files import load_quality, write_quality
-from pcr_exp.config import QualityConfig, StorageConfig
+from pcr_exp.config.runners import QualityConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar

@@ -9,7 +9,7 @@ from rich.markdown import Markdown
 from experiments.launch import launch
 from pcr_exp.analysis.throughput_files import write_throughput
 from pcr_exp.analysis.throughput_report import TABLE_FILE, report_throughput
-from pcr_exp.config import ThroughputConfig
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.loading.throughput.formats import by_encoding, open_workspace, original_files
 from pcr_exp.loading.throughput.interleave import Contest
 from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, describe, plan_jobs

@@ -2,7 +2,7 @@
 
 from experiments.launch import launch
 from pcr_exp.analysis.run_figures import draw_run
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.train_run import run_training
 
 

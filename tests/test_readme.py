@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pcr_exp.config import RUNNER_SCHEMAS, load, register
+from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()

@@ -8,7 +8,8 @@ from hydra import compose, initialize_config_dir
 
 from experiments.launch import CONFIGS
 from experiments.throughput import throughput
-from pcr_exp.config import ThroughputConfig, load, register
+from pcr_exp.config.compose import load, register
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, RunError
 
 SMALL = [

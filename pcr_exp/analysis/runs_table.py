@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.read_runs import Run, read_runs
-from pcr_exp.config import key_of
+from pcr_exp.config.records import key_of
 from pcr_exp.runs.identity import scientific_part
 from pcr_exp.training.report import interval_rates
 

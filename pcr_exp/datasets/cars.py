@@ -13,7 +13,7 @@ from typing import Any
 
 import scipy.io
 
-from pcr_exp.config import CarsConfig
+from pcr_exp.config.dataset import CarsConfig
 from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pcr_exp.config import DATASET_SCHEMAS, DatasetConfig
+from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig
 from pcr_exp.datasets import cars, celebahq, folder, ham10000, imagenet, photos
 from pcr_exp.datasets.sample import Dataset
 from pcr_exp.errors import ConfigError

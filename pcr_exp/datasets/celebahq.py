@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.config import CelebAHQConfig
+from pcr_exp.config.dataset import CelebAHQConfig
 from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.datasets.splits import holdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.config import FolderConfig
+from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.datasets.layout import list_class_names, open_root, read_class_folders, refuse_unknown_classes
 from pcr_exp.datasets.sample import Dataset, make_dataset
 from pcr_exp.datasets.splits import stratified_holdout

@@ -9,7 +9,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config import Ham10000Config
+from pcr_exp.config.dataset import Ham10000Config
 from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.datasets.splits import holdout

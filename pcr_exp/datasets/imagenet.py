@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pcr_exp.config import ImageNetConfig
+from pcr_exp.config.dataset import ImageNetConfig
 from pcr_exp.datasets.layout import (
     list_class_names,
     list_images,

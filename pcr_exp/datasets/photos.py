@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from pcr_exp.config import PhotosConfig, key_of
+from pcr_exp.config.dataset import PhotosConfig
+from pcr_exp.config.records import key_of
 from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
 from pcr_exp.datasets.photo_sources import SOURCE_FILES, load_photo, sources_digest, split_region
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset

@@ -13,7 +13,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from pcr_exp.config import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.loading.libturbojpeg import find_part_decoder
 from pcr_exp.loading.parts import PartlyDecodedImage

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import LoaderError
 from pcr_exp.storage.throttle import interruptible
 

@@ -14,7 +14,8 @@ from functools import lru_cache
 
 import cv2
 
-from pcr_exp.config import LoaderConfig, StorageConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.decode import open_decoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from pcr_exp.config import ScanConfig
+from pcr_exp.config.scan import ScanConfig
 
 
 class ScanPolicy(Protocol):

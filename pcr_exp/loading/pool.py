@@ -11,7 +11,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pcr_exp.config import LoaderConfig
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.handover import SlabDecoder, TasksWithSlabs
 from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.tasks import Tasks

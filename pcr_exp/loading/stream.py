@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pcr_exp.config import LoaderConfig
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.pool import open_pool

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import cv2
 import numpy as np
 
-from pcr_exp.config import AugmentConfig
+from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.resample import resample
 from pcr_exp.loading.source import Pixels, Source
 

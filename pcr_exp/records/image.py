@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.records.orientation import UPRIGHT, read_orientation

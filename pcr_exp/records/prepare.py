@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from pcr_exp.config import DatasetConfig, RecordsConfig, records_name
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.catalog import open_dataset
 from pcr_exp.errors import ConfigError, StorageError
 from pcr_exp.records.atomic import write_atomic

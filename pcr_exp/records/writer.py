@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.atomic import write_atomic

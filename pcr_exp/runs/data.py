@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config import ScanConfig, StorageConfig, TrainConfig
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import ScanPolicy, open_policy

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pcr_exp.config import TrainConfig, key_of
+from pcr_exp.config.records import key_of
+from pcr_exp.config.runners import TrainConfig
 
 # What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.index import RecordIndex

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import ScanPolicy, open_policy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader

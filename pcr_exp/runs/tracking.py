@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from pcr_exp.config import TrackingConfig
+from pcr_exp.config.tracking import TrackingConfig
 
 
 class Tracker(Protocol):

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import cached_share, open_data

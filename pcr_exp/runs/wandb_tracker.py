@@ -8,7 +8,7 @@ from typing import Any
 
 import wandb
 
-from pcr_exp.config import TrackingConfig
+from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.records.reader import RangeReader
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.remote import FsspecStorage

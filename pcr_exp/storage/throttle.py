@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.records.reader import RangeReader
 from pcr_exp.storage.bucket import Bucket, Limits, new_bucket_path

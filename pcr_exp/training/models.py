@@ -10,7 +10,7 @@ import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import nn
 
-from pcr_exp.config import ModelConfig
+from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.weights import load_pretrained
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pcr_exp.config import TrainingConfig
+from pcr_exp.config.training import TrainingConfig
 
 
 def learning_rate(config: TrainingConfig, step: int, steps_per_epoch: int) -> float:

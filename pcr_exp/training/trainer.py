@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config import TrainingConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
 from pcr_exp.training.inputs import model_input
 

@@ -9,17 +9,15 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from pcr_exp.config import (
-    LoaderConfig,
-    ModelConfig,
-    PhotosConfig,
-    RecordsConfig,
-    ScanConfig,
-    StorageConfig,
-    TrackingConfig,
-    TrainConfig,
-    TrainingConfig,
-)
+from pcr_exp.config.dataset import PhotosConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.tracking import TrackingConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.runs.train_run import run_training
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"

@@ -14,7 +14,8 @@ from hydra import compose, initialize_config_dir
 from experiments.launch import CONFIGS
 from experiments.throughput import measure
 from pcr_exp.analysis.throughput import bounds, summarise_throughput
-from pcr_exp.config import ThroughputConfig, load, register
+from pcr_exp.config.compose import load, register
+from pcr_exp.config.throughput import ThroughputConfig
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config import DATASET_SCHEMAS, DatasetConfig
+from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig
 
 LABELS = {
     "imagenet": "wnid",

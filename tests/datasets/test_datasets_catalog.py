@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config import DATASET_SCHEMAS, FolderConfig
+from pcr_exp.config.dataset import DATASET_SCHEMAS, FolderConfig
 from pcr_exp.datasets.catalog import READERS, open_dataset
 from pcr_exp.errors import ConfigError, DatasetError
 

@@ -11,7 +11,9 @@ from hydra.core.config_store import ConfigStore
 from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig
 
-from pcr_exp.config import DATASET_SCHEMAS, DatasetConfig, PhotosConfig, PrepareConfig, load, register
+from pcr_exp.config.compose import load, register
+from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig, PhotosConfig
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"

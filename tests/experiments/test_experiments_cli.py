@@ -116,7 +116,7 @@ def test_a_failed_job_does_not_stop_a_sweep_and_is_listed_at_its_end(
 def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, message: str) -> None:
     program = (
         "from experiments.launch import launch\n"
-        "from pcr_exp.config import FiguresConfig\n"
+        "from pcr_exp.config.runners import FiguresConfig\n"
         f"launch({task}, 'figures', FiguresConfig)"
     )
     done = subprocess.run(

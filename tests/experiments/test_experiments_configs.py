@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pcr_exp.config import NUM_GROUPS, RUNNER_SCHEMAS, TrainConfig, load, register
+from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-RUNNER_OF_EXPERIMENT = {"mssim_vs_scan": "quality"}
+RUNNER_OF_EXPERIMENT = {"mssim_vs_scan": "quality", "throughput_vs_scan": "throughput"}
 """Experiments of another runner than `train`."""
 
 

@@ -8,7 +8,8 @@ import pytest
 import skimage.data
 from PIL import Image
 
-from pcr_exp.config import AugmentConfig, LoaderConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import StaticScan

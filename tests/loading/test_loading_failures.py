@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcr_exp.config import AugmentConfig, LoaderConfig, StorageConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.loading import pool
 from pcr_exp.loading.loader import RecordLoader

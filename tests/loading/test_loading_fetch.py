@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import LoaderError, StorageError
 from pcr_exp.loading import fetch
 from pcr_exp.loading.fetch import Fetcher, longest_read_s, reads_ahead, reads_in_flight

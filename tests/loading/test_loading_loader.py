@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from pcr_exp.config import AugmentConfig, LoaderConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loading_pictures import KINDS, PHOTO, groups_of, to_jpeg
 
-from pcr_exp.config import AugmentConfig
+from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.loading import decode as decoding
 from pcr_exp.loading.decode import open_decoder

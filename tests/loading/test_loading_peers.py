@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from throughput_fixtures import NUM_IMAGES, job, write_images
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.peers import catalog, image_folder, records
 from pcr_exp.loading.peers.catalog import PEERS, absence, format_of, is_ours, open_format, open_peer, scan_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pcr_exp.config import ScanConfig
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.loading.policy import open_policy
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcr_exp.config import AugmentConfig, LoaderConfig, StorageConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
 from pcr_exp.loading.loader import Batch, RecordLoader

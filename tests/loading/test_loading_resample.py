@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config import AugmentConfig
+from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.resample import resample
 from pcr_exp.loading.source import DecodedImage, Part
 from pcr_exp.loading.transform import EvalTransform, TrainTransform

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config import AugmentConfig, LoaderConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.slabs import Slabs, receive_pixels
 from pcr_exp.loading.transform import TrainTransform

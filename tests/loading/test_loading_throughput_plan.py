@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from throughput_fixtures import job, write_images
 
-from pcr_exp.config import FolderConfig, LoaderConfig, StorageConfig, ThroughputConfig
+from pcr_exp.config.dataset import FolderConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.peers.catalog import OURS
 from pcr_exp.loading.throughput import lane

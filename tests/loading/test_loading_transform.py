@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import v2
 
-from pcr_exp.config import AugmentConfig
+from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.resample import resize
 from pcr_exp.loading.source import DecodedImage
 from pcr_exp.loading.transform import EvalTransform, TrainTransform, random_crop

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pcr_exp.config import LoaderConfig, StorageConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.peers.protocol import Job, SourceImage
 
 NUM_IMAGES = 10

@@ -11,7 +11,8 @@ from records_encoding import read_tree, write_images
 from records_pictures import CASES, PLAIN
 from records_storage import FolderStorage
 
-from pcr_exp.config import FolderConfig, RecordsConfig, records_name
+from pcr_exp.config.dataset import FolderConfig
+from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.errors import ConfigError, ImageError, RecordError, StorageError
 from pcr_exp.records import prepare
 from pcr_exp.records.encode import EncodeReport

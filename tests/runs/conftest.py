@@ -7,19 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.config import (
-    AugmentConfig,
-    LoaderConfig,
-    ModelConfig,
-    PaperConfig,
-    PhotosConfig,
-    RecordsConfig,
-    ScanConfig,
-    StorageConfig,
-    TrackingConfig,
-    TrainConfig,
-    TrainingConfig,
-)
+from pcr_exp.config.dataset import AugmentConfig, PaperConfig, PhotosConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.tracking import TrackingConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.records.prepare import prepare_records
 
 Configure = Callable[..., TrainConfig]

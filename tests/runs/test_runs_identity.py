@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.identity import differences, run_id, scientific_part
 
 WITHOUT_EFFECT = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config import TrainConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import MEASURED, Row, read_rows
 from pcr_exp.runs.train_run import run_training

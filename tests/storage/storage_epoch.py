@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
-from pcr_exp.config import AugmentConfig, LoaderConfig, StorageConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.transform import TrainTransform

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config import StorageConfig
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import bucket
 from pcr_exp.storage.local import LocalStorage

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pcr_exp.config import TrainConfig, load, register
+from pcr_exp.config.compose import load, register
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.training.models import check_name
 
 CONFIGS = Path(__file__).parents[2] / "configs"

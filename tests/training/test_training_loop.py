@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcr_exp.config import TrainingConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
 from pcr_exp.training.clocks import Clocks

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config import TrainingConfig, scaled_learning_rate
+from pcr_exp.config.training import TrainingConfig, scaled_learning_rate
 from pcr_exp.training.schedule import learning_rate
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config import TrainingConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.inputs import model_input
 from pcr_exp.training.trainer import Trainer, _step_seed
 

@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from pcr_exp.config import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS
 
 INK = "#1a1a1a"
 MUTED = "#6b6b6b"

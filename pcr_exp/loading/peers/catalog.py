@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import cast
 
-from pcr_exp.config import NUM_GROUPS, ScanConfig
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.peers.protocol import Format, Peer
 

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from pcr_exp.config import AugmentConfig, LoaderConfig, StorageConfig
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
 
 AUGMENT = AugmentConfig()
 """The same work for all: random-resized-crop (8 to 100 % of the area, 3:4 to 4:3) and horizontal flip."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pcr_exp.config import DatasetConfig
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.catalog import open_dataset
 from pcr_exp.datasets.sample import Dataset
 from pcr_exp.loading.peers.catalog import OURS

@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 from math import ceil
 from typing import Any
 
-from pcr_exp.config import NUM_GROUPS, StorageConfig, ThroughputConfig
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.loading.peers.catalog import PEERS, absence, scan_of
 from pcr_exp.loading.peers.protocol import Job
 

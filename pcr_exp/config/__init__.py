@@ -1,0 +1,1 @@
+"""Typed configuration: one module per config group of `configs/`."""

@@ -1,0 +1,41 @@
+"""How records become batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pcr_exp.config.check import require
+
+
+@dataclass(kw_only=True, slots=True)
+class LoaderConfig:
+    """How records become batches."""
+
+    num_workers: int = 1
+    """Decoding processes; 0 decodes in the training process."""
+    shuffle_records: int = 4
+    """Records whose samples are shuffled together."""
+    records_ahead: int | None = None
+    """Records read ahead of decoding; null sizes it from bandwidth x latency (Little's law)."""
+    prefetch_batches: int = 2
+    """Decoded batches waiting per worker."""
+    decode: str = "libjpeg"
+    """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
+    and 2 at 1/8 and 1/2 of the size, enlarged again by the crop."""
+    timeout_s: float | None = 300.0
+    """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
+
+    def __post_init__(self) -> None:
+        require(self.num_workers >= 0, "loader.num_workers", self.num_workers, "0 or more")
+        require(
+            self.timeout_s is None or self.timeout_s > 0,
+            "loader.timeout_s",
+            self.timeout_s,
+            "seconds above 0, or null to wait forever",
+        )
+        require(self.shuffle_records >= 1, "loader.shuffle_records", self.shuffle_records, "at least 1")
+        ahead = self.records_ahead
+        require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")
+        require(self.prefetch_batches >= 1, "loader.prefetch_batches", self.prefetch_batches, "at least 1")
+        modes = ("libjpeg", "unsmoothed", "scaled")
+        require(self.decode in modes, "loader.decode", self.decode, "libjpeg, unsmoothed or scaled")

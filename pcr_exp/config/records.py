@@ -1,0 +1,45 @@
+"""Where records lie, what they are called, and how they are made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pcr_exp.config.check import require
+from pcr_exp.config.dataset import DatasetConfig
+
+NUM_GROUPS = 10
+"""Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RecordsConfig:
+    """Where records are written and read, and how they are made."""
+
+    root: str = "data/records"
+    """Local folder or any fsspec address; records of a dataset lie in `<root>/<dataset>-<key>`."""
+    on_error: str = "fail"
+    """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
+    num_workers: int = 2
+    auto_prepare: bool = True
+    """Training and quality make missing records themselves."""
+
+    def __post_init__(self) -> None:
+        require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
+        require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
+
+
+def key_of(fields: dict[str, Any]) -> str:
+    """Eight hex digits that name a set of settings: SHA-256 of their canonical JSON."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def records_name(dataset: DatasetConfig) -> str:
+    """The folder of a dataset's records: its name and a key of every setting that changes their bytes."""
+    fields = asdict(dataset)
+    for unrelated in ("root", "label", "target_top1", "augment", "paper"):
+        del fields[unrelated]
+    return f"{dataset.name}-{key_of(fields)}"

@@ -1,0 +1,92 @@
+"""One configuration per program under `experiments/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+from pcr_exp.config.check import require
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.tracking import TrackingConfig
+from pcr_exp.config.training import TrainingConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class PrepareConfig:
+    """`python -m experiments.prepare`"""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainConfig:
+    """`python -m experiments.train`"""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+    model: ModelConfig = MISSING
+    scan: ScanConfig = MISSING
+    storage: StorageConfig = MISSING
+    loader: LoaderConfig = field(default_factory=LoaderConfig)
+    training: TrainingConfig = MISSING
+    tracking: TrackingConfig = MISSING
+    seed: int = 0
+    runs_root: str = "results/runs"
+
+
+@dataclass(kw_only=True, slots=True)
+class QualityConfig:
+    """`python -m experiments.quality`"""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+    split: str = "val"
+    groups: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
+    max_images: int = 200
+    """Images measured, spread evenly over the split."""
+    num_workers: int = 2
+    out: str = "results/quality/${dataset.name}"
+
+    def __post_init__(self) -> None:
+        require(self.split in ("train", "val"), "split", self.split, "train or val")
+        require(
+            bool(self.groups) and all(1 <= g <= NUM_GROUPS for g in self.groups),
+            "groups",
+            self.groups,
+            f"scan groups, 1..{NUM_GROUPS}",
+        )
+        require(self.max_images >= 1, "max_images", self.max_images, "at least 1")
+        require(self.num_workers >= 1, "num_workers", self.num_workers, "at least 1")
+
+
+@dataclass(kw_only=True, slots=True)
+class FiguresConfig:
+    """`python -m experiments.figures`"""
+
+    runs_root: str = "results/runs"
+    quality_root: str = "results/quality"
+    out: str = "results/figures"
+
+
+@dataclass(kw_only=True, slots=True)
+class DemoConfig:
+    """`python -m experiments.demo`: the whole slice on the embedded photographs."""
+
+    labels: list[str] = MISSING
+    """Tasks, the first being the one whose table is shown as the result."""
+    scans: list[str] = MISSING
+    overrides: list[str] = field(default_factory=list)
+    """Settings of every training run, as on the command line of `experiments.train`."""
+    quality_images: int = 100
+    out: str = "results/demo"
+
+    def __post_init__(self) -> None:
+        require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
+        require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")

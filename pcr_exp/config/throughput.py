@@ -1,0 +1,60 @@
+"""The configuration of `python -m experiments.throughput`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+from pcr_exp.config.check import require
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.loader import LoaderConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class ThroughputConfig:
+    """`python -m experiments.throughput`"""
+
+    dataset: DatasetConfig = MISSING
+    """Its training images; `dataset.augment` is not used: all loaders do the same standard crop."""
+    loader: LoaderConfig = field(default_factory=LoaderConfig)
+    """Ours; peers are given its num_workers and prefetch_batches."""
+    scans: list[str] = MISSING
+    """Ours: baseline, group_1 to group_10."""
+    decodes: list[str] = field(default_factory=list)
+    """Values of `loader.decode` to measure side by side; none: that of `loader` alone."""
+    peers: list[str] = MISSING
+    """Loaders of others; one that cannot run here is listed as absent, with the reason."""
+    image_size: int = 224
+    batch_size: int = 64
+    model_images_per_s: float | None = 1000.0
+    """Speed of the pretended model, for a second measurement that shows the wait share (null: none)."""
+    bandwidths_mib_per_s: list[float] = field(default_factory=list)
+    """Throttles, each by itself, for ours and for one file per image."""
+    latencies_ms: list[float] = field(default_factory=list)
+    requests_per_s: list[float] = field(default_factory=list)
+    repeats: int = 5
+    measure_s: float = 2.0
+    """Each measurement takes as many whole epochs as this needs, at least one."""
+    cold_cache: bool = False
+    """Drop what a loader reads from the page cache before each measurement, as far as the kernel allows."""
+    static_copies: bool = True
+    """Also build copies at reduced quality, as large as the scan groups, to compare their space with."""
+    on_error: str = "skip"
+    seed: int = 0
+    measure: bool = True
+    """false: measure nothing, draw what `out` holds."""
+    work: str = "data/throughput"
+    """Every format of the images is built here, once."""
+    out: str = "results/throughput/${dataset.name}"
+
+    def __post_init__(self) -> None:
+        require(bool(self.scans or self.peers), "scans", self.scans, "at least one loader, here or in peers")
+        for key in ("image_size", "batch_size", "repeats"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "at least 1")
+        require(self.measure_s > 0, "measure_s", self.measure_s, "seconds above 0")
+        model = self.model_images_per_s
+        require(model is None or model > 0, "model_images_per_s", model, "null or a rate above 0")
+        for key in ("bandwidths_mib_per_s", "latencies_ms", "requests_per_s"):
+            require(all(limit > 0 for limit in getattr(self, key)), key, getattr(self, key), "limits above 0")
+        require(self.on_error in ("fail", "skip"), "on_error", self.on_error, "fail or skip")
