@@ -50,7 +50,7 @@ def measure_quality(
     with ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,)) as workers:
         futures = {
             workers.submit(_measure_image, sample_id, jpeg, groups, records.index.num_groups): position
-            for position, (sample_id, jpeg) in enumerate(_chosen_images(records, total))
+            for position, (sample_id, jpeg) in enumerate(chosen_images(records, total))
         }
         try:
             for done, future in enumerate(as_completed(futures), start=1):
@@ -87,7 +87,7 @@ def _name(records: RecordSet) -> str:
     return f"the record set {index.dataset}/{index.split} (encoding {index.encoding!r})"
 
 
-def _chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, bytes]]:
+def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, bytes]]:
     """(id, JPEG of all groups) of the chosen images; one record in memory at a time."""
     index = records.index
     first = np.cumsum([0] + [entry.num_samples for entry in index.records])

@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 
 import cv2
+import numpy as np
 
 from pcr_exp.loading.source import Part, Pixels
 
 _MARGIN_PX = 2
 """Neighbours that cubic interpolation looks at beyond the pixels it lies between."""
+_BLOCK_PX = 8
+_SHARPENING = np.array([-0.1, 1.2, -0.1], dtype=np.float32)
+"""Along both axes of what is decoded at 1/8: its pixels are means over blocks, which flattens the picture.
+
+For a parabola 1/24 in place of 0.1 would give back what means take; 0.1 gave the best MS-SSIM on photographs.
+"""
 
 
 def resample(part: Part, out: Pixels) -> None:
@@ -29,35 +36,49 @@ def resample(part: Part, out: Pixels) -> None:
 def resize(image: Pixels, out: Pixels) -> None:
     """Resize `image` to fill `out`; a copy if it has the size already.
 
-    Bilinear, and the mean over areas where an axis shrinks to less than half, as bilinear would skip pixels
-    there. (Areas always cost 0.8 ms instead of 0.06 ms for a typical ImageNet crop: as much as decoding.)
+    Bilinear. An axis that shrinks to less than half is halved first, as often as needed: bilinear alone would
+    skip pixels there. (Halving costs a quarter of what means over areas cost, which is as much as decoding.)
     """
     rows, columns = out.shape[:2]
-    if image.shape[:2] == (rows, columns):
+    height, width = image.shape[:2]
+    if (height, width) == (rows, columns):
         out[:] = image
         return
-    shrink_y, shrink_x = image.shape[0] / rows, image.shape[1] / columns
-    averages = max(shrink_y, shrink_x) > 2 and min(shrink_y, shrink_x) >= 1
-    cv2.resize(
-        image, (columns, rows), dst=out, interpolation=cv2.INTER_AREA if averages else cv2.INTER_LINEAR
-    )
+    while height > 2 * rows or width > 2 * columns:
+        # At exactly half the size, bilinear is the mean of the pixels that become one.
+        height = -(-height // 2) if height > 2 * rows else height
+        width = -(-width // 2) if width > 2 * columns else width
+        half: Pixels = np.empty((height, width, 3), dtype=np.uint8)
+        cv2.resize(image, (width, height), dst=half, interpolation=cv2.INTER_LINEAR)
+        image = half
+    cv2.resize(image, (columns, rows), dst=out, interpolation=cv2.INTER_LINEAR)
 
 
 def enlarge(part: Part, out: Pixels) -> None:
     """Fill `out` from a part of an image that was decoded at a fraction of its size.
 
-    The part's edges lie between pixels. Whole pixels around it are resized at the part's exact scale, and
-    `out` is cut from the result: so its place is right to half a pixel of `out`, its scale exactly.
+    The part's edges lie between pixels. Whole pixels around it are resized, and `out` is cut from the result:
+    so its place and its edges are right to half a pixel of `out`.
     """
     rows, columns = out.shape[:2]
-    scale_y, scale_x = rows / part.rows, columns / part.columns
     top, bottom = _around(part.top, part.rows, part.pixels.shape[0])
     left, right = _around(part.left, part.columns, part.pixels.shape[1])
     source = part.pixels[top:bottom, left:right]
-    larger = cv2.resize(source, None, fx=scale_x, fy=scale_y, interpolation=cv2.INTER_CUBIC)
-    y = _start((part.top - top) * scale_y, larger.shape[0] - rows)
-    x = _start((part.left - left) * scale_x, larger.shape[1] - columns)
+    if part.denominator == _BLOCK_PX:
+        source = _sharpened(source)
+    # Whole sizes, not factors: OpenCV has its fast code for them only (25 us instead of 150 for a crop).
+    larger_rows = round((bottom - top) * rows / part.rows)
+    larger_columns = round((right - left) * columns / part.columns)
+    larger = cv2.resize(source, (larger_columns, larger_rows), interpolation=cv2.INTER_CUBIC)
+    y = _start((part.top - top) * larger_rows / (bottom - top), larger_rows - rows)
+    x = _start((part.left - left) * larger_columns / (right - left), larger_columns - columns)
     out[:] = larger[y : y + rows, x : x + columns]
+
+
+def _sharpened(image: Pixels) -> Pixels:
+    out: Pixels = np.empty(image.shape, dtype=np.uint8)
+    cv2.sepFilter2D(image, -1, _SHARPENING, _SHARPENING, dst=out, borderType=cv2.BORDER_REPLICATE)
+    return out
 
 
 def _whole(first: float, count: float, size: int) -> tuple[int, int]:
