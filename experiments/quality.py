@@ -5,13 +5,16 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.launch import launch
+from pcr_exp.analysis.crop_quality import measure_crops, summarise_crops
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
+from pcr_exp.analysis.figures.decode_modes import draw_decode_modes
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.quality import measure_quality
 from pcr_exp.analysis.quality_files import load_quality, write_quality
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
@@ -24,9 +27,24 @@ def quality(config: QualityConfig) -> str:
     with counting_bar("quality") as tell:
         rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
     write_quality(config.out, rows, records.index)
-    for path in draw(load_quality(config.out), config.out):
+    files = draw(load_quality(config.out), config.out)
+    if config.decodes:
+        files += measure_modes(records, config)
+    for path in files:
         print(path)
     return "finished"
+
+
+def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:
+    """The crops that training would see in each decode mode: rows, summary, figure; returns the files."""
+    with counting_bar("crops") as tell:
+        crops = measure_crops(
+            records, config.groups, config.decodes, config.max_images, config.crop_size_px, progress=tell
+        )
+    summary = Path(config.out) / "decode_modes_summary.csv"
+    write_atomic(summary, [summarise_crops(crops).to_csv(index=False).encode()])
+    crops.insert(0, "dataset", records.index.dataset)
+    return [summary, *save_figure(draw_decode_modes(crops), crops, config.out, "decode_modes")]
 
 
 def open_records(config: QualityConfig) -> RecordSet:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pcr_exp.config.check import require
 
+DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
+
 
 @dataclass(kw_only=True, slots=True)
 class LoaderConfig:
@@ -37,5 +39,4 @@ class LoaderConfig:
         ahead = self.records_ahead
         require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")
         require(self.prefetch_batches >= 1, "loader.prefetch_batches", self.prefetch_batches, "at least 1")
-        modes = ("libjpeg", "unsmoothed", "scaled")
-        require(self.decode in modes, "loader.decode", self.decode, "libjpeg, unsmoothed or scaled")
+        require(self.decode in DECODE_MODES, "loader.decode", self.decode, " or ".join(DECODE_MODES))

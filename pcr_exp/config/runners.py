@@ -8,7 +8,7 @@ from omegaconf import MISSING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.scan import ScanConfig
@@ -52,6 +52,9 @@ class QualityConfig:
     max_images: int = 200
     """Images measured, spread evenly over the split."""
     num_workers: int = 2
+    decodes: list[str] = field(default_factory=list)
+    """Values of `loader.decode` whose training crops are measured too (none: whole images only)."""
+    crop_size_px: int = 224
     out: str = "results/quality/${dataset.name}"
 
     def __post_init__(self) -> None:
@@ -64,6 +67,9 @@ class QualityConfig:
         )
         require(self.max_images >= 1, "max_images", self.max_images, "at least 1")
         require(self.num_workers >= 1, "num_workers", self.num_workers, "at least 1")
+        for mode in self.decodes:
+            require(mode in DECODE_MODES, "decodes", self.decodes, " or ".join(DECODE_MODES))
+        require(self.crop_size_px >= 32, "crop_size_px", self.crop_size_px, "at least 32, for MS-SSIM")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from matplotlib.colors import to_rgb
 
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
+from pcr_exp.analysis.figures.decode_modes import draw_decode_modes
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.seeds import mean_over_seeds
@@ -182,3 +183,19 @@ def test_scan_levels_are_ordered_by_bytes() -> None:
 )
 def test_bytes_for_people(num_bytes: float, text: str) -> None:
     assert kilobytes(num_bytes) == text
+
+
+def test_decode_modes_show_means_and_paired_differences() -> None:
+    scores = {"libjpeg": {1: 0.80, 2: 0.94}, "unsmoothed": {1: 0.79, 2: 0.94}, "scaled": {1: 0.83, 2: 0.93}}
+    crops = pd.DataFrame(
+        {"dataset": "imagenet", "id": str(i), "group": group, "decode": mode, "ms_ssim": score - 0.01 * i}
+        for mode, by_group in scores.items()
+        for group, score in by_group.items()
+        for i in range(3)
+    )
+    means, differences = draw_decode_modes(crops).axes
+    drawn = {line.get_label(): line.get_ydata() for line in means.lines}
+    assert drawn["scaled"] == pytest.approx([0.82, 0.92])
+    assert [text.get_text() for text in differences.get_legend().get_texts()] == ["unsmoothed", "scaled"]
+    drawn = {bar.get_label(): bar.lines[0].get_ydata() for bar in differences.containers}
+    assert drawn["scaled"] == pytest.approx([0.03, -0.01])

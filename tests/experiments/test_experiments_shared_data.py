@@ -50,8 +50,12 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
     assert evaluated[-1]["num_val"] == 12 and evaluated[-1]["samples_seen"] == 24
 
     out = tmp_path / "quality"
-    assert quality(composed("quality", *dataset, records, "max_images=4", f"out={out}")) == "finished"
+    crops = ["decodes=[libjpeg,unsmoothed,scaled]", "crop_size_px=176"]
+    assert quality(composed("quality", *dataset, records, "max_images=4", f"out={out}", *crops)) == "finished"
     summary = pd.read_csv(out / "quality_summary.csv").set_index("group")
     assert (summary["n"] == 4).all()
     assert summary["ms_ssim_mean"].is_monotonic_increasing and summary["bytes_mean"].is_monotonic_increasing
     assert (out / "mssim_vs_scan.png").stat().st_size > 0
+    modes = pd.read_csv(out / "decode_modes_summary.csv").set_index("group")
+    assert (modes["n"] == 4).all() and modes.loc[10, "scaled_mean"] == 1.0
+    assert (out / "decode_modes.png").stat().st_size > 0
