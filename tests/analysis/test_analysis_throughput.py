@@ -156,6 +156,29 @@ def test_the_table_has_every_loader_and_names_the_absent(folder: Path) -> None:
     assert "n = 3 interleaved repeats" in text and "100 images" in text
 
 
+def test_the_table_names_loaders_that_no_throttle_can_hold(tmp_path: Path) -> None:
+    rows = measured_rows()
+    write_throughput(tmp_path / "all", rows, formats(), {}, SETTINGS)
+    assert "without a throttle only" not in to_markdown(load_throughput(tmp_path / "all"))
+    free = rows[(rows["loader"] == "image_folder_pil") & (rows["storage"] == "unlimited")]
+    rows = pd.concat([rows, free.assign(loader="dali", decode="dali"), free.assign(loader="webdataset")])
+    write_throughput(tmp_path / "some", rows, formats(), {}, SETTINGS)
+    assert "holds the throttle: DALI, CPU; WebDataset." in to_markdown(load_throughput(tmp_path / "some"))
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([0.25, 1.0], "25 to 100 % of the files' bytes in the page cache"),
+        ([None, 1.0], "is not known: the kernel tells it to the files' owner only"),
+    ],
+)
+def test_the_table_says_how_warm_the_files_were(shares: list, said: str, tmp_path: Path) -> None:
+    rows = measured_rows().head(2).assign(cached_share=shares)
+    write_throughput(tmp_path, rows, formats(), {}, SETTINGS)
+    assert said in to_markdown(load_throughput(tmp_path))
+
+
 def test_a_single_repeat_shows_no_spread(tmp_path: Path) -> None:
     rows = measured_rows()
     write_throughput(tmp_path, rows[rows["repeat"] == 0], formats(), {}, SETTINGS)
