@@ -17,7 +17,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.page_cache import resident_share_of
+from pcr_exp.storage.page_cache import resident_share
 
 _UNLIMITED = StorageConfig(name="unlimited")
 _FULL_FIDELITY = ScanConfig(name="baseline", encoding="baseline", group=1)
@@ -60,12 +60,14 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
 
 
 def cached_share(config: TrainConfig, data: RunData) -> float | None:
-    """Share of the training records' bytes that the page cache holds; None if that cannot be known."""
+    """Mean share of the training records' files that the page cache holds; None if that cannot be known."""
     root = config.records.root
     if "://" in root:
         return None
     folder = Path(root) / data.train.folder
-    return resident_share_of(folder / record.file for record in data.train.index.records)
+    shares = [resident_share(folder / record.file) for record in data.train.index.records]
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if len(known) == len(shares) else None
 
 
 def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RecordLoader:

@@ -13,6 +13,7 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.peers.catalog import OURS
+from pcr_exp.loading.peers.protocol import Job
 from pcr_exp.loading.throughput import lane, plan
 from pcr_exp.loading.throughput.formats import (
     Built,
@@ -23,6 +24,7 @@ from pcr_exp.loading.throughput.formats import (
     original_files,
 )
 from pcr_exp.loading.throughput.interleave import Contest
+from pcr_exp.loading.throughput.lane import Lane
 from pcr_exp.loading.throughput.measure import Measurement
 from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, num_epochs, plan_jobs
 from pcr_exp.loading.throughput.process import LoaderProcess
@@ -213,6 +215,25 @@ def test_repeats_are_interleaved(contest: Callable[..., Contest]) -> None:
     assert {row["num_epochs"] for row in rows} == {2}
     assert rows[0]["cpu_s_per_image"] == pytest.approx(2 / 24)
     assert told[-1] == (6, 6)
+
+
+def test_a_start_that_takes_longest_is_no_part_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [Measurement(12, 30.0, 29.0, 30.0, 30.0), Measurement(12, 1.0, 0.1, 1.0, 2.0)]
+    asked: list[Job] = []
+
+    def ask(_: Lane, wanted: Job) -> Measurement:
+        asked.append(wanted)
+        return given[min(len(asked), len(given)) - 1]
+
+    monkeypatch.setattr(Lane, "_ask", ask)
+    workspace, _ = opened(tmp_path)
+    with LoaderProcess("baseline") as process:
+        compiles = Lane(workspace, job("baseline", "libjpeg"), process)
+        assert len(asked) == 2
+        row = compiles.measure(job("baseline", "libjpeg"), measure_s=3.0, cold_cache=False)
+    assert row["num_epochs"] == asked[-1].num_epochs == 3
 
 
 @pytest.mark.parametrize(("request_number", "num_rows"), [(1, 2), (3, 3)])

@@ -9,6 +9,7 @@ counted.
 from __future__ import annotations
 
 import io
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -36,6 +37,8 @@ def build(images: Sequence[SourceImage], folder: Path) -> None:
     fields = {"image": _JpegField(), "label": IntField()}
     writer = DatasetWriter(str(folder / FILE), fields, page_size=page_size, num_workers=1)
     writer.from_indexed_dataset(_Files(images))
+    for process in multiprocessing.active_children():
+        process.join()  # FFCV leaves it: CPU seconds are known once it has ended
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
