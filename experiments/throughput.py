@@ -1,5 +1,6 @@
 """Measure loaders side by side on the same images; draw them. See `--help`."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -16,13 +17,16 @@ from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, describ
 from pcr_exp.loading.throughput.static_copies import build_copies
 from pcr_exp.runs.bars import counting_bar
 
+_FILE_COLUMNS = 160
+"""Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
+
 
 def throughput(config: ThroughputConfig) -> str:
     """Build the formats, measure, and draw; returns "finished"."""
     if config.measure:
         measure(config)
     files = report_throughput(config.out)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(Markdown((Path(config.out) / TABLE_FILE).read_text()))
     for path in files:
         if path.suffix == ".png":  # PDF and CSV lie beside it

@@ -18,7 +18,7 @@ ROW_COLUMNS = [
 ]
 """One row per measurement. `images_per_s` counts from opening the loader, its start included; `wait_share` is
 1 less the share of time in which the consumer worked; `epoch_bytes` is what one epoch reads; `cached_share`
-is how much of the files lay in the page cache before."""
+is how much of the files lay in the page cache before, nothing where the kernel did not tell."""
 
 FORMAT_COLUMNS = ["format", "num_images", "num_files", "num_bytes", "build_s", "build_cpu_s"]
 

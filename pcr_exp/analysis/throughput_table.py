@@ -23,6 +23,7 @@ def to_markdown(measured: Throughput) -> str:
     limited = free_running(summary[summary["storage"] != "unlimited"])
     if len(limited):
         parts.append("### Under throttles\n\n" + _table(limited, _LIMITED))
+        parts.append(_never_limited(summary, limited))
     parts.append("### Formats\n\n" + _formats(measured.formats))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -31,14 +32,20 @@ def _facts(measured: Throughput) -> str:
     meta, rows = measured.meta, measured.rows
     settings = meta["settings"]
     commit = f"{meta['git_sha'] or 'unknown'}{' with uncommitted changes' if meta['git_dirty'] else ''}"
-    low, high = rows["cached_share"].min(), rows["cached_share"].max()
     return (
         f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
         f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
         f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
-        f"repeats, median (smallest to largest); {100 * low:.0f} to {100 * high:.0f} % of the files in the "
-        f"page cache before a measurement; commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
+        f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
+        f"commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
     )
+
+
+def _cached(shares: pd.Series) -> str:
+    if shares.isna().any():
+        return "how much lay in the page cache is not known: the kernel tells it to the files' owner only"
+    low, high = 100 * shares.min(), 100 * shares.max()
+    return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
 
 
 def _loaders(summary: pd.DataFrame) -> str:
@@ -54,6 +61,14 @@ def _loaders(summary: pd.DataFrame) -> str:
         model = paced["model_images_per_s"].iloc[0]
         columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
     return "### Loaders\n\n" + _table(free, columns)
+
+
+def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
+    """Loaders without a line under throttles, and why they have none."""
+    missing = [name for name in summary["loader"].unique() if name not in set(limited["loader"])]
+    titles = "; ".join(title_of(name) for name in missing)
+    because = "they open their files past the storage layer that holds the throttle"
+    return f"Measured without a throttle only, as {because}: {titles}." if missing else ""
 
 
 def _absent(absent: Mapping[str, str]) -> str:

@@ -34,6 +34,22 @@ def resident_share(path: Path) -> float | None:
         os.close(descriptor)
 
 
+def resident_share_of(paths: Iterable[Path]) -> float | None:
+    """Share of all bytes of files that lies in the page cache, 0 to 1; None where one's is not told.
+
+    Raises:
+        OSError: a file cannot be opened.
+    """
+    resident_bytes, num_bytes = 0.0, 0
+    for path in paths:
+        share, size = resident_share(path), path.stat().st_size
+        if share is None:
+            return None
+        resident_bytes += share * size
+        num_bytes += size
+    return resident_bytes / num_bytes if num_bytes else 0.0
+
+
 def drop(paths: Iterable[Path]) -> dict[Path, str]:
     """Let go of all cached pages of files; what could not be dropped comes back, with the reason.
 

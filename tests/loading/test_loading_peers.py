@@ -1,37 +1,19 @@
-"""Loaders of others: each gives every image of every epoch, in the form that all are asked for."""
+"""One file per image, through our storage layer, and ours. All peers: test_loading_peers_all.py."""
 
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from throughput_fixtures import NUM_IMAGES, job, write_images
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.peers import catalog, image_folder, records
-from pcr_exp.loading.peers.catalog import PEERS, absence, format_of, is_ours, open_format, open_peer, scan_of
+from pcr_exp.loading.peers import image_folder, records
+from pcr_exp.loading.peers.catalog import PEERS, absence, is_ours, open_peer, scan_of
 from pcr_exp.loading.peers.protocol import Job
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
-
-INSTALLED = [name for name in PEERS if absence(name) is None]
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("name", INSTALLED)
-def test_every_peer_gives_every_image_of_every_epoch(name: str, num_workers: int, tmp_path: Path) -> None:
-    images = write_images(tmp_path / "images")
-    folder = tmp_path / format_of(name)
-    folder.mkdir()
-    open_format(name).build(images, folder)
-    wanted = job(name, PEERS[name].decode, num_workers, num_epochs=2)
-    batches = [np.asarray(batch) for batch in open_peer(name).batches(folder, wanted)]
-    assert sum(len(batch) for batch in batches) == 2 * NUM_IMAGES
-    assert {batch.dtype for batch in batches} == {np.dtype(np.uint8)}
-    assert {batch.shape[1:] for batch in batches} <= {(3, 16, 16), (16, 16, 3)}
-    assert len({batch.tobytes() for batch in batches}) == len(batches)
 
 
 @pytest.mark.parametrize(("name", "decode"), [(n, PEERS[n].decode) for n in PEERS if n.startswith("image")])
@@ -84,7 +66,3 @@ def test_no_such_loader(name: str) -> None:
         ConfigError, match=r"is no loader: wanted baseline, group_1 to group_10, or image_folder"
     ):
         absence(name)
-
-
-def test_a_peer_without_adapter_is_absent() -> None:
-    assert absence("ffcv") == catalog.PEERS["ffcv"].absent_because != ""

@@ -1,4 +1,4 @@
-"""Measuring one loader: the clock, the consumer's speed, the page cache, the process it runs in."""
+"""Measuring one loader: the clock, the consumer's speed, the process it runs in."""
 
 import json
 import os
@@ -16,9 +16,7 @@ from throughput_fixtures import NUM_IMAGES, job, write_images, write_list
 
 from pcr_exp.errors import LoaderError
 from pcr_exp.loading.peers.protocol import Job
-from pcr_exp.loading.throughput import page_cache
 from pcr_exp.loading.throughput.measure import measure
-from pcr_exp.loading.throughput.page_cache import cached_share, drop
 from pcr_exp.loading.throughput.process import LoaderProcess, answer
 
 
@@ -77,57 +75,6 @@ def test_cpu_seconds_of_workers_count(tmp_path: Path) -> None:
             yield np.zeros((4, 16, 16, 3), np.uint8)
 
     assert measure(Burner(), tmp_path, job()).cpu_s >= 0.09
-
-
-def test_a_file_just_written_is_cached_and_can_be_dropped(tmp_path: Path) -> None:
-    files = [tmp_path / "a", tmp_path / "empty"]
-    files[0].write_bytes(os.urandom(50_000))
-    files[1].touch()
-    assert cached_share(files) == 1
-    drop(files)
-    if cached_share(files) == 1:
-        pytest.skip(f"{tmp_path} lies in a memory file system, whose pages cannot be dropped")
-    assert cached_share(files) == 0
-    files[0].read_bytes()
-    assert cached_share(files) == 1
-
-
-def test_a_memory_file_system_keeps_its_pages() -> None:
-    folder = Path("/dev/shm")
-    if not os.access(folder, os.W_OK):
-        pytest.skip("no writable /dev/shm here")
-    file = folder / f"pcr-exp-test-{os.getpid()}"
-    try:
-        file.write_bytes(bytes(50_000))
-        drop([file])
-        assert cached_share([file]) == 1
-    finally:
-        file.unlink()
-
-
-def test_no_pages_are_not_cached(tmp_path: Path) -> None:
-    (tmp_path / "empty").touch()
-    assert cached_share([]) == cached_share([tmp_path / "empty"]) == 0
-
-
-@pytest.mark.parametrize("failing", ["mmap", "mincore"])
-def test_the_kernel_s_refusal_names_the_file(
-    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Libc:
-        def mmap(self, *_: Any) -> int | None:
-            return page_cache._FAILED if failing == "mmap" else 4096
-
-        def mincore(self, *_: Any) -> int:
-            return -1
-
-        def munmap(self, *_: Any) -> int:
-            return 0
-
-    monkeypatch.setattr(page_cache, "_libc", Libc)
-    (tmp_path / "a").write_bytes(b"a")
-    with pytest.raises(OSError, match="/a"):
-        cached_share([tmp_path / "a"])
 
 
 def test_a_job_survives_json() -> None:

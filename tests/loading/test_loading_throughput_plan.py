@@ -13,7 +13,8 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.peers.catalog import OURS
-from pcr_exp.loading.throughput import lane
+from pcr_exp.loading.peers.protocol import Job
+from pcr_exp.loading.throughput import lane, plan
 from pcr_exp.loading.throughput.formats import (
     Built,
     Workspace,
@@ -23,6 +24,7 @@ from pcr_exp.loading.throughput.formats import (
     original_files,
 )
 from pcr_exp.loading.throughput.interleave import Contest
+from pcr_exp.loading.throughput.lane import Lane
 from pcr_exp.loading.throughput.measure import Measurement
 from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, num_epochs, plan_jobs
 from pcr_exp.loading.throughput.process import LoaderProcess
@@ -37,7 +39,7 @@ def config(**given: Any) -> ThroughputConfig:
     settings: dict[str, Any] = {
         "dataset": folder_config(Path("pictures")),
         "scans": ["baseline", "group_1", "group_10"],
-        "peers": ["image_folder_pil", "image_folder_torchvision", "ffcv"],
+        "peers": ["image_folder_pil", "image_folder_torchvision"],
         "model_images_per_s": None,
     }
     return ThroughputConfig(**(settings | given))
@@ -77,8 +79,9 @@ def test_what_is_asked_for_must_exist() -> None:
         plan_jobs(config(peers=["imagefolder"]))
 
 
-def test_absent_peers_come_with_their_reason() -> None:
-    assert list(absent_peers(config())) == ["ffcv"]
+def test_absent_peers_come_with_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "absence", lambda name: "too far away" if name == "ffcv" else None)
+    assert absent_peers(config(peers=["image_folder_pil", "ffcv"])) == {"ffcv": "too far away"}
 
 
 def test_static_copies_are_of_the_groups_below_the_whole() -> None:
@@ -214,6 +217,25 @@ def test_repeats_are_interleaved(contest: Callable[..., Contest]) -> None:
     assert told[-1] == (6, 6)
 
 
+def test_a_start_that_takes_longest_is_no_part_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [Measurement(12, 30.0, 29.0, 30.0, 30.0), Measurement(12, 1.0, 0.1, 1.0, 2.0)]
+    asked: list[Job] = []
+
+    def ask(_: Lane, wanted: Job) -> Measurement:
+        asked.append(wanted)
+        return given[min(len(asked), len(given)) - 1]
+
+    monkeypatch.setattr(Lane, "_ask", ask)
+    workspace, _ = opened(tmp_path)
+    with LoaderProcess("baseline") as process:
+        compiles = Lane(workspace, job("baseline", "libjpeg"), process)
+        assert len(asked) == 2
+        row = compiles.measure(job("baseline", "libjpeg"), measure_s=3.0, cold_cache=False)
+    assert row["num_epochs"] == asked[-1].num_epochs == 3
+
+
 @pytest.mark.parametrize(("request_number", "num_rows"), [(1, 2), (3, 3)])
 def test_a_peer_that_fails_is_absent_from_then_on(
     request_number: int, num_rows: int, contest: Callable[..., Contest]
@@ -240,14 +262,20 @@ def test_a_cold_measurement_says_what_stayed_cached(
     contest: Callable[..., Contest], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     dropped: list[list[Path]] = []
-    monkeypatch.setattr(lane, "drop", dropped.append)
-    monkeypatch.setattr(lane, "cached_share", lambda _: 0.25)
+
+    def drop(files: list[Path]) -> dict[Path, str]:
+        dropped.append(files)
+        return {files[0]: "in use"}
+
+    monkeypatch.setattr(lane, "drop", drop)
+    monkeypatch.setattr(lane, "resident_share_of", lambda _: 0.25)
     with contest([job("group_1", "libjpeg")]) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
         rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=True))
     assert [row["cached_share"] for row in rows] == [0.25, 0.25]
     assert all(file.parent.name == "pcr" for file in dropped[0]) and len(dropped) == 2
-    assert caplog.text.count("25 % of its files stayed in the page cache") == 1
+    assert caplog.text.count(f"group_1: 1 of its {len(dropped[0])} files stayed in the page cache") == 1
+    assert f"{dropped[0][0]}: in use" in caplog.text
 
 
 def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Contest]) -> None:

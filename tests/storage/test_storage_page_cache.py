@@ -8,7 +8,7 @@ import pytest
 
 from pcr_exp.storage import page_cache
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.page_cache import drop, resident_share
+from pcr_exp.storage.page_cache import drop, resident_share, resident_share_of
 
 NUM_PAGES = 64
 
@@ -55,6 +55,18 @@ def test_an_empty_file_has_nothing_resident(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert resident_share(tmp_path / "empty") == 0.0
     assert drop([tmp_path / "empty"]) == {}
+
+
+def test_the_share_of_several_files_counts_their_bytes(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tmp_path / "small"
+    small.write_bytes(bytes(file.stat().st_size // 3))
+    drop([small])
+    assert resident_share_of([file, small]) == pytest.approx(0.75, abs=1e-4)
+    assert resident_share_of([]) == 0.0
+    monkeypatch.setattr(page_cache, "resident_share", lambda path: None if path == small else 1.0)
+    assert resident_share_of([file, small]) is None
 
 
 def test_files_that_cannot_be_dropped_are_told_with_the_reason(file: Path) -> None:

@@ -14,18 +14,18 @@ OTHER = "#9aa5b1"
 
 
 def draw_formats(formats: pd.DataFrame) -> Figure:
-    """Two panels of bars, one per format (FORMAT_COLUMNS): bytes per image, and CPU ms per image to build.
+    """Two panels of bars, one per format (FORMAT_COLUMNS): kB per image, and CPU ms per image to build.
 
     Both encodings of records are written in one go, whose time is `pcr`'s.
     """
     with style():
         figure, (space, build) = panels(2)
         names = list(formats["format"])
-        per_image = formats["num_bytes"] / formats["num_images"]
+        per_image = formats["num_bytes"] / formats["num_images"] / 1e3
         cpu_ms = 1e3 * formats["build_cpu_s"] / formats["num_images"]
-        _bars(space, names, per_image, [kilobytes(value) for value in per_image])
+        _bars(space, names, per_image, [kilobytes(1e3 * value) for value in per_image])
         _bars(build, names, cpu_ms, ["" if value != value else f"{value:.3g} ms" for value in cpu_ms])
-        space.set_xlabel("bytes per image")
+        space.set_xlabel("kB per image")
         build.set_xlabel("CPU ms per image")
         build.set_yticklabels([])
         facts = f"{formats['num_images'].max():,} images"

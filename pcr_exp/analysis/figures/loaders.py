@@ -38,7 +38,7 @@ def draw_file_per_image(summary: pd.DataFrame) -> Figure:
         figure, axes = panels(len(storages), max_columns=2)
         for ax, storage in zip(axes, storages, strict=True):
             lines = charged[charged["storage"] == storage]
-            requests = [f" {files:,} requests an epoch" for files in lines["num_files"]]
+            requests = [f"; {files:,} requests an epoch" for files in lines["num_files"]]
             _bars(ax, lines, requests)
             ax.set_xscale("log")
             facts = f"n = {lines['n'].min()}, median, smallest to largest"

@@ -12,6 +12,8 @@ from pcr_exp.analysis.figures.style import INK, MUTED, panel_title, scan_color, 
 from pcr_exp.analysis.throughput import bounds, free_running, unlimited
 from pcr_exp.loading.peers.catalog import is_ours
 
+_BELOW, _ABOVE = 0.6, 1.6
+
 
 def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
     """One panel per decoder of ours; `summary` is of `summarise_throughput`.
@@ -45,7 +47,11 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
         _draw_points(ax, limited, position)
         _name_line(ax, limited, position, str(storage))
     ax.set_yscale("log")
+    # Ticks at 1, 2 and 5 times powers of ten, in limits wide enough to hold one.
+    ax.set_ylim(_BELOW * lines["images_per_s_min"].min(), _ABOVE * lines["images_per_s_max"].max())
+    ax.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+    ax.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
     ax.set_xticks(range(len(scans)), [scan_label(scan) for scan in scans])
     ax.set_xlim(-0.4, len(scans) - 0.2)
     ax.set_ylabel("images/s (log scale)")

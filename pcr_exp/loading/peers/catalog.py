@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass
 from types import ModuleType
 from typing import cast
@@ -13,7 +14,11 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.loading.peers.protocol import Format, Peer
 
 _PACKAGE = "pcr_exp.loading.peers"
-_NO_ADAPTER = "there is no adapter for it"
+_EXTRA = "pip install 'pcr-exp[peers]'"
+_FFCV_EXTRA = (
+    "install OpenCV and libturbojpeg with their headers (Debian: libopencv-dev, libturbojpeg0-dev), against "
+    "which it is compiled, then pip install 'pcr-exp[peers-ffcv]'"
+)
 OURS = "records"
 """The folder and the module of ours."""
 LINKS = "image_folder"
@@ -29,33 +34,35 @@ class PeerEntry:
     """The decoder that it is measured with."""
     format: str
     """The folder that it reads; loaders of one format share it."""
-    module: str | None
-    """In this package; None: there is no adapter."""
-    absent_because: str = ""
-    """Why there is no adapter."""
+    module: str
+    """In this package."""
+    needs: str | None = None
+    """What must be importable, beside what the project needs itself."""
+    install: str = _EXTRA
+    """How to get that."""
 
 
 PEERS: dict[str, PeerEntry] = {
     "image_folder_pil": PeerEntry("ImageFolder, PIL", "pil", LINKS, "image_folder"),
     "image_folder_torchvision": PeerEntry("ImageFolder, torchvision", "torchvision", LINKS, "image_folder"),
-    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", None, absent_because=_NO_ADAPTER),
-    "streaming": PeerEntry("MosaicML Streaming", "pil", "streaming", None, absent_because=_NO_ADAPTER),
-    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", None, absent_because=_NO_ADAPTER),
-    "dali": PeerEntry("DALI, CPU", "dali", LINKS, None, absent_because=_NO_ADAPTER),
-    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", None, absent_because=_NO_ADAPTER),
+    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "webdataset"),
+    "streaming": PeerEntry("MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "streaming"),
+    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", "tfrecord", "tensorflow"),
+    "dali": PeerEntry("DALI, CPU", "dali", LINKS, "dali", "nvidia.dali"),
+    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", "beton", "ffcv", _FFCV_EXTRA),
 }
 
 
 def absence(name: str) -> str | None:
-    """Why a loader cannot be measured here; None if it can.
+    """Why a loader cannot be measured here; None if it can, as far as looking for its package tells.
 
     Raises:
         ConfigError: there is no such loader.
     """
     entry = _entry(name)
-    if entry is None:
+    if entry is None or entry.needs is None or _is_installed(entry.needs):
         return None
-    return entry.absent_because if entry.module is None else None
+    return f"{entry.needs} is not installed: {entry.install}"
 
 
 def open_peer(name: str) -> Peer:
@@ -100,8 +107,15 @@ def scan_of(name: str) -> ScanConfig:
     raise ConfigError(f"{name!r} is no loader: wanted baseline, group_1 to group_10, or {', '.join(PEERS)}.")
 
 
-def _import(module: str | None) -> ModuleType:
+def _import(module: str) -> ModuleType:
     return importlib.import_module(f"{_PACKAGE}.{module}")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # what the package lies in is not there either
+        return False
 
 
 def _entry(name: str) -> PeerEntry | None:
