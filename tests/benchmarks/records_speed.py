@@ -7,6 +7,7 @@ and keeps it as <name>.csv.
 from __future__ import annotations
 
 import argparse
+import functools
 import shutil
 import tempfile
 import time
@@ -43,28 +44,45 @@ def measure_index(repeats: int) -> Iterator[Row]:
             yield {"records": 1251, "index_kb": len(data) / 1e3, "repeat": repeat, "open_ms": 1e3 * took_s}
 
 
+class _InMemory(LocalStorage):
+    """Reads each range of a file once."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read = functools.cache(super().read)  # type: ignore[method-assign]
+
+
 def measure_prefix(repeats: int) -> Iterator[Row]:
-    """GB/s from a record in the page cache to a list of JPEG files, each a bytes object, on one core."""
-    records = RecordSet(LocalStorage(photo_records(2048, 1024)), "pcr")
+    """GB/s on one core from a record prefix to a list of JPEG files, each a bytes object, checksums verified.
 
-    def split(group: int) -> int:
-        prefix = records.read_prefix(0, group)
-        return len([prefix.jpeg(i) for i in range(len(prefix))])
+    Once with the prefix in memory, and once from its file in the page cache.
+    """
+    for num_images, folder in ((64, photo_records(1280, 64)), (1024, photo_records(2048, 1024))):
+        in_memory, in_file = (RecordSet(storage(folder), "pcr") for storage in (_InMemory, LocalStorage))
+        for group in (1, 2, 5, 10):
+            num_bytes = in_file.index.prefix_bytes(0, group)
+            for repeat in range(repeats):
+                split_s, read_s = _split_seconds(in_memory, group), _split_seconds(in_file, group)
+                yield {
+                    "images": num_images,
+                    "group": group,
+                    "prefix_mb": num_bytes / 1e6,
+                    "repeat": repeat,
+                    "split_gb_per_s": num_bytes / split_s / 1e9,
+                    "read_and_split_gb_per_s": num_bytes / read_s / 1e9,
+                }
 
-    for group in (1, 2, 5, 10):
-        num_bytes = records.index.prefix_bytes(0, group)
-        passes = max(1, round(2e8 / num_bytes))
-        split(group)
-        for repeat in range(repeats):
-            took_s = _seconds(lambda group=group, passes=passes: [split(group) for _ in range(passes)])
-            speed = passes * num_bytes / took_s / 1e9
-            yield {
-                "images": 1024,
-                "group": group,
-                "prefix_mb": num_bytes / 1e6,
-                "repeat": repeat,
-                "gb_per_s": speed,
-            }
+
+def _split_seconds(records: RecordSet, group: int) -> float:
+    passes = max(1, round(2e8 / records.index.prefix_bytes(0, group)))
+
+    def split() -> None:
+        for _ in range(passes):
+            prefix = records.read_prefix(0, group)
+            [prefix.jpeg(i) for i in range(len(prefix))]
+
+    split()
+    return _seconds(split) / passes
 
 
 def measure_encode(repeats: int) -> Iterator[Row]:

@@ -30,7 +30,7 @@ MIB = 2**20
 BATCH_SIZE = 64
 UNLIMITED = StorageConfig(name="unlimited")
 SCANS = {"baseline": ("baseline", 1), **{f"group_{group}": ("pcr", group) for group in (10, 5, 2, 1)}}
-_LET_BY = 6
+_LET_BY = 8
 """Batches that may have been read or decoded before a measurement begins, and seem to be free."""
 _CLEARLY_SLOWER = 1.5
 
@@ -89,16 +89,17 @@ def measure_bound(
     storage is slower by far, it does not matter, and is measured once.
     """
     own_s = own_seconds(unthrottled)
-    pipe_s = take(unthrottled, 19).mib / 19 / mib_per_s
+    pipe_s = take(unthrottled, 20).mib / 20 / mib_per_s
     storage_bound = pipe_s > _CLEARLY_SLOWER * own_s
-    num_batches = max(2, math.ceil(3 / max(pipe_s, own_s)))
+    window = config.shuffle_records  # in batches: bytes are counted with a window's first
+    num_batches = _whole_windows(max(2, math.ceil(3 / max(pipe_s, own_s))), window)
     rows: list[dict[str, object]] = []
     with open_loader(
         folder, scan, StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s), config
     ) as loader:
         throttled = loader.batches(0, 0, 10**6)
         # While workers start, bytes come that would seem to be free.
-        take(throttled, 1 + math.ceil(0.5 / pipe_s) if storage_bound else _LET_BY)
+        take(throttled, _whole_windows(1 + math.ceil(0.5 / pipe_s) if storage_bound else _LET_BY, window))
         for repeat in range(repeats):
             before_s = own_s if storage_bound else own_seconds(unthrottled)
             if not storage_bound:
@@ -110,6 +111,7 @@ def measure_bound(
                 {
                     "bandwidth_mib_per_s": mib_per_s,
                     "scan": scan,
+                    "shuffle_records": window,
                     "repeat": repeat,
                     "images_per_s": done.num_images / done.seconds,
                     "mib_per_s": done.mib / done.seconds,
@@ -120,6 +122,10 @@ def measure_bound(
     return rows
 
 
+def _whole_windows(num_batches: int, window: int) -> int:
+    return -(-num_batches // window) * window
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -127,13 +133,14 @@ def main() -> None:
     parser.add_argument("--mib-per-s", type=float, required=True)
     parser.add_argument("--scans", nargs="+", choices=SCANS, default=list(SCANS))
     parser.add_argument("--decode", default="libjpeg")
+    parser.add_argument("--shuffle-records", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("results/throttle"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    # 20 whole records, each a batch: no batch opens half a record.
+    # 20 whole records, each a batch: windows begin and end with batches.
     folder = photo_records(1280, 64)
-    config = LoaderConfig(num_workers=2, shuffle_records=1, decode=given.decode)
+    config = LoaderConfig(num_workers=2, shuffle_records=given.shuffle_records, decode=given.decode)
     for scan in given.scans:
         with open_loader(folder, scan, UNLIMITED, config) as loader:
             stream = loader.batches(0, 0, 10**6)
