@@ -25,8 +25,8 @@ def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> in
     """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
 
     The two are one that is being checked and handed over, and one that waits its turn at the pipe. Storage
-    whose rates are not known gets 4. No more than 512: beyond some 4,000 reads/s, threads of one Python
-    process are the limit, which is felt where latency meets reads of less than about 27 KiB.
+    whose rates are not known gets 4. No more than 512: beyond 3,000 to 4,000 reads/s, threads of one Python
+    process are the limit, which is felt where latency meets reads of less than 100 kB (results/throttle).
     """
     reads_per_s = math.inf
     if storage is not None and storage.bandwidth_mib_per_s is not None:

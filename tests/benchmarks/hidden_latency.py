@@ -38,14 +38,18 @@ def measure_latency(
         ahead=reads_ahead(in_flight, SHUFFLE_RECORDS, mean_bytes),
     )
     assert storage.bandwidth_mib_per_s is not None
-    num_reads = max(2, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes))
+    num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))
     rows: list[dict[str, object]] = []
     fetcher.start()
     try:
-        fetcher.take(in_flight + 2)
+        for _ in range(1 + in_flight // SHUFFLE_RECORDS):
+            fetcher.take(SHUFFLE_RECORDS)
         for repeat in range(repeats):
             started_s = time.perf_counter()
-            num_bytes = sum(fetcher.take(1)[0].num_bytes for _ in range(num_reads))
+            # As the loader does it: a window at a time.
+            num_bytes = sum(
+                prefix.num_bytes for _ in range(num_windows) for prefix in fetcher.take(SHUFFLE_RECORDS)
+            )
             took_s = time.perf_counter() - started_s
             rows.append(
                 {
@@ -54,7 +58,7 @@ def measure_latency(
                     "read_kb": round(mean_bytes / 1e3, 1),
                     "in_flight": in_flight,
                     "repeat": repeat,
-                    "reads_per_s": num_reads / took_s,
+                    "reads_per_s": num_windows * SHUFFLE_RECORDS / took_s,
                     "mib_per_s": num_bytes / MIB / took_s,
                     "share_of_bandwidth": num_bytes / MIB / took_s / storage.bandwidth_mib_per_s,
                 }
