@@ -18,6 +18,9 @@ class StorageConfig:
     bandwidth_mib_per_s: float | None = None
     latency_ms: float = 0.0
     requests_per_s: float | None = None
+    cold_cache: bool = False
+    """Drop the training records from the page cache before training, as far as the kernel allows; the log and
+    the manifest say what stayed. What an epoch has read, later ones may find there."""
 
     def __post_init__(self) -> None:
         for key in ("bandwidth_mib_per_s", "requests_per_s"):

@@ -25,7 +25,8 @@ def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> in
     """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
 
     The two are one that is being checked and handed over, and one that waits its turn at the pipe. Storage
-    whose rates are not known gets 4.
+    whose rates are not known gets 4. No more than 512: beyond 3,000 to 4,000 reads/s, threads of one Python
+    process are the limit, which is felt where latency meets reads of less than 100 kB (results/throttle).
     """
     reads_per_s = math.inf
     if storage is not None and storage.bandwidth_mib_per_s is not None:
@@ -61,7 +62,8 @@ class Fetcher(Generic[Request, Result]):
     """Does `read(request)` for every request in `num_threads` threads; results are taken in order.
 
     Budget: a read begins only while fewer than `ahead` reads lie between it and the last one that was wanted
-    or taken. What is wanted may always begin, so whoever waits in `take` never waits for himself.
+    or taken. What is wanted may always begin, so whoever waits in `take` never waits for himself. So memory
+    holds `ahead` results and those wanted, at most, however long nobody takes any.
     """
 
     def __init__(
@@ -196,12 +198,15 @@ class Fetcher(Generic[Request, Result]):
         with interruptible(self._closing):
             while (begun := self._begin()) is not None:
                 number, request = begun
-                try:
-                    result: Result | _Failure = self._read(request)
-                # Whatever it is, it belongs to whoever takes this result: a thread must not die silently.
-                except BaseException as error:
-                    result = _Failure(error)
-                self._end(number, result)
+                # Not kept in a name: this thread would hold it while it waits for its next turn.
+                self._end(number, self._attempt(request))
+
+    def _attempt(self, request: Request) -> Result | _Failure:
+        try:
+            return self._read(request)
+        # Whatever it is, it belongs to whoever takes this result: a thread must not die silently.
+        except BaseException as error:
+            return _Failure(error)
 
     def _begin(self) -> tuple[int, Request] | None:
         with self._changed:

@@ -3,14 +3,19 @@
     order -> fetch (threads) -> tasks: JPEG bytes (this process) -> decode, augment (workers) -> batch
 
 Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, rank, world_size):
-never of workers, threads or how fast storage is. Reading runs ahead of decoding: at any time at most the
-records of the windows in use and `records_ahead` more are in memory or in flight.
+never of workers, threads or how fast storage is.
+
+Memory: reading runs ahead of decoding, but however long nobody takes a batch, no more record prefixes are
+held or in flight than those of the windows that one batch touches (two, unless a window is smaller than a
+batch) and `records_ahead` more. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
+under way: num_workers x prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate
 
 import cv2
 
@@ -112,6 +117,19 @@ class RecordLoader:
         )
         return self._stream
 
+    def max_held_bytes(self, group: int) -> int:
+        """Bytes that the record prefixes of a stream at a scan group take at most, those in flight included.
+
+        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix.
+        """
+        records, window = self._records.index.records, self._config.shuffle_records
+        largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
+        # Of the windows that a batch touches, all but the first and the last lie within it.
+        ends = accumulate(sorted(record.num_samples for record in records))
+        num_within = sum(end <= self._batch_size - 2 for end in ends)
+        num_windows = 2 + num_within // window
+        return (num_windows * window + self._reading(group)[1]) * largest
+
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
         if self._stream is not None:
@@ -135,12 +153,9 @@ class RecordLoader:
         self.close()
 
     def _tasks(self, span: Span) -> Tasks:
-        index, config = self._records.index, self._config
         group = self._policy.group(span.first_epoch, 0)
         self._check_patience(group)
-        mean_read_bytes = index.epoch_bytes(group) / len(index.records)
-        in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
-        ahead = config.records_ahead or reads_ahead(in_flight, config.shuffle_records, mean_read_bytes)
+        in_flight, ahead = self._reading(group)
         return Tasks(
             self._records,
             self._policy,
@@ -150,7 +165,16 @@ class RecordLoader:
             batch_size=self._batch_size,
             num_threads=in_flight,
             ahead=ahead,
-            timeout_s=config.timeout_s,
+            timeout_s=self._config.timeout_s,
+        )
+
+    def _reading(self, group: int) -> tuple[int, int]:
+        """(reads in flight, reads ahead)."""
+        index, config = self._records.index, self._config
+        mean_read_bytes = index.epoch_bytes(group) / len(index.records)
+        in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
+        return in_flight, config.records_ahead or reads_ahead(
+            in_flight, config.shuffle_records, mean_read_bytes
         )
 
     def _check_patience(self, group: int) -> None:

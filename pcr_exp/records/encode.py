@@ -62,8 +62,11 @@ def encode_split(
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
     Record k holds samples k*N to (k+1)*N, less the rejected; a record that is wholly rejected is left out. An
-    encode that was stopped continues, and ends with the bytes that it would have written unstopped. Memory
-    holds the images of about two records at a time.
+    encode that was stopped continues, and ends with the bytes that it would have written unstopped.
+
+    Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
+    the record that is being written and of as many more, each in both encodings, and the encoding being
+    written once more.
 
     Raises:
         ImageError: `on_error` is "fail" and an image cannot be stored: the first by order, and why.

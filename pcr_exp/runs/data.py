@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
@@ -17,7 +16,6 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.page_cache import resident_share
 
 _UNLIMITED = StorageConfig(name="unlimited")
 _FULL_FIDELITY = ScanConfig(name="baseline", encoding="baseline", group=1)
@@ -57,17 +55,6 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
         choices = ", ".join(sorted(train.index.classes))
         raise ConfigError(f"dataset.label={label!r}: the records in {root}/{folder} have {choices}.")
     return RunData(train, val, storage)
-
-
-def cached_share(config: TrainConfig, data: RunData) -> float | None:
-    """Mean share of the training records' files that the page cache holds; None if that cannot be known."""
-    root = config.records.root
-    if "://" in root:
-        return None
-    folder = Path(root) / data.train.folder
-    shares = [resident_share(folder / record.file) for record in data.train.index.records]
-    known = [share for share in shares if share is not None]
-    return sum(known) / len(known) if len(known) == len(shares) else None
 
 
 def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RecordLoader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class Manifest:
     val_fingerprint: str | None = None
     mean_prefix_bytes: float | None = None
     """Mean bytes per training image that an epoch at `scan_group` reads, record headers included."""
+    cached_share: float | None = None
+    """Share (0 to 1) of the training records that lay in the page cache before training; None: not known."""
     started_at: str
     """ISO 8601, UTC: the first session's."""
     resumed_at: list[str] = field(default_factory=list)
@@ -128,10 +130,12 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} is damaged: {error}. Delete the run directory to start the run again."
         ) from error
     names = {f.name for f in fields(Manifest)}
+    # What has a default may have come later than the manifest.
+    needed = {f.name for f in fields(Manifest) if f.default is MISSING and f.default_factory is MISSING}
     found = set(values) if isinstance(values, dict) else set()
-    if found != names:
+    if not needed <= found <= names:
         raise RunError(
-            f"{path} is not a manifest of this version: fields missing {sorted(names - found)}, "
+            f"{path} is not a manifest of this version: fields missing {sorted(needed - found)}, "
             f"unknown {sorted(found - names)}. Read it with the version that wrote it, or make the run again."
         )
     if values["status"] not in STATUSES:

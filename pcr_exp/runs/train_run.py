@@ -14,11 +14,12 @@ import torch
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import cached_share, open_data
+from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory, claim
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
 from pcr_exp.runs.log_file import log_to
 from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, utc_now, write_manifest
+from pcr_exp.runs.page_cache import settle_page_cache
 from pcr_exp.runs.row_file import RowFile
 from pcr_exp.runs.rows import Row
 from pcr_exp.runs.session import Session, open_session
@@ -94,9 +95,8 @@ def _train(
     torch.backends.cudnn.benchmark = device.type == "cuda"
     data = open_data(config, progress=progress)
     describe_records(manifest, data.train.index, data.val.index)
+    manifest.cached_share = settle_page_cache(config, data)
     write_manifest(directory.manifest_path, manifest)
-    cached = cached_share(config, data)
-    log.info("page cache: %s of the training records", "unknown share" if cached is None else f"{cached:.0%}")
     epochs = config.training.epochs
     with (
         open_session(config, data, device) as session,
@@ -107,6 +107,8 @@ def _train(
         ) as bar,
         stop.graceful(),
     ):
+        held_mib = session.loader.max_held_bytes(config.scan.group) / 2**20
+        log.info("memory: up to %.3g MiB of record prefixes, in use and ahead", held_mib)
 
         def checkpoint() -> None:
             rows.sync()

@@ -143,6 +143,19 @@ def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str | None, wan
         read_manifest(tmp_path / "manifest.json")
 
 
+def test_a_manifest_from_before_a_field_came_can_be_read(configure: Any, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    write_manifest(path, new_manifest(configure(), CPU, None))
+    values = json.loads(path.read_text())
+    del values["cached_share"]
+    path.write_text(json.dumps(values))
+    assert read_manifest(path).cached_share is None
+    del values["seed"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(RunError, match=r"fields missing \['seed'\]"):
+        read_manifest(path)
+
+
 def test_a_status_that_there_is_not(configure: Any, tmp_path: Path) -> None:
     manifest: Manifest = new_manifest(configure(), CPU, None)
     manifest.status = "done"

@@ -1,6 +1,7 @@
 """Range reads over HTTP, from a server that the test starts."""
 
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from pcr_exp.storage.remote import FsspecStorage
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 
+REPO = Path(__file__).parents[2]
 CONTENT = bytes(range(256)) * 40
 RANGES = [(0, 10), (0, len(CONTENT)), (5000, 5240), (len(CONTENT) - 3, 100), (len(CONTENT), 10), (7, 0)]
 
@@ -99,8 +101,20 @@ def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.Monke
     assert time.monotonic() - started < 0.9
 
 
-def test_without_the_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec.implementations.http", None)
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "http", raising=False)
-    with pytest.raises(StorageError, match=r"pip install 'pcr-exp\[remote\]'"):
-        FsspecStorage("http://127.0.0.1:9/records")
+def test_without_the_driver_it_is_said_what_to_install() -> None:
+    """In a fresh interpreter, which has not imported the driver before it is made unavailable."""
+    program = """
+import sys
+sys.modules["aiohttp"] = None  # as if it were not installed
+from pcr_exp.errors import StorageError
+from pcr_exp.storage.remote import FsspecStorage
+try:
+    FsspecStorage("http://127.0.0.1:9/records")
+except StorageError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPO, check=True
+    )
+    assert done.stdout.startswith("http://127.0.0.1:9/records needs a driver that is not installed")
+    assert "pip install 'pcr-exp[remote]'" in done.stdout

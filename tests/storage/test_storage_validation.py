@@ -1,7 +1,8 @@
 """The throttle beside storage that is really slow: an epoch takes the same time.
 
 Run as root, on an otherwise idle machine, with
-`python -m pytest -m "root and slow" tests/storage/test_storage_validation.py -s`.
+`python -m pytest -m "root and slow" tests/storage/test_storage_validation.py -s`. With
+THROTTLE_RESULTS=<folder> in the environment, disk.csv and network.csv there get what was measured.
 """
 
 import io
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import skimage.data
 from PIL import Image
@@ -84,16 +86,21 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPO)}
 
 
-def compare(what: str, real: Callable[[], float], ours: Callable[[], float], expected_s: float) -> None:
+def compare(
+    file: str, case: dict[str, Any], real: Callable[[], float], ours: Callable[[], float], expected_s: float
+) -> None:
     """Alternate the two and compare the medians; printed with all times, since the numbers are the point."""
-    times: dict[str, list[float]] = {"real": [], "throttle": []}
-    for _ in range(REPEATS):
-        times["real"].append(real())
-        times["throttle"].append(ours())
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratio = medians["throttle"] / medians["real"]
-    shown = {name: [round(value, 3) for value in values] for name, values in times.items()}
-    print(f"\n{what}: seconds {shown}, bytes / bandwidth {expected_s:.3f}, throttle / real {ratio:.4f}")
+    rows = []
+    for repeat in range(REPEATS):
+        times = {"real_s": real(), "throttle_s": ours()}
+        ratio = times["throttle_s"] / times["real_s"]
+        rows.append({**case, "bytes_over_bandwidth_s": expected_s, "repeat": repeat, **times, "ratio": ratio})
+    frame = pd.DataFrame(rows)
+    print("\n" + frame.to_string(index=False))
+    if folder := os.environ.get("THROTTLE_RESULTS"):
+        path = Path(folder, file)
+        frame.to_csv(path, mode="a", header=not path.exists(), index=False)
+    ratio = statistics.median(frame["throttle_s"]) / statistics.median(frame["real_s"])
     assert ratio == pytest.approx(1.0, abs=0.05)
 
 
@@ -115,7 +122,8 @@ def test_an_epoch_takes_as_long_as_on_a_disk_that_the_kernel_slows(
     num_bytes = index.epoch_bytes(group)
     with read_limit(disk, round(mib_per_s * MIB)) as limited:
         compare(
-            f"disk at {mib_per_s} MiB/s, group {group}",
+            "disk.csv",
+            {"bandwidth_mib_per_s": mib_per_s, "group": group},
             lambda: read_epochs(spec | {"throttled": False, "cgroup": str(limited)}, index),
             lambda: read_epochs(spec | {"throttled": True}, index),
             num_bytes / MIB / mib_per_s,
@@ -155,7 +163,8 @@ def test_an_epoch_takes_as_long_as_over_a_network_that_tc_slows(
     ):
         over_http = spec | {"root": url, "throttled": False}
         compare(
-            f"nginx at {mib_per_s} MiB/s and {latency_ms} ms, group {group}",
+            "network.csv",
+            {"bandwidth_mib_per_s": mib_per_s, "latency_ms": latency_ms, "group": group, "epochs": epochs},
             lambda: read_epochs(over_http, index, network.within(network.client)),
             lambda: read_epochs(spec | {"root": str(folder), "throttled": True}, index),
             index.epoch_bytes(group) * epochs / MIB / mib_per_s,
