@@ -1,0 +1,97 @@
+"""Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
+
+`python tests/benchmarks/decode_profile.py` prints a table and keeps it as results/throughput/profile.csv:
+microseconds per native ImageNet photograph, random-resized-crop 224, in one process, everything warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from benchmark_photos import photo_records
+from benchmark_rows import save_rows
+
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.resample import resample
+from pcr_exp.loading.transform import TrainTransform, random_crop
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+
+NUM_IMAGES = 200
+IMAGE_SIZE = 224
+CASES = [
+    ("baseline", 1, "libjpeg"),
+    *(("pcr", 10, mode) for mode in ("libjpeg",)),
+    *(("pcr", 5, mode) for mode in ("libjpeg", "unsmoothed")),
+    *(("pcr", group, mode) for group in (2, 1) for mode in ("libjpeg", "unsmoothed", "scaled")),
+]
+"""(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on."""
+
+
+def profile(folder: Path, encoding: str, group: int, mode: str) -> dict[str, float]:
+    """Mean microseconds per image of each step, and images/s of all of them."""
+    spent_s: dict[str, float] = dict.fromkeys(("read", "join", "decode", "resample", "flip"), 0.0)
+    records = RecordSet(LocalStorage(folder), encoding)
+    decoder = open_decoder(mode, encoding)
+    out = np.empty((IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+
+    def timed(step: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        started_s = time.perf_counter()
+        result = call(*arguments)
+        spent_s[step] += time.perf_counter() - started_s
+        return result
+
+    def decoded(jpeg: bytes, draws: list[float]) -> Any:
+        image = decoder(jpeg, group, "an image")
+        return image.part(*random_crop(image.height_px, image.width_px, AugmentConfig(), draws))
+
+    num_images = 0
+    for record in range(len(records.index.records)):
+        prefix = timed("read", records.read_prefix, record, group)
+        for i in range(len(prefix)):
+            jpeg = timed("join", prefix.jpeg, i)
+            draws = rng.random(TrainTransform.num_draws).tolist()
+            timed("resample", resample, timed("decode", decoded, jpeg, draws), out)
+            timed("flip", cv2.flip, out, 1, out)
+            num_images += 1
+    per_image = {f"{step}_us": 1e6 * total / num_images for step, total in spent_s.items()}
+    return {**per_image, "images_per_s_per_core": num_images / sum(spent_s.values())}
+
+
+def rows(repeats: int) -> Iterator[dict[str, Any]]:
+    """The cases by turns."""
+    folder = photo_records(NUM_IMAGES, 50)
+    for case in CASES:
+        profile(folder, *case)  # warm
+    for repeat in range(repeats):
+        for encoding, group, mode in CASES:
+            scan = "baseline" if encoding == "baseline" else f"group_{group}"
+            yield {"scan": scan, "decode": mode, "repeat": repeat, **profile(folder, encoding, group, mode)}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("results/throughput/profile.csv"))
+    arguments = parser.parse_args()
+    cv2.setNumThreads(0)
+    # As decoding workers do: what glibc frees and gets again would be half of the time (see loading/pool.py).
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-3, 2**25)
+        mallopt(-1, 2**26)
+    save_rows(list(rows(arguments.repeats)), arguments.out)
+
+
+if __name__ == "__main__":
+    main()
