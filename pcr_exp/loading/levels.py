@@ -8,6 +8,8 @@ their levels may differ.
 
 from __future__ import annotations
 
+import functools
+import struct
 from typing import NamedTuple
 
 from pcr_exp.records.jpeg import segments
@@ -103,8 +105,9 @@ def _levels(jpeg: bytes, structure: _Structure) -> dict[int, int]:
     return levels
 
 
+@functools.lru_cache(maxsize=1024)  # photographs of one origin share their tables
 def _table_segment(number: int, quantisers: bytes, level: int) -> bytes:
     """A DQT segment of 16-bit entries, those of AC times 2^level."""
     values = [quantisers[0], *(value << level for value in quantisers[1:])]
-    content = bytes([0x10 | number]) + b"".join(value.to_bytes(2, "big") for value in values)
+    content = bytes([0x10 | number]) + struct.pack(">64H", *values)
     return b"\xff\xdb" + (2 + len(content)).to_bytes(2, "big") + content
