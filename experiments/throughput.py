@@ -1,5 +1,6 @@
 """Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,9 @@ from pcr_exp.loading.throughput.static_copies import build_copies
 from pcr_exp.loading.throughput.validation import validation_rows
 from pcr_exp.runs.bars import counting_bar
 
+_FILE_COLUMNS = 160
+"""Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
+
 
 def throughput(config: ThroughputConfig) -> str:
     """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
@@ -28,7 +32,7 @@ def throughput(config: ThroughputConfig) -> str:
     elif config.validate:
         if config.measure:
             validate(config)
-        show(report_validation(config.out, config.runs_root))
+        show(report_validation(config.out, config.runs_roots))
     else:
         if config.measure:
             measure(config)
@@ -38,7 +42,7 @@ def throughput(config: ThroughputConfig) -> str:
 
 def show(files: list[Path]) -> None:
     """Print the tables, and where the figures are."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     for path in files:
         if path.suffix == ".md":
             console.print(Markdown(path.read_text()))

@@ -49,7 +49,7 @@ def planned_data(config: PlannedDataConfig, scans: Iterable[str]) -> PlannedData
 
     Raises:
         ConfigError: a scan level is none, or has no size.
-        RecordError, StorageError: the records cannot be opened.
+        RecordError: the records cannot be opened.
     """
     levels = {name: scan_of(name) for name in scans}
     if config.records is None:
@@ -79,7 +79,7 @@ def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
     `images_per_s`; `requests_in_flight` is how many that takes. NaN: hours without epochs-to-accuracy.
 
     Raises:
-        ConfigError, RecordError, StorageError: as `planned_data`.
+        ConfigError, RecordError: as `planned_data`.
     """
     data = planned_data(plan.data, plan.decode_images_per_s)
     rows: list[dict[str, Any]] = []

@@ -26,7 +26,7 @@ def report_plan(plan: PlanConfig) -> list[Path]:
     The figures are drawn for storage with a bandwidth; without one there is no roofline.
 
     Raises:
-        ConfigError, RecordError, StorageError: as `predict`.
+        ConfigError, RecordError: as `predict`.
     """
     out = Path(plan.out)
     predictions = predict(plan, [plan.workers])

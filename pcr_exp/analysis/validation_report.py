@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ from pcr_exp.analysis.validation_files import Validation, load_validation
 TABLE_FILE = "validation.md"
 
 
-def report_validation(folder: str | Path, runs_root: str | None) -> list[Path]:
+def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Path]:
     """Write validation.md and the figures of what `folder` holds; returns all files.
 
-    With `runs_root`: also predicted times to accuracy of the finished runs there.
+    With `runs_roots`: also predicted times to accuracy of the finished runs there.
 
     Raises:
         RunError: as `load_validation`, `compare` and `read_runs`.
@@ -38,8 +38,8 @@ def report_validation(folder: str | Path, runs_root: str | None) -> list[Path]:
     figures = save_figure(
         draw_predicted_rates(cells, RATE_TOLERANCE), cells, folder, "predicted_vs_measured_rates"
     )
-    if runs_root is not None:
-        times = predict_times(read_runs(runs_root))
+    if runs_roots:
+        times = predict_times([run for root in runs_roots for run in read_runs(root)])
         text += "\n" + times_to_markdown(times)
         figures += save_figure(
             draw_predicted_times(times, TIME_TOLERANCE), times, folder, "predicted_vs_measured_times"
@@ -59,7 +59,7 @@ def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
         f"{settings['images_per_record']}; crops of {settings['image_size']} px, batches of "
         f"{settings['batch_size']}, {settings['num_workers']} decoding worker per process; "
         f"{settings['measure_s']:g} s each after settling; {meta['cpu']}, {meta['num_cores']} cores; "
-        f"n = {cells['n'].min()} repeats, median (smallest to largest); commit "
+        f"n = {_range(cells['n'])} repeats, median (smallest to largest); commit "
         f"{', '.join(commits)}{' with uncommitted changes' if dirty else ''}."
     )
     tested = cells[~cells["is_calibration"]]
@@ -99,7 +99,7 @@ def times_to_markdown(times: pd.DataFrame) -> str:
 def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFrame:
     """Per `by`: n, how many errors are within tolerance, median absolute error, and the largest."""
     summary = []
-    for key, part in [*rows.groupby(by, sort=True), (("all", "all"), rows)]:
+    for key, part in [*rows.groupby(by, sort=True), (("all",) * len(by), rows)]:
         size = part["error"].abs()
         summary.append(
             {
@@ -112,6 +112,11 @@ def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFra
             }
         )
     return pd.DataFrame(summary)
+
+
+def _range(counts: pd.Series) -> str:
+    low, high = counts.min(), counts.max()
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _percent(share: float) -> str:

@@ -52,8 +52,8 @@ class ThroughputConfig:
     validate: bool = False
     """Instead of the above: measure scans under throttles with `processes` readers that share each, beside
     what the throughput model predicts. Adds `repeats` to those that `out` holds already."""
-    runs_root: str | None = None
-    """Of `validate`: finished runs, whose times to accuracy are held against the model's too (null: none)."""
+    runs_roots: list[str] = field(default_factory=list)
+    """Of `validate`: folders of finished runs, whose times to accuracy are held against the model's too."""
     processes: list[int] = field(default_factory=lambda: [1, 2, 4])
     work: str = "data/throughput"
     """Every format of the images is built here, once."""

@@ -1,15 +1,15 @@
-"""The throughput model held against measurements: on the diagonal it is right."""
+"""The throughput model held against measurements: its error, and the tolerance that was declared for it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import (
@@ -24,30 +24,32 @@ from pcr_exp.analysis.figures.style import (
 
 
 def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
-    """One panel per number of processes of `validation.compare`; point: median, bar: smallest to largest."""
+    """One panel per number of processes of `validation.compare`: the prediction's error against its images/s.
+
+    Point: error against the median of the measured rates; bar: against the largest and the smallest.
+    """
     cells = cells[~cells["is_calibration"]]
     with style():
         counts = sorted(cells["num_processes"].unique())
         figure, axes = panels(len(counts))
         for ax, count in zip(axes, counts, strict=True):
             rows = cells[cells["num_processes"] == count]
-            for row in rows.to_dict("records"):
-                ax.vlines(
-                    row["predicted_images_per_s"],
-                    row["images_per_s_min"],
-                    row["images_per_s_max"],
-                    color=scan_color(row["scan"]),
-                    linewidth=1.6,
-                    zorder=3,
-                )
-            _draw(ax, rows, "predicted_images_per_s", "images_per_s_median", tolerance)
-            ax.set_xlabel("predicted images/s")
-            ax.set_ylabel("measured images/s")
+            predicted = rows["predicted_images_per_s"]
+            ax.vlines(
+                predicted,
+                predicted / rows["images_per_s_max"] - 1,
+                predicted / rows["images_per_s_min"] - 1,
+                color=[scan_color(scan) for scan in rows["scan"]],
+                linewidth=1.4,
+                zorder=3,
+            )
+            _draw_errors(ax, rows, "predicted_images_per_s", tolerance)
+            ax.set_xlabel("predicted images/s, all processes (log scale)")
             within = int((rows["error"].abs() <= tolerance).sum())
             panel_title(
                 ax,
                 f"{count} process{'es' if count != 1 else ''}, one storage",
-                f"{within} of {len(rows)} cells within {100 * tolerance:g} %, median of {rows['n'].min()}",
+                f"{within} of {len(rows)} cells within {100 * tolerance:g} %, n = {rows['n'].min()}, median",
             )
     return figure
 
@@ -56,9 +58,8 @@ def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
     """One panel for all runs of `predicted_times.predict_times`; one point per run."""
     with style():
         figure, (ax,) = panels(1)
-        _draw(ax, times, "predicted_s", "measured_s", tolerance)
-        ax.set_xlabel("predicted seconds to the target accuracy")
-        ax.set_ylabel("measured seconds")
+        _draw_errors(ax, times, "predicted_s", tolerance)
+        ax.set_xlabel("predicted seconds to the target accuracy (log scale)")
         within = int((times["error"].abs() <= tolerance).sum())
         panel_title(
             ax, "time to accuracy", f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
@@ -66,15 +67,10 @@ def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, rows: pd.DataFrame, x: str, y: str, tolerance: float) -> None:
-    """Points by scan level, the diagonal, and the band of `tolerance` about it; both axes logarithmic."""
-    low = min(rows[x].min(), rows[y].min()) / 1.25
-    high = max(rows[x].max(), rows[y].max()) * 1.25
-    line = np.array([low, high])
-    ax.fill_between(
-        line, line / (1 + tolerance), line / (1 - tolerance), color=MUTED, alpha=0.18, linewidth=0
-    )
-    ax.plot(line, line, color=MUTED, linewidth=1, zorder=1)
+def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None:
+    """Points by scan level, and the band of `tolerance` about no error."""
+    ax.axhspan(-tolerance, tolerance, color=MUTED, alpha=0.18, linewidth=0)
+    ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
     handles = []
     for scan in scan_order(rows["scan"]):
         level = rows[rows["scan"] == scan]
@@ -83,13 +79,23 @@ def _draw(ax: Axes, rows: pd.DataFrame, x: str, y: str, tolerance: float) -> Non
             "color": scan_color(scan),
             "markeredgecolor": "white",
         }
-        ax.plot(level[x], level[y], linestyle="none", markersize=7, zorder=4, **look)
+        ax.plot(level[x], level["error"], linestyle="none", markersize=7, zorder=4, **look)
         handles.append(Line2D([], [], linestyle="none", label=scan_label(scan), **look))
-    for scale, limits in ((ax.set_xscale, ax.set_xlim), (ax.set_yscale, ax.set_ylim)):
-        scale("log")
-        limits(low, high)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axis.set_minor_formatter(StrMethodFormatter("{x:,.0f}"))
-        axis.set_tick_params(which="minor", labelsize=7)
-    ax.legend(handles=handles, loc="lower right")
+    low, high = rows[x].min() / 1.2, rows[x].max() * 1.2
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    _round_ticks(ax.xaxis, low, high)
+    widest = max(2 * tolerance, 1.3 * rows["error"].abs().max())
+    ax.set_ylim(-widest, widest)
+    ax.yaxis.set_major_formatter(PercentFormatter(1))
+    ax.set_ylabel("predicted / measured - 1")
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+    ax.legend(handles=handles, ncols=5, fontsize=8, handletextpad=0.1, **below)
+
+
+def _round_ticks(axis: Axis, low: float, high: float) -> None:
+    steps = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 5, 7)
+    ticks = [step * 10.0**k for k in range(7) for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

@@ -66,11 +66,11 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, model: str) -> None:
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.set_xlabel("workers on one storage system (log scale)")
     ax.set_ylabel("images/s, all workers (log scale)")
-    ax.legend(loc="lower right", title="scan · bytes per image", title_fontsize=8.5, alignment="left")
+    ax.tick_params(axis="x", labelsize=7.5)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=8)
     bandwidth = rows["bandwidth_images_per_s"].iloc[0] * rows["image_bytes"].iloc[0] / 2**20
-    panel_title(
-        ax, f"workers · {model}", f"predicted; W = {bandwidth:,.0f} MiB/s; on top: highest group afforded"
-    )
+    facts = f"predicted; W = {bandwidth:,.0f} MiB/s\non top: the highest scan group that so many can afford"
+    panel_title(ax, f"workers · {model}", facts)
 
 
 def _name_affordable(ax: Axes, rows: pd.DataFrame) -> None:

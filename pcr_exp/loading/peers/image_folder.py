@@ -64,7 +64,7 @@ def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
     from_pil = job.decode == "pil"
     if not is_limited(job.storage):
         return pil_loader if from_pil else _read_tensor
-    storage = open_storage(str(folder), job.storage, bucket=job.bucket)
+    storage = open_storage(str(folder), job.storage)
     return partial(_read_through, storage, folder, _decode_pil if from_pil else _decode_tensor)
 
 
