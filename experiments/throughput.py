@@ -1,4 +1,4 @@
-"""Measure loaders side by side on the same images; draw them. See `--help`."""
+"""Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,17 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from experiments.launch import launch
+from pcr_exp.analysis.plan_report import report_plan
 from pcr_exp.analysis.throughput_files import write_throughput
-from pcr_exp.analysis.throughput_report import TABLE_FILE, report_throughput
+from pcr_exp.analysis.throughput_report import report_throughput
+from pcr_exp.analysis.validation_files import add_validation
+from pcr_exp.analysis.validation_report import report_validation
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.loading.throughput.formats import by_encoding, open_workspace, original_files
+from pcr_exp.loading.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
 from pcr_exp.loading.throughput.interleave import Contest
 from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
 from pcr_exp.loading.throughput.static_copies import build_copies
+from pcr_exp.loading.throughput.validation import validation_rows
 from pcr_exp.runs.bars import counting_bar
 
 _FILE_COLUMNS = 160
@@ -22,26 +26,45 @@ _FILE_COLUMNS = 160
 
 
 def throughput(config: ThroughputConfig) -> str:
-    """Build the formats, measure, and draw; returns "finished"."""
-    if config.measure:
-        measure(config)
-    files = report_throughput(config.out)
-    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    console.print(Markdown((Path(config.out) / TABLE_FILE).read_text()))
-    for path in files:
-        if path.suffix == ".png":  # PDF and CSV lie beside it
-            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    if config.plan is not None:
+        show(report_plan(config.plan))
+    elif config.validate:
+        if config.measure:
+            validate(config)
+        show(report_validation(config.out, config.runs_roots))
+    else:
+        if config.measure:
+            measure(config)
+        show(report_throughput(config.out))
     return "finished"
+
+
+def show(files: list[Path]) -> None:
+    """Print the tables, and where the figures are."""
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+    for path in files:
+        if path.suffix == ".md":
+            console.print(Markdown(path.read_text()))
+        elif path.suffix == ".png":  # PDF and CSV lie beside it
+            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+
+
+def validate(config: ThroughputConfig) -> None:
+    """Measure what processes get that share a storage, and add it to `config.out`."""
+    workspace, _ = workspace_of(config)
+    with counting_bar("measurements") as tell:
+        rows = pd.DataFrame(validation_rows(config, workspace, tell))
+    settings = describe(config, len(workspace.images)) | {"settle_s": config.settle_s}
+    alike = {key: value for key, value in settings.items() if key not in ("seed", "repeats")}
+    add_validation(config.out, rows, alike)
 
 
 def measure(config: ThroughputConfig) -> None:
     """One interleaved run of everything that the configuration asks for, into `config.out`."""
     jobs = plan_jobs(config)
     workers = config.loader.num_workers
-    with counting_bar("records") as tell:
-        workspace, records = open_workspace(
-            config.dataset, Path(config.work), on_error=config.on_error, num_workers=workers, progress=tell
-        )
+    workspace, records = workspace_of(config)
     with Contest(workspace, jobs) as contest:
         with counting_bar("formats, warm-up") as tell:
             contest.warm_up(tell)
@@ -59,6 +82,18 @@ def measure(config: ThroughputConfig) -> None:
     absent = {**absent_peers(config), **contest.failed}
     settings = describe(config, len(workspace.images))
     write_throughput(config.out, rows, pd.DataFrame(formats), absent, settings)
+
+
+def workspace_of(config: ThroughputConfig) -> tuple[Workspace, Built]:
+    """The images and their records, made first if they are not there."""
+    with counting_bar("records") as tell:
+        return open_workspace(
+            config.dataset,
+            Path(config.work),
+            on_error=config.on_error,
+            num_workers=config.loader.num_workers,
+            progress=tell,
+        )
 
 
 if __name__ == "__main__":

@@ -5,18 +5,28 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hydra import compose, initialize_config_dir
 
+from pcr_exp.analysis.plan import predict, worker_counts
+from pcr_exp.analysis.predicted_times import predict_times
 from pcr_exp.analysis.quality import summarise_quality
 from pcr_exp.analysis.quality_files import load_quality
 from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import summary_table
+from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
+from pcr_exp.analysis.validation import TOLERANCE as RATE_TOLERANCE
+from pcr_exp.analysis.validation import compare
+from pcr_exp.analysis.validation_files import load_validation
+from pcr_exp.config.compose import load, register
+from pcr_exp.config.throughput import ThroughputConfig
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 RUN_SETS = sorted(page.parent for page in RESULTS.glob("*/README.md") if (page.parent / "runs").is_dir())
 QUALITY = RESULTS / "quality"
+MODEL = RESULTS / "throughput_model"
 
 
 def test_there_are_results() -> None:
@@ -53,6 +63,51 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(folder: Path) -> 
 def test_quality_summaries_follow_from_their_rows(rows: Path) -> None:
     summary = pd.read_csv(rows.with_name("quality_summary.csv"))
     pd.testing.assert_frame_equal(summary, summarise_quality(pd.read_csv(rows)), check_dtype=False)
+
+
+@pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store"])
+def test_predictions_follow_from_their_plan(name: str) -> None:
+    register()
+    with initialize_config_dir(str(RESULTS.parent / "configs"), version_base="1.3"):
+        plan = load(compose("throughput", overrides=[f"plan={name}"]), ThroughputConfig).plan
+    assert plan is not None
+    for file, workers in (
+        ("predictions.csv", [plan.workers]),
+        ("workers.csv", worker_counts(plan.max_workers)),
+    ):
+        rebuilt = pd.read_csv(StringIO(predict(plan, workers).to_csv(index=False)))
+        pd.testing.assert_frame_equal(pd.read_csv(MODEL / name / file), rebuilt)
+
+
+def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
+    """Where bandwidth, reads in flight or the model are the limit, every cell is within 5 % of measured."""
+    measured = load_validation(MODEL / "this_machine")
+    assert all(entry["git_dirty"] is False for entry in measured.meta["measurements"])
+    cells = compare(measured.rows, measured.meta["num_cores"])
+    committed = pd.read_csv(MODEL / "this_machine" / "predicted_vs_measured_rates.csv")
+    pd.testing.assert_frame_equal(committed, pd.read_csv(StringIO(cells.to_csv(index=False))))
+    assert set(cells["num_processes"]) == {1, 2, 4}
+    tested = cells[~cells["is_calibration"] & (cells["bound"] != "decode")]
+    assert len(tested) >= 50
+    assert tested["error"].abs().max() <= RATE_TOLERANCE
+
+
+def test_predicted_times_follow_from_the_runs() -> None:
+    folders = [RESULTS / "time_to_accuracy" / "runs", RESULTS / "short_real" / "runs"]
+    times = predict_times([run for folder in folders for run in read_runs(folder)])
+    committed = pd.read_csv(MODEL / "this_machine" / "predicted_vs_measured_times.csv")
+    pd.testing.assert_frame_equal(committed, pd.read_csv(StringIO(times.to_csv(index=False))))
+
+
+def test_lines_through_accuracy_and_quality_follow_from_the_runs() -> None:
+    for folder in (RESULTS / "time_to_accuracy", RESULTS / "short_real"):
+        points = tolerance_points(runs_frame(read_runs(folder / "runs")), load_quality(QUALITY))
+        for name, table in (
+            ("accuracy_vs_mssim", points),
+            ("accuracy_vs_mssim_fits", tolerance_fits(points)),
+        ):
+            rebuilt = pd.read_csv(StringIO(table.to_csv(index=False)))
+            pd.testing.assert_frame_equal(pd.read_csv(folder / f"{name}.csv"), rebuilt)
 
 
 def test_io_bound_speed_follows_the_bytes() -> None:

@@ -70,6 +70,9 @@ def test_drawing_needs_a_measurement(tmp_path: Path) -> None:
         ("latencies_ms=[-1]", r"latencies_ms=\[-1.0\]: wanted limits above 0"),
         ("requests_per_s=[0]", r"requests_per_s=\[0.0\]: wanted limits above 0"),
         ("on_error=ignore", "on_error='ignore': wanted fail or skip"),
+        ("settle_s=0", r"settle_s=0.0: wanted seconds above 0"),
+        ("processes=[]", r"processes=\[\]: wanted numbers of reading processes, at least 1"),
+        ("processes=[1,0]", r"processes=\[1, 0\]: wanted numbers of reading processes, at least 1"),
     ],
 )
 def test_values_that_cannot_work(override: str, message: str) -> None:
@@ -80,6 +83,40 @@ def test_values_that_cannot_work(override: str, message: str) -> None:
 def test_a_loader_is_needed() -> None:
     with pytest.raises(ConfigError, match="at least one loader"):
         composed("scans=[]", "peers=[]")
+
+
+def test_a_cluster_is_predicted_without_measuring(tmp_path: Path) -> None:
+    config = composed("plan=laptop", f"plan.out={tmp_path}/out", f"work={tmp_path}/work")
+    assert throughput(config) == "finished"
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert len(pd.read_csv(tmp_path / "out" / "predictions.csv")) == 2 * 5
+
+
+def test_a_plan_can_be_changed_like_any_setting() -> None:
+    config = composed("plan=paper_cluster", "plan.workers=3", "storage@plan.storage=hdd")
+    assert config.plan is not None
+    assert (config.plan.workers, config.plan.storage.name) == (3, "hdd")
+
+
+def test_a_plan_is_not_validated() -> None:
+    with pytest.raises(ConfigError, match="validate=True: wanted false where a plan is given"):
+        composed("plan=laptop", "validate=true")
+
+
+@pytest.mark.slow
+def test_the_model_is_held_against_measurements(tmp_path: Path) -> None:
+    paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]
+    config = composed(
+        *("experiment=throughput_model", "dataset.num_train=64", "dataset.num_val=8", "dataset.size_px=64"),
+        *("scans=[baseline]", "processes=[1]", "bandwidths_mib_per_s=[]", "measure_s=1", *paths),
+    )
+    assert throughput(config) == "finished"
+    assert throughput(config) == "finished"
+    rows = pd.read_csv(tmp_path / "out" / "validation_rows.csv")
+    assert rows["repeat"].tolist() == [0] * 3 + [1] * 3
+    far = rows[rows["storage"] == "200 ms"]["images_per_s"]
+    assert (far < 1.02 * 160).all(), "4 reads of 8 images in 0.2 s"
+    assert (tmp_path / "out" / "predicted_vs_measured_rates.png").exists()
 
 
 def test_defaults_ask_for_every_scan_level_and_peer() -> None:

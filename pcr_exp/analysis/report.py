@@ -8,7 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
+from pcr_exp.analysis.figures.accuracy_vs_mssim import draw_accuracy_vs_mssim
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
+from pcr_exp.analysis.figures.efficiency import draw_efficiency
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
@@ -17,6 +19,7 @@ from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import summary_table
+from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.errors import RunError
 
 
@@ -32,7 +35,7 @@ class Report:
 
 
 def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Path) -> Report:
-    """Write runs.csv, summary.csv, summary.md and every figure that there is data for into `out`.
+    """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
     Either of the two roots may be missing or empty, not both.
 
@@ -61,6 +64,12 @@ def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Pat
         curves = eval_curves(runs)
         figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
         figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
+        figures += save_figure(draw_efficiency(curves), curves, out, "time_and_epochs")
+        points = tolerance_points(frame, quality)
+        if points["ms_ssim"].nunique() > 1:
+            tables.append(out / "accuracy_vs_mssim_fits.csv")
+            tolerance_fits(points).to_csv(tables[-1], index=False)
+            figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")

@@ -41,7 +41,7 @@ def _summary(key: tuple, level: pd.DataFrame, quality: pd.DataFrame | None) -> d
         "group": int(first["group"]),
         "n": len(level),
         "mean_image_bytes": level["mean_image_bytes"].mean(),
-        "ms_ssim": _ms_ssim(first, quality),
+        "ms_ssim": ms_ssim_of(first, quality),
         "target_top1": first["target_top1"],
         "num_reached": int(level["time_to_target_s"].notna().sum()),
         "hardware": " / ".join(sorted(set(level["hardware"]))),
@@ -54,7 +54,8 @@ def _summary(key: tuple, level: pd.DataFrame, quality: pd.DataFrame | None) -> d
     return row
 
 
-def _ms_ssim(run: pd.Series, quality: pd.DataFrame | None) -> float:
+def ms_ssim_of(run: pd.Series, quality: pd.DataFrame | None) -> float:
+    """Mean MS-SSIM of the quality rows at a run's dataset and group; 1 for the baseline, NaN without any."""
     if run["encoding"] == "baseline":
         return 1.0
     if quality is None:

@@ -9,11 +9,10 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.figures.style import kilobytes
+from pcr_exp.analysis.markdown import NOTHING, markdown_table, three_figures
 from pcr_exp.analysis.throughput import free_running, summarise_throughput, unlimited
 from pcr_exp.analysis.throughput_files import Throughput
 from pcr_exp.loading.peers.catalog import title_of
-
-NOTHING = "-"
 
 
 def to_markdown(measured: Throughput) -> str:
@@ -22,7 +21,7 @@ def to_markdown(measured: Throughput) -> str:
     parts = [_facts(measured), _loaders(summary), _absent(measured.absent)]
     limited = free_running(summary[summary["storage"] != "unlimited"])
     if len(limited):
-        parts.append("### Under throttles\n\n" + _table(limited, _LIMITED))
+        parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))
         parts.append(_never_limited(summary, limited))
     parts.append("### Formats\n\n" + _formats(measured.formats))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -60,7 +59,7 @@ def _loaders(summary: pd.DataFrame) -> str:
     if len(paced):
         model = paced["model_images_per_s"].iloc[0]
         columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
-    return "### Loaders\n\n" + _table(free, columns)
+    return "### Loaders\n\n" + markdown_table(free, columns)
 
 
 def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
@@ -76,15 +75,7 @@ def _absent(absent: Mapping[str, str]) -> str:
 
 
 def _formats(formats: pd.DataFrame) -> str:
-    return _table(formats, _FORMATS)
-
-
-def _table(lines: pd.DataFrame, columns: Mapping[str, Callable[[Mapping[Any, Any]], str]]) -> str:
-    header = "| " + " | ".join(columns) + " |\n|" + " --- |" + " ---: |" * (len(columns) - 1)
-    body = [
-        "| " + " | ".join(show(row) for show in columns.values()) + " |" for row in lines.to_dict("records")
-    ]
-    return "\n".join([header, *body])
+    return markdown_table(formats, _FORMATS)
 
 
 def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any, Any]], str]:
@@ -97,16 +88,12 @@ def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any
     return cell
 
 
-def _three_figures(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def _percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
 
 
 def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
-    return lambda row: _three_figures(1e3 * row[column] / row["num_images"])
+    return lambda row: three_figures(1e3 * row[column] / row["num_images"])
 
 
 _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
@@ -114,28 +101,28 @@ _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 _LOADERS: _Columns = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
-    "images/s": _spread("images_per_s", _three_figures),
+    "images/s": _spread("images_per_s", three_figures),
     "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
-    "MiB/s": lambda row: _three_figures(row["mib_per_s_median"]),
-    "CPU ms per image": lambda row: _three_figures(1e3 * row["cpu_s_per_image_median"]),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
     "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
-    "first batch (s)": _spread("first_batch_s", _three_figures),
+    "first batch (s)": _spread("first_batch_s", three_figures),
 }
 
 _LIMITED: _Columns = {
     "storage": lambda row: row["storage"],
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
-    "images/s": _spread("images_per_s", _three_figures),
-    "MiB/s": lambda row: _three_figures(row["mib_per_s_median"]),
-    "first batch (s)": _spread("first_batch_s", _three_figures),
+    "images/s": _spread("images_per_s", three_figures),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "first batch (s)": _spread("first_batch_s", three_figures),
 }
 
 _FORMATS: _Columns = {
     "format": lambda row: row["format"],
     "files": lambda row: f"{row['num_files']:,}",
     "size": lambda row: kilobytes(row["num_bytes"]),
-    "kB per image": lambda row: _three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
+    "kB per image": lambda row: three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
     "build, ms per image": _per_image("build_s"),
     "build, CPU ms per image": _per_image("build_cpu_s"),
 }

@@ -12,7 +12,11 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-RUNNER_OF_EXPERIMENT = {"mssim_vs_scan": "quality", "throughput_vs_scan": "throughput"}
+RUNNER_OF_EXPERIMENT = {
+    "mssim_vs_scan": "quality",
+    "throughput_vs_scan": "throughput",
+    "throughput_model": "throughput",
+}
 """Experiments of another runner than `train`."""
 
 

@@ -26,7 +26,14 @@ from pcr_exp.loading.throughput.formats import (
 from pcr_exp.loading.throughput.interleave import Contest
 from pcr_exp.loading.throughput.lane import Lane
 from pcr_exp.loading.throughput.measure import Measurement
-from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, num_epochs, plan_jobs
+from pcr_exp.loading.throughput.plan import (
+    absent_peers,
+    copied_groups,
+    num_epochs,
+    plan_jobs,
+    shared_jobs,
+    window_images,
+)
 from pcr_exp.loading.throughput.process import LoaderProcess
 from pcr_exp.loading.throughput.static_copies import build_copies, quality_for
 
@@ -284,3 +291,34 @@ def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Con
     with contest(jobs) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
         assert list(opened_contest._lanes) == [("group_1", "libjpeg")]
+
+
+def test_processes_that_share_are_free_then_paced_then_throttled() -> None:
+    shared = config(
+        scans=["baseline", "group_1"],
+        batch_size=8,
+        model_images_per_s=200.0,
+        bandwidths_mib_per_s=[4.0],
+        latencies_ms=[200.0],
+        requests_per_s=[],
+    )
+    assert window_images(shared) == 16
+    jobs = shared_jobs(shared)
+    assert [(job.loader, job.storage.name, job.model_images_per_s) for job in jobs] == [
+        *((scan, "unlimited", None) for scan in ("baseline", "group_1")),
+        *((scan, "unlimited", 200.0) for scan in ("baseline", "group_1")),
+        *((scan, "4 MiB/s", 200.0) for scan in ("baseline", "group_1")),
+        *((scan, "200 ms", 200.0) for scan in ("baseline", "group_1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_size": 6}, "batch_size=6: wanted a divisor of 16, the images of a shuffle window"),
+        ({"batch_size": 8, "model_images_per_s": None}, "model_images_per_s=null: wanted a rate"),
+    ],
+)
+def test_rates_of_windows_need_whole_batches_and_a_model(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        shared_jobs(config(**given))

@@ -121,7 +121,7 @@ def kilobytes(num_bytes: float) -> str:
 
 def panel_title(ax: Axes, title: str, subtitle: str = "") -> None:
     """A bold title with a muted line of facts (n, settings, units) under it."""
-    ax.set_title(title, pad=22 if subtitle else 8)
+    ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
     if subtitle:
         ax.annotate(
             subtitle,

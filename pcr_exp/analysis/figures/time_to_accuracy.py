@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.panels import panels, per_panel
 from pcr_exp.analysis.figures.seeds import draw_scan_levels
 from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, target_line
+
+SECONDS_LABEL = "training + data wait (s)"
 
 
 def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
@@ -15,9 +18,12 @@ def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
 
     x is train_s + wait_s: evaluation is off the clock.
     """
-    return draw_accuracy(
-        curves.assign(seconds=curves["train_s"] + curves["wait_s"]), "seconds", "training + data wait (s)"
-    )
+    return draw_accuracy(with_seconds(curves), "seconds", SECONDS_LABEL)
+
+
+def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows, with the time that counts in a column `seconds`."""
+    return curves.assign(seconds=curves["train_s"] + curves["wait_s"])
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
@@ -26,12 +32,17 @@ def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
         facts = list(per_panel(curves))
         figure, axes = panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            draw_scan_levels(ax, rows, x, "val_top1")
-            for target in sorted(rows["target_top1"].unique()):
-                target_line(ax, target)
-            ax.set_xlim(left=0)
-            ax.set_xlabel(x_label)
-            accuracy_axis(ax)
-            ax.legend(loc="best", title="scan · bytes per image", title_fontsize=8.5, alignment="left")
+            draw_accuracy_panel(ax, rows, x, x_label)
             panel_title(ax, title, subtitle)
     return figure
+
+
+def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
+    """One panel of `draw_accuracy`, without its title."""
+    draw_scan_levels(ax, rows, x, "val_top1")
+    for target in sorted(rows["target_top1"].unique()):
+        target_line(ax, target)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(x_label)
+    accuracy_axis(ax)
+    ax.legend(loc="best", title="scan · bytes per image", title_fontsize=8.5, alignment="left")

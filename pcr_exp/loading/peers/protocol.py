@@ -39,6 +39,8 @@ class Job:
     batch_size: int
     num_epochs: int = 1
     seed: int = 0
+    bucket: str | None = None
+    """File of the throttle that processes share (null: this process has its own)."""
     model_images_per_s: float | None = None
     """Speed of the consumer that batches are handed to; None takes them as fast as they come."""
 

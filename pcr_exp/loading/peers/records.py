@@ -19,7 +19,7 @@ from pcr_exp.storage.open import open_storage
 def batches(folder: Path, job: Job) -> Iterator[Images]:
     """uint8 [B, H, W, 3], one continuous stream over the epochs."""
     scan = scan_of(job.loader)
-    records = RecordSet(open_storage(str(folder), job.storage), scan.encoding)
+    records = RecordSet(open_storage(str(folder), job.storage, bucket=job.bucket), scan.encoding)
     loader = RecordLoader(
         records,
         open_policy(scan),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,20 +42,25 @@ def measure(peer: Peer, folder: Path, job: Job) -> Measurement:
     cpu_s = cpu_seconds()
     opened_s = now_s = time.perf_counter()
     num_images, wait_s, first_batch_s = 0, 0.0, 0.0
-    for images in _closing(peer.batches(folder, job)):
+    for images in closing(peer.batches(folder, job)):
         received_s = time.perf_counter()
         wait_s += received_s - now_s
         first_batch_s = first_batch_s or received_s - opened_s
-        _check(images, job)
+        check(images, job)
         count = int(images.shape[0])
         num_images += count
-        if job.model_images_per_s is not None:
-            step_ends_s = received_s + count / job.model_images_per_s
-            time.sleep(max(0.0, step_ends_s - time.perf_counter()))
+        pretend_to_train(count, job, received_s)
         now_s = time.perf_counter()
     if num_images == 0:
         raise LoaderError(f"{job.loader} gave no batch from {folder}.")
     return Measurement(num_images, now_s - opened_s, first_batch_s, wait_s, cpu_seconds() - cpu_s)
+
+
+def pretend_to_train(num_images: int, job: Job, received_s: float) -> None:
+    """Return when the job's model would have trained a batch that came at `received_s` (perf_counter)."""
+    if job.model_images_per_s is not None:
+        step_ends_s = received_s + num_images / job.model_images_per_s
+        time.sleep(max(0.0, step_ends_s - time.perf_counter()))
 
 
 def cpu_seconds() -> float:
@@ -64,7 +69,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def _closing(batches: Iterator[Images]) -> Iterator[Images]:
+def closing(batches: Iterator[Images]) -> Generator[Images, None, None]:
     """The batches; workers end with them, also after an error."""
     try:
         yield from batches
@@ -74,7 +79,8 @@ def _closing(batches: Iterator[Images]) -> Iterator[Images]:
             close()
 
 
-def _check(images: Images, job: Job) -> None:
+def check(images: Images, job: Job) -> None:
+    """Refuse a batch of another shape or type than all loaders are asked for (LoaderError)."""
     size = job.image_size
     shape, kind = tuple(images.shape)[1:], str(images.dtype)
     if shape not in ((size, size, 3), (3, size, size)) or "uint8" not in kind:

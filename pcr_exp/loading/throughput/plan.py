@@ -9,12 +9,15 @@ from typing import Any
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.loading.peers.catalog import PEERS, absence, scan_of
 from pcr_exp.loading.peers.protocol import Job
 
 FILE_PER_IMAGE = "image_folder_pil"
 """The peer that is measured under throttles too: it is read through our storage layer."""
 UNLIMITED = StorageConfig(name="unlimited")
+_ENDLESS = 10**6
+"""Epochs; whoever consumes them stops at a time."""
 
 
 def plan_jobs(config: ThroughputConfig) -> list[Job]:
@@ -31,6 +34,33 @@ def plan_jobs(config: ThroughputConfig) -> list[Job]:
         *(paced if config.model_images_per_s is not None else []),
         *(replace(job, storage=limit) for limit in limits(config) for job in throttled),
     ]
+
+
+def shared_jobs(config: ThroughputConfig) -> list[Job]:
+    """What any number of processes do together: as fast as they go, at a model's speed, under each throttle.
+
+    Raises:
+        ConfigError: there is no such scan level or `decode`; a shuffle window is no whole number of batches
+            (rates are taken from windows), or there is no model.
+    """
+    window = window_images(config)
+    if window % config.batch_size:
+        raise ConfigError(
+            f"batch_size={config.batch_size}: wanted a divisor of {window}, the images of a shuffle window "
+            "(loader.shuffle_records x dataset.images_per_record)."
+        )
+    if config.model_images_per_s is None:
+        raise ConfigError(
+            "model_images_per_s=null: wanted a rate, the compute of the model that is validated."
+        )
+    free = [replace(job, num_epochs=_ENDLESS) for job in _ours(config)]
+    paced = [replace(job, model_images_per_s=config.model_images_per_s) for job in free]
+    return [*free, *paced, *(replace(job, storage=limit) for limit in limits(config) for job in paced)]
+
+
+def window_images(config: ThroughputConfig) -> int:
+    """Images that are shuffled together."""
+    return config.loader.shuffle_records * config.dataset.images_per_record
 
 
 def absent_peers(config: ThroughputConfig) -> dict[str, str]:

@@ -39,7 +39,7 @@ class LoaderProcess:
         )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to `{"do": "measure" | "build", ...}`; see `answer`.
+        """The answer to `{"do": "measure" | "consume" | "build", ...}`; see `answer`.
 
         Raises:
             LoaderError: the loader failed, or its process died.
@@ -86,7 +86,7 @@ class LoaderProcess:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what is asked: a measurement's values, or seconds that a build took."""
+    """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
     # Imported here, in the loader's own process, where their time is not measured.
     from pcr_exp.loading.peers.catalog import open_format, open_peer
     from pcr_exp.loading.peers.protocol import Job, SourceImage
@@ -103,6 +103,10 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "build_cpu_s": cpu_seconds() - started_cpu_s,
         }
     job = Job.from_json(request["job"])
+    if request["do"] == "consume":
+        from pcr_exp.loading.throughput.consume import consume
+
+        return consume(open_peer(job.loader), folder, job, request["until_s"]).to_json()
     return measure(open_peer(job.loader), folder, job).to_json()
 
 
