@@ -1,8 +1,13 @@
 """Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
 
+from pathlib import Path
+
 from rich.console import Console
+from rich.markdown import Markdown
 
 from experiments.launch import launch
+from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.read_runs import read_runs
 from pcr_exp.analysis.render import to_rich
 from pcr_exp.analysis.report import Report, write_report
 from pcr_exp.config.runners import FiguresConfig
@@ -11,7 +16,18 @@ from pcr_exp.config.runners import FiguresConfig
 def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
     show(write_report(config.runs_root, config.quality_root, config.out))
+    if config.compare is not None and config.reference is not None:
+        Console().print(Markdown(compare(config, config.compare, config.reference)))
     return "finished"
+
+
+def compare(config: FiguresConfig, key: str, reference: str) -> str:
+    """Write comparison.csv and comparison.md; returns the latter."""
+    table = compare_setting(read_runs(config.runs_root), key, reference)
+    table.to_csv(Path(config.out) / "comparison.csv", index=False)
+    text = comparison_to_markdown(table, key, reference)
+    (Path(config.out) / "comparison.md").write_text(text + "\n")
+    return text
 
 
 def show(report: Report) -> None:

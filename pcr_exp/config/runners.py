@@ -79,6 +79,14 @@ class FiguresConfig:
     runs_root: str = "results/runs"
     quality_root: str = "results/quality"
     out: str = "results/figures"
+    compare: str | None = None
+    """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
+    reference: str | None = None
+    """The value of `compare` that the others are compared with."""
+
+    def __post_init__(self) -> None:
+        given = self.compare is None or self.reference is not None
+        require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -38,11 +38,13 @@ def test_runs_and_measurements_give_all_figures(tmp_path: Path, make_run: MakeRu
     assert [name for name in names(report.figures) if name.endswith(".png")] == [
         "time_to_accuracy.png",
         "accuracy_vs_epoch.png",
+        "time_and_epochs.png",
+        "accuracy_vs_mssim.png",
         "mssim_vs_scan.png",
         "bytes_per_group.png",
     ]
-    assert len(report.figures) == 12
-    assert names(report.tables) == ["runs.csv", "summary.csv", "summary.md"]
+    assert len(report.figures) == 18
+    assert names(report.tables) == ["runs.csv", "summary.csv", "summary.md", "accuracy_vs_mssim_fits.csv"]
     assert report.summary["ms_ssim"].tolist() == [1, 0.8]
     assert report.unfinished["status"].tolist() == ["failed"]
     text = report.tables[2].read_text()

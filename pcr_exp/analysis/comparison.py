@@ -1,0 +1,118 @@
+"""Runs that differ in one setting, compared seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.markdown import markdown_table, three_figures
+from pcr_exp.analysis.read_runs import Run
+from pcr_exp.errors import RunError
+
+_SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
+COMPARISON_COLUMNS = [
+    *_SIDE_BY_SIDE,
+    "value",
+    "n",
+    "top1_mean",
+    "top1_min",
+    "top1_max",
+    "difference_mean",
+    "difference_sem",
+]
+
+
+def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFrame:
+    """One row per dataset, label, model, storage, scan and value of a configuration key.
+
+    `top1` is the validation top-1 of the finished model, over seeds. `difference` is that less the top-1 of
+    the same seed at the value `reference`: mean over the seeds that have both, and its standard error.
+
+    Args:
+        key: dotted, as on the command line: `loader.decode`.
+        reference: the value that the others are compared with, as text.
+
+    Raises:
+        RunError: a run has no such key, none has the reference, or two differ in something else.
+    """
+    frame = pd.DataFrame([_row(run, key) for run in runs])
+    if frame.empty or reference not in set(frame["value"]):
+        found = sorted(set(frame["value"])) if len(frame) else "no finished run"
+        raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
+    twice = frame[frame.duplicated([*_SIDE_BY_SIDE, "value", "seed"], keep=False)]
+    if len(twice):
+        raise RunError(
+            f"compare={key}: runs differ in more than it: {', '.join(twice['run_id'].head(2))}. Put runs "
+            "that are to be compared into a folder of their own (runs_root)."
+        )
+    rows = []
+    for _, level in frame.groupby(_SIDE_BY_SIDE):
+        by_seed = level.pivot(index="seed", columns="value", values="top1")
+        for value in _reference_first(by_seed.columns, reference):
+            difference = (
+                by_seed[value] - by_seed[reference] if reference in by_seed else pd.Series(dtype=float)
+            ).dropna()
+            top1 = by_seed[value].dropna()
+            rows.append(
+                {
+                    **level.iloc[0][_SIDE_BY_SIDE].to_dict(),
+                    "value": value,
+                    "n": len(top1),
+                    "top1_mean": top1.mean(),
+                    "top1_min": top1.min(),
+                    "top1_max": top1.max(),
+                    "difference_mean": difference.mean(),
+                    "difference_sem": difference.sem(),
+                }
+            )
+    return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
+
+
+def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
+    """The table for people; differences in percentage points."""
+
+    def spread(row: Mapping[Any, Any]) -> str:
+        return f"{100 * row['top1_mean']:.1f} ({100 * row['top1_min']:.1f} to {100 * row['top1_max']:.1f})"
+
+    def difference(row: Mapping[Any, Any]) -> str:
+        if row["value"] == reference:
+            return "-"
+        mean, error = 100 * row["difference_mean"], 100 * row["difference_sem"]
+        return f"{mean:+.1f} ± {three_figures(error)}"
+
+    return markdown_table(
+        table,
+        {
+            "dataset": lambda row: f"{row['dataset']} · {row['label']} · {row['model']}",
+            "scan": lambda row: str(row["scan"]).replace("_", " "),
+            key: lambda row: row["value"],
+            "n": lambda row: str(row["n"]),
+            "top-1 (%)": spread,
+            f"difference to {reference} (points)": difference,
+        },
+    )
+
+
+def _row(run: Run, key: str) -> dict[str, Any]:
+    value: Any = run.config
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise RunError(f"compare={key}: the configuration of {run.manifest.run_id} has no such key.")
+        value = value[part]
+    return {
+        "run_id": run.manifest.run_id,
+        "dataset": run.manifest.dataset,
+        "label": run.manifest.label,
+        "model": run.manifest.model,
+        "storage": run.config["storage"]["name"],
+        "scan": run.config["scan"]["name"],
+        "seed": run.manifest.seed,
+        "value": str(value),
+        "top1": run.eval_rows[-1]["val_top1"],
+    }
+
+
+def _reference_first(values: pd.Index, reference: str) -> list[str]:
+    return sorted(values, key=lambda value: (value != reference, value))

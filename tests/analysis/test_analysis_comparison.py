@@ -1,0 +1,63 @@
+"""Runs that differ in one setting: differences are taken seed by seed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.read_runs import Run, read_runs
+from pcr_exp.errors import RunError
+
+
+@pytest.fixture
+def runs(tmp_path: Path, make_run: Callable[..., Path]) -> list[Run]:
+    """Two seeds of each of two decode modes; `scaled` is better by 0.1 and by 0.2."""
+    found = []
+    for mode, gains in (("libjpeg", (0.0, 0.0)), ("scaled", (0.1, 0.2))):
+        for seed, gain in enumerate(gains):
+            make_run(tmp_path / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
+        for run in read_runs(tmp_path / mode):
+            config = {**run.config, "loader": {**run.config["loader"], "decode": mode}}
+            found.append(replace(run, config=config))
+    return found
+
+
+def test_differences_are_paired_by_seed_and_of_the_finished_model(runs: list[Run]) -> None:
+    table = compare_setting(runs, "loader.decode", "libjpeg")
+    assert list(table["value"]) == ["libjpeg", "scaled"] and list(table["n"]) == [2, 2]
+    scaled = table.iloc[1]
+    assert scaled["top1_mean"] == pytest.approx(0.5) and scaled["top1_max"] == pytest.approx(0.6)
+    assert scaled["difference_mean"] == pytest.approx(0.15)
+    assert scaled["difference_sem"] == pytest.approx(0.05)
+
+
+def test_the_table_for_people_says_points_and_spread(runs: list[Run]) -> None:
+    text = comparison_to_markdown(
+        compare_setting(runs, "loader.decode", "libjpeg"), "loader.decode", "libjpeg"
+    )
+    assert "| group 1 | libjpeg | 2 | 35.0 (30.0 to 40.0) | - |" in text
+    assert "| group 1 | scaled | 2 | 50.0 (40.0 to 60.0) | +15.0 ± 5 |" in text
+
+
+def test_a_seed_without_its_pair_counts_for_the_mean_only(runs: list[Run]) -> None:
+    table = compare_setting(runs[1:], "loader.decode", "libjpeg")
+    assert list(table["n"]) == [1, 2]
+    assert table.iloc[1]["difference_mean"] == pytest.approx(0.2)
+
+
+def test_an_unknown_key_is_refused(runs: list[Run]) -> None:
+    with pytest.raises(RunError, match=r"compare=loader.speed: the configuration of .* has no such key"):
+        compare_setting(runs, "loader.speed", "libjpeg")
+
+
+@pytest.mark.parametrize("some", [True, False])
+def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> None:
+    with pytest.raises(RunError, match="reference=unsmoothed: no run has this value; found"):
+        compare_setting(runs if some else [], "loader.decode", "unsmoothed")
+
+
+def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:
+    with pytest.raises(RunError, match=r"differ in more than it: .* a folder of their own"):
+        compare_setting([*runs, runs[0]], "loader.decode", "libjpeg")
