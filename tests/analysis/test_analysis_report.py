@@ -57,7 +57,7 @@ def test_either_is_enough(tmp_path: Path, make_run: MakeRun, measured: Path) -> 
     make_run(tmp_path / "runs", "group_2")
     of_runs = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "of_runs")
     of_quality = write_report(tmp_path / "nothing", measured, tmp_path / "of_quality")
-    assert len(of_runs.figures) == len(of_quality.figures) == 6
+    assert len(of_runs.figures) == 9 and len(of_quality.figures) == 6
     assert of_quality.summary.empty and of_quality.tables == []
 
 

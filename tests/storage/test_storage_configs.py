@@ -52,7 +52,7 @@ def test_debug_loader_differs_from_the_default_in_nothing_but_workers() -> None:
 def test_decode_takes_three_names() -> None:
     for mode in ("libjpeg", "unsmoothed", "scaled"):
         assert LoaderConfig(decode=mode).decode == mode
-    with pytest.raises(ConfigError, match=r"loader\.decode='fast': wanted libjpeg, unsmoothed or scaled"):
+    with pytest.raises(ConfigError, match=r"loader\.decode='fast': wanted libjpeg or unsmoothed or scaled"):
         LoaderConfig(decode="fast")
 
 
