@@ -50,11 +50,12 @@ class RecordLoader:
         """`storage_config` says how many reads in flight it takes to hide the storage's latency.
 
         Raises:
-            RecordError: the policy asks for a scan group that the records lack.
+            RecordError: a candidate of the policy is a scan group that the records lack.
             ConfigError: the records lack the label, or there is no such rank.
         """
         index = records.index
-        index.check_group(policy.group(0, 0))
+        for group in policy.candidates:
+            index.check_group(group)
         if label not in index.classes:
             raise ConfigError(
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
@@ -89,11 +90,14 @@ class RecordLoader:
         )
         self._stream: BatchStream | None = None
 
-    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+    def batches(
+        self, first_epoch: int, first_batch: int, num_epochs: int, end_batch: int | None = None
+    ) -> Iterator[Batch]:
         """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
 
         Read-ahead crosses epochs. With `first_batch` > 0 it gives exactly what an uninterrupted stream would
-        have given from there on, and reads only records that are still needed.
+        have given from there on, and reads only records that are still needed; with `end_batch` it gives the
+        batches of each epoch before that one, and reads only records that they need.
 
         Raises:
             LoaderError: an epoch has no batch `first_batch`.
@@ -108,7 +112,7 @@ class RecordLoader:
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
         self._stream = BatchStream(
-            self._tasks(Span(first_epoch, first_batch, num_epochs)), self._decoder, self._config
+            self._tasks(Span(first_epoch, first_batch, num_epochs, end_batch)), self._decoder, self._config
         )
         return self._stream
 
@@ -135,12 +139,14 @@ class RecordLoader:
         self.close()
 
     def _tasks(self, span: Span) -> Tasks:
-        index, config = self._records.index, self._config
-        group = self._policy.group(span.first_epoch, 0)
-        self._check_patience(group)
-        mean_read_bytes = index.epoch_bytes(group) / len(index.records)
-        in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
-        ahead = config.records_ahead or reads_ahead(in_flight, config.shuffle_records, mean_read_bytes)
+        config = self._config
+        # Small reads need the most in flight to hide latency, large ones the most memory and patience.
+        smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
+        self._check_patience(largest)
+        in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
+        ahead = config.records_ahead or reads_ahead(
+            in_flight, config.shuffle_records, self._mean_read_bytes(largest)
+        )
         return Tasks(
             self._records,
             self._policy,
@@ -152,6 +158,10 @@ class RecordLoader:
             ahead=ahead,
             timeout_s=config.timeout_s,
         )
+
+    def _mean_read_bytes(self, group: int) -> float:
+        index = self._records.index
+        return index.epoch_bytes(group) / len(index.records)
 
     def _check_patience(self, group: int) -> None:
         index, timeout_s = self._records.index, self._config.timeout_s

@@ -13,11 +13,10 @@ from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, ta
 def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
     """Time to accuracy of evaluation rows (`curves.eval_curves`), one panel per dataset, label and model.
 
-    x is train_s + wait_s: evaluation is off the clock.
+    x is train_s + wait_s + probe_s: evaluation is off the clock.
     """
-    return draw_accuracy(
-        curves.assign(seconds=curves["train_s"] + curves["wait_s"]), "seconds", "training + data wait (s)"
-    )
+    seconds = curves["train_s"] + curves["wait_s"] + curves["probe_s"]
+    return draw_accuracy(curves.assign(seconds=seconds), "seconds", "training + data wait (s)")
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
