@@ -143,6 +143,33 @@ class PlateauConfig(CandidatesConfig):
         require(self.judge in ("train", "val"), "scan.judge", self.judge, "train or val")
 
 
+@dataclass(kw_only=True, slots=True)
+class BalancedConfig(CandidatesConfig):
+    """The highest candidate at which training does not wait for data, as storage and trainer allow."""
+
+    group: int = 1
+    candidates: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
+    floor: ScanConfig = MISSING
+    """A scan group or a policy below whose choice nothing is read: `scan@scan.floor=<option>`."""
+    every_steps: int = 10
+    """Updates between two decisions."""
+    headroom: float = 0.1
+    """Share by which storage must exceed what a higher group takes, before it is chosen."""
+    max_wait_share: float = 0.05
+    """Waiting more than this share of the time, though storage keeps up, is put down to decoding."""
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        _require_start(self)
+        plain = not isinstance(self.floor, BalancedConfig) and self.floor.encoding == "pcr"
+        wanted = "a scan group of progressive records, or another policy"
+        require(plain, "scan.floor", self.floor.name, wanted)
+        require(self.every_steps >= 1, "scan.every_steps", self.every_steps, "at least 1")
+        require(0 <= self.headroom < math.inf, "scan.headroom", self.headroom, "a share of 0 or more")
+        wanted = "a share in (0, 1)"
+        require(0 < self.max_wait_share < 1, "scan.max_wait_share", self.max_wait_share, wanted)
+
+
 def _require_groups(key: str, groups: list[int]) -> None:
     inside = bool(groups) and all(1 <= group <= NUM_GROUPS for group in groups)
     require(inside, key, groups, f"scan groups that the records have, 1..{NUM_GROUPS}, at least one")
@@ -159,4 +186,5 @@ SCAN_SCHEMAS: dict[str, type[ScanConfig]] = {
     "mssim": MssimConfig,
     "cosine": CosineConfig,
     "plateau": PlateauConfig,
+    "balanced": BalancedConfig,
 }

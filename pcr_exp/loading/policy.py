@@ -26,6 +26,8 @@ class Update:
     """From 0."""
     ends_epoch: bool
     num_images: int
+    group: int
+    """Scan group of the record, among the batch's, that was read last."""
     loss: float
     train_s: float
     """This and `wait_s`: since the run began."""

@@ -107,7 +107,13 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     )
     require_validation(config.scan, data.val.index.num_samples)
     consensus = open_consensus(device)
-    policy = open_policy(config.scan, seed=config.seed, consensus=consensus)
+    policy = open_policy(
+        config.scan,
+        seed=config.seed,
+        consensus=consensus,
+        index=data.train.index,
+        supplied=data.storage.supplied,
+    )
     index_bytes = data.storage.bytes_read
     with (
         closing(training_loader(config, data, policy)) as loader,

@@ -148,6 +148,7 @@ def _update(batch: Batch, loss: float, clocks: Clocks) -> Update:
         epoch=batch.epoch,
         ends_epoch=batch.index + 1 == batch.num_batches,
         num_images=len(batch.labels),
+        group=batch.group,
         loss=loss,
         train_s=seconds["train_s"],
         wait_s=seconds["wait_s"],

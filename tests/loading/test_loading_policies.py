@@ -24,14 +24,20 @@ from pcr_exp.loading.policies.plateau import is_plateau
 from pcr_exp.loading.policies.probe import CosineProbe, SimilarityProbe, TrialProbe
 from pcr_exp.loading.policies.schedule import scheduled_group
 from pcr_exp.loading.policy import Decision, ScanPolicy, Update
+from pcr_exp.records.index import RecordEntry, RecordIndex
+
+INDEX = RecordIndex(
+    *("photos", "train", "pcr", "", 10, {}),
+    [RecordEntry("0.pcr", 10, tuple(1000 * group for group in range(1, 11)))],
+)
 
 
 def opened(config: ScanConfig, seed: int = 0) -> ScanPolicy:
-    return open_policy(config, seed=seed, consensus=Alone())
+    return open_policy(config, seed=seed, consensus=Alone(), index=INDEX, supplied=lambda: (0, 0.0))
 
 
 def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images: int = 8) -> Update:
-    return Update(epoch, ends_epoch, num_images, loss, train_s=0.0, wait_s=0.0)
+    return Update(epoch, ends_epoch, num_images, group=5, loss=loss, train_s=0.0, wait_s=0.0)
 
 
 def continued(policy: ScanPolicy, config: ScanConfig) -> ScanPolicy:

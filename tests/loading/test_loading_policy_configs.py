@@ -7,7 +7,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
-from pcr_exp.config.scan import SCAN_SCHEMAS
+from pcr_exp.config.scan import SCAN_SCHEMAS, CosineConfig, ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs.identity import run_id
 
@@ -31,9 +31,17 @@ def test_a_policy_is_an_option_of_its_own_class_and_names_its_runs(name: str) ->
 @pytest.mark.parametrize("name", sorted(SCAN_SCHEMAS.keys() - {"static"}))
 def test_the_file_says_what_the_class_says(name: str) -> None:
     """Defaults stand in both, to be read in either."""
-    assert composed(f"scan={name}").scan == SCAN_SCHEMAS[name](
-        name=name, group=composed(f"scan={name}").scan.group
-    )
+    written = composed(f"scan={name}").scan
+    floor = {"floor": written.floor} if name == "balanced" else {}
+    assert written == SCAN_SCHEMAS[name](name=name, group=written.group, **floor)
+
+
+def test_a_floor_is_any_other_scan() -> None:
+    assert composed("scan=balanced").scan.floor == ScanConfig(name="group_1", group=1)
+    config = composed("scan=balanced", "scan@scan.floor=cosine", "scan.floor.threshold=0.9").scan
+    assert isinstance(config.floor, CosineConfig)
+    assert (config.floor.threshold, config.floor.name, config.name) == (0.9, "cosine", "balanced")
+    assert run_id(composed("scan=balanced")) != run_id(composed("scan=balanced", "scan@scan.floor=group_2"))
 
 
 def test_settings_change_the_run() -> None:
@@ -76,6 +84,16 @@ def test_settings_change_the_run() -> None:
         ),
         ("scan=schedule scan.milestones=[5,5,9]", r"scan.milestones=\[5, 5, 9\]: wanted rising epochs"),
         ("scan=schedule scan.milestones=[0,5,9]", r"scan.milestones=\[0, 5, 9\]: .* from 1 on"),
+        (
+            "scan=balanced scan@scan.floor=baseline",
+            "scan.floor='baseline': wanted a scan group of prog",
+        ),
+        ("scan=balanced scan@scan.floor=balanced", "scan.floor='balanced': wanted .* another policy"),
+        ("scan=balanced scan@scan.floor=mssim scan.floor.threshold=2", "scan.threshold=2.0: wanted a mean"),
+        ("scan=balanced scan.every_steps=0", "scan.every_steps=0: wanted at least 1"),
+        ("scan=balanced scan.headroom=-1", "scan.headroom=-1.0: wanted a share of 0 or more"),
+        ("scan=balanced scan.max_wait_share=1", r"scan.max_wait_share=1.0: wanted a share in \(0, 1\)"),
+        ("scan=balanced scan.group=2 scan.candidates=[1,5]", r"scan.group=2: wanted one of \[1, 5\]"),
         ("scan=group_5 +scan.threshold=0.9", "unknown configuration key: .*threshold"),
     ],
 )

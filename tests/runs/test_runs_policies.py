@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from pcr_exp.analysis.run_figures import draw_run
 from pcr_exp.config.scan import (
+    BalancedConfig,
     CosineConfig,
     MixtureConfig,
     MssimConfig,
@@ -18,11 +21,11 @@ from pcr_exp.config.scan import (
     ScanConfig,
     ScheduleConfig,
 )
+from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.loading.decode import decode
 from pcr_exp.loading.ms_ssim import ms_ssim
-from pcr_exp.loading.policies.catalog import open_policy
-from pcr_exp.loading.policies.consensus import Alone
+from pcr_exp.loading.policies.mixture import MixtureScan
 from pcr_exp.records.index import RecordIndex, parse_index
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import session
@@ -95,7 +98,7 @@ def test_schedule(run: Any, index: RecordIndex) -> None:
 
 def test_mixture(run: Any, index: RecordIndex) -> None:
     _, rows = run(POLICIES["mixture"], loader__num_workers=1)
-    policy = open_policy(POLICIES["mixture"], seed=0, consensus=Alone())
+    policy = MixtureScan(5, [1, 2, 5, 10], [1, 1], seed=0)
     drawn = [
         sum(index.prefix_bytes(record, policy.group(epoch, record) or 0) for record in range(4))
         for epoch in range(EPOCHS)
@@ -253,6 +256,78 @@ def test_a_policy_that_needs_validation_data_is_refused_without_any(
         run_training(config, progress=False)
     (folder,) = Path(config.runs_root).iterdir()
     assert RunDirectory(folder).status == "failed"
+
+
+@pytest.fixture
+def floor() -> ScanConfig:
+    return ScheduleConfig(name="schedule", groups=[2, 5], milestones=[3])
+
+
+def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
+    run: Any, index: RecordIndex, floor: ScanConfig
+) -> None:
+    """At 0.03 MiB/s even group 1 takes longer than an update: the floor decides."""
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.03)
+    folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1), storage=slow)
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
+    assert decided(rows)[0] == (0, 2)
+    assert {row["group"] for row in rows if row["kind"] == "policy" and row["epoch"] >= 3} == {5}
+    assert read_manifest(folder / "manifest.json").scan_group == 5
+
+
+def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> None:
+    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_wait_share=0.99)
+    _, rows = run(config)
+    choices = [row for row in rows if row["kind"] == "policy"]
+    assert choices[-1]["group"] == 10
+    assert choices[-1]["measure"] == "images_per_s" or choices[-1]["epoch"] == 3
+    assert rows[-1]["bytes_read"] == rows[-1]["record_bytes"]
+
+
+def test_balanced_goes_on_where_it_was_interrupted(
+    configure: Any, monkeypatch: pytest.MonkeyPatch, floor: ScanConfig
+) -> None:
+    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_wait_share=0.99)
+    config = configure(scan=scan, training__epochs=EPOCHS)
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, progress=False)
+    monkeypatch.undo()
+    (folder,) = Path(config.runs_root).iterdir()
+    before = read_rows(folder / "rows.jsonl")
+    assert [row["group"] for row in before if row["kind"] == "policy"][-1] == 10
+    run_training(config, progress=False)
+    rows = read_rows(folder / "rows.jsonl")
+    assert rows[: len(before)] == before
+    assert {row["scan_group"] for row in rows[len(before) :]} == {10}
+
+
+def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:
+    folder, rows = run(POLICIES["cosine"])
+    drawn = draw_run(folder)
+    assert set(drawn) == {"training_curve", "policy_trace"}
+    trace = pd.read_csv(folder / "policy_trace.csv")
+    assert len(trace) == 1 + 2 * 4
+    assert trace["group"].tolist() == [g for _, g in decided(rows)[:1]] + [
+        g for _, g in decided(rows)[1:] for _ in range(4)
+    ]
+    saved = index.epoch_bytes(10) - index.epoch_bytes(10)
+    assert trace["bytes_saved"].tolist()[:5] == [saved] * 5
+    assert trace["saved_share"].iloc[-1] == pytest.approx(1 - rows_at(rows, 3) / (3 * index.epoch_bytes(10)))
+    static, _ = run(ScanConfig(name="group_10"))
+    assert set(draw_run(static)) == {"training_curve"}
+
+
+def rows_at(rows: Rows, epoch: int) -> int:
+    """record_bytes after so many epochs."""
+    return next(row["record_bytes"] for row in rows if row["kind"] == "eval" and row["epoch"] == epoch)
 
 
 def test_the_log_tells_what_was_decided(run: Any, caplog: pytest.LogCaptureFixture) -> None:
