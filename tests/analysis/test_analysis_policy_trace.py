@@ -54,7 +54,7 @@ def test_the_figure_draws_groups_and_scores() -> None:
     steps = groups.lines[0].get_xydata()
     assert steps.tolist() == [[0.5, 10], [6.5, 5], [12.5, 1], [20.0, 1]]
     assert [line.get_ydata().tolist() for line in scores.lines] == [[0.2, 0.85], [0.9, 0.95]]
-    assert scores.get_ylabel() == "cosine of gradients against all groups"
+    assert scores.get_ylabel() == "gradient cosine to all groups"
     assert "n = 2 comparisons; probes: 0.5 s, 1 MiB" in [text.get_text() for text in scores.texts]
     assert groups.get_xlim()[1] == pytest.approx(20)
 

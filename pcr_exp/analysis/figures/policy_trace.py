@@ -12,8 +12,8 @@ from pcr_exp.analysis.figures.style import INK, panel_title, scan_color, scan_ma
 from pcr_exp.config.records import NUM_GROUPS
 
 SCORE_LABELS = {
-    "ms_ssim": "mean MS-SSIM against all groups",
-    "cosine": "cosine of gradients against all groups",
+    "ms_ssim": "mean MS-SSIM to all groups",
+    "cosine": "gradient cosine to all groups",
     "train_loss": "training loss of the trial",
     "val_loss": "validation loss after the trial",
     "images_per_s": "supply (images/s)",
