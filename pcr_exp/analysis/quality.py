@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pcr_exp.analysis.ms_ssim import ms_ssim
 from pcr_exp.analysis.ssim import ssim
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.loading.decode import decode
+from pcr_exp.loading.ms_ssim import ms_ssim
 from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.records.reader import RecordSet
 

@@ -79,10 +79,10 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def time_to_accuracy(rows: Iterable[Mapping[str, Any]], target_top1: float) -> float:
-    """train_s + wait_s of the first eval row with val_top1 >= target_top1; NaN if there is none."""
+    """train_s + wait_s + probe_s of the first eval row with val_top1 >= target_top1; NaN if there is none."""
     reached = (row for row in rows if row["kind"] == "eval" and row["val_top1"] >= target_top1)
     first = next(reached, None)
-    return NEVER if first is None else first["train_s"] + first["wait_s"]
+    return NEVER if first is None else first["train_s"] + first["wait_s"] + first["probe_s"]
 
 
 def _run_row(run: Run) -> dict[str, Any]:

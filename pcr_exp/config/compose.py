@@ -15,6 +15,8 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config.dataset import DATASET_SCHEMAS
 from pcr_exp.config.runners import DemoConfig, FiguresConfig, PrepareConfig, QualityConfig, TrainConfig
+from pcr_exp.config.scan import SCAN_SCHEMAS
+from pcr_exp.config.storage import STORAGE_SCHEMAS
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.training import scaled_learning_rate
 from pcr_exp.errors import ConfigError
@@ -38,6 +40,10 @@ def register() -> None:
     store = ConfigStore.instance()
     for name, schema in DATASET_SCHEMAS.items():
         store.store(group="dataset", name=f"{name}_schema", node=schema, provider="pcr_exp")
+    for name, scan_schema in SCAN_SCHEMAS.items():
+        store.store(group="scan", name=f"{name}_schema", node=scan_schema, provider="pcr_exp")
+    for name, storage_schema in STORAGE_SCHEMAS.items():
+        store.store(group="storage", name=f"{name}_schema", node=storage_schema, provider="pcr_exp")
     for name, schema in RUNNER_SCHEMAS.items():
         store.store(name=f"{name}_schema", node=schema, provider="pcr_exp")
 

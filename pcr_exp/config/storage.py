@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from omegaconf import MISSING
 
@@ -29,3 +30,27 @@ class StorageConfig:
                 value is None or value > 0, f"storage.{key}", value, "a rate above 0, or null for no limit"
             )
         require(0 <= self.latency_ms < math.inf, "storage.latency_ms", self.latency_ms, "0 or more")
+
+
+@dataclass(kw_only=True, slots=True)
+class ChangingStorageConfig(StorageConfig):
+    """Storage that others use too: its bandwidth changes with time."""
+
+    changes_s: list[float] = field(default_factory=list)
+    """Seconds since the first read at which it changes."""
+    shares: list[float] = field(default_factory=list)
+    """Of the bandwidth, from each of them on."""
+
+    def __post_init__(self) -> None:
+        StorageConfig.__post_init__(self)
+        rising = all(a < b for a, b in pairwise([0.0, *self.changes_s, math.inf]))
+        require(rising, "storage.changes_s", self.changes_s, "rising seconds above 0")
+        wanted = f"as many shares in (0, 1] as there are storage.changes_s={self.changes_s}"
+        fits = len(self.shares) == len(self.changes_s) and all(0 < share <= 1 for share in self.shares)
+        require(fits, "storage.shares", self.shares, wanted)
+        limit = self.bandwidth_mib_per_s
+        wanted = "a rate, of which storage.shares are shares"
+        require(limit is not None or not self.shares, "storage.bandwidth_mib_per_s", limit, wanted)
+
+
+STORAGE_SCHEMAS: dict[str, type[StorageConfig]] = {"changing": ChangingStorageConfig}

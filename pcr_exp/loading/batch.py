@@ -22,6 +22,8 @@ class Batch:
     """In this epoch."""
     record_bytes: int
     """Bytes of the record prefixes whose first sample of the epoch lies in this batch."""
+    full_bytes: int
+    """Bytes that these records have in all their scan groups."""
     group: int
     """Scan group of the record, among this batch's, that was read last."""
 

@@ -69,7 +69,7 @@ class Fetcher(Generic[Request, Result]):
     def __init__(
         self,
         read: Callable[[Request], Result],
-        requests: Iterator[Request],
+        requests: Iterator[Request | None],
         *,
         num_threads: int,
         ahead: int,
@@ -77,6 +77,8 @@ class Fetcher(Generic[Request, Result]):
         describe: Callable[[Request], str] = str,
     ) -> None:
         """`requests` is advanced when a read begins, by one thread at a time.
+
+        Where it gives None, the next request is not known yet: it is asked again when more is wanted.
 
         `describe` says what a request reads, for the error if no read ends for `timeout_s` in `take`.
         """
@@ -96,6 +98,7 @@ class Fetcher(Generic[Request, Result]):
         self._num_wanted = 0
         self._in_flight: dict[int, Request] = {}
         self._paused = False
+        self._held = False
         self._ended = False
         self._threads = [
             threading.Thread(target=self._run, name=f"pcr-exp-fetch-{i}", daemon=True)
@@ -117,7 +120,8 @@ class Fetcher(Generic[Request, Result]):
         """The next `count` results, as soon as they are there.
 
         Raises:
-            LoaderError: paused or closed before they arrived, or `timeout_s` has passed without any.
+            LoaderError: paused or closed before they arrived, `timeout_s` has passed without any, or it is
+                not known what to read.
             Exception: whatever `read` or `requests` raised at the first of them that failed.
         """
         with self._changed:
@@ -131,7 +135,12 @@ class Fetcher(Generic[Request, Result]):
                 if isinstance(result, _Failure):
                     raise result.error
                 if result is None:
-                    raise LoaderError("a batch was asked for, but the loader is paused: call resume() first.")
+                    raise LoaderError(
+                        "a batch was asked for, but the loader is paused: call resume() first."
+                        if self._paused
+                        else "a batch was asked for before the scan policy had decided which scan group to "
+                        "read. This is a defect of the policy: please report it."
+                    )
             self._num_taken += count
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]
 
@@ -149,7 +158,7 @@ class Fetcher(Generic[Request, Result]):
     def resume(self) -> None:
         """Let reads begin again."""
         with self._changed:
-            self._paused = False
+            self._paused = self._held = False
             self._budget.notify_all()
 
     def close(self) -> None:
@@ -167,6 +176,10 @@ class Fetcher(Generic[Request, Result]):
         more = self._num_taken + count - self._num_wanted
         if more > 0:
             self._num_wanted += more
+        if self._held:
+            self._held = False
+            self._budget.notify_all()
+        elif more > 0:
             self._budget.notify(more)
 
     def _await(self, condition: Callable[[], bool]) -> None:
@@ -192,7 +205,7 @@ class Fetcher(Generic[Request, Result]):
         return True
 
     def _stands_still(self) -> bool:
-        return self._closing.is_set() or (self._paused and not self._in_flight)
+        return self._closing.is_set() or ((self._paused or self._held) and not self._in_flight)
 
     def _run(self) -> None:
         with interruptible(self._closing):
@@ -210,27 +223,34 @@ class Fetcher(Generic[Request, Result]):
 
     def _begin(self) -> tuple[int, Request] | None:
         with self._changed:
-            self._budget.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
-            if self._closing.is_set() or self._ended:
-                return None
-            number = self._num_begun
-            try:
-                request = next(self._requests)
-            except StopIteration:
-                self._ended = True
-            except BaseException as error:
-                self._results[number] = _Failure(error)
-                self._ended = True
-            if self._ended:
-                self._budget.notify_all()
-                self._changed.notify_all()
-                return None
-            self._num_begun += 1
-            self._in_flight[number] = request
-            return number, request
+            while True:
+                self._budget.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
+                if self._closing.is_set() or self._ended:
+                    return None
+                number = self._num_begun
+                request = self._next_request(number)
+                if request is not None:
+                    self._num_begun += 1
+                    self._in_flight[number] = request
+                    return number, request
+
+    def _next_request(self, number: int) -> Request | None:
+        try:
+            request = next(self._requests)
+            self._held = request is None
+        except StopIteration:
+            request, self._ended = None, True
+        except BaseException as error:
+            self._results[number] = _Failure(error)
+            request, self._ended = None, True
+        if self._ended:
+            self._budget.notify_all()
+        if request is None:
+            self._changed.notify_all()
+        return request
 
     def _may_begin(self) -> bool:
-        return not self._paused and self._num_begun < self._num_wanted + self._ahead
+        return not (self._paused or self._held) and self._num_begun < self._num_wanted + self._ahead
 
     def _end(self, number: int, result: Result | _Failure) -> None:
         with self._changed:

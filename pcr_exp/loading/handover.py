@@ -76,7 +76,14 @@ class SentBatch:
 
     def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
         batch = self._batch
-        told = (batch.epoch, batch.index, batch.num_batches, batch.record_bytes, batch.group)
+        told = (
+            batch.epoch,
+            batch.index,
+            batch.num_batches,
+            batch.record_bytes,
+            batch.full_bytes,
+            batch.group,
+        )
         return _receive, (self._slabs, self._slab, tuple(batch.images.shape), batch.labels.numpy(), *told)
 
 

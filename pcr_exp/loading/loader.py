@@ -55,11 +55,12 @@ class RecordLoader:
         """`storage_config` says how many reads in flight it takes to hide the storage's latency.
 
         Raises:
-            RecordError: the policy asks for a scan group that the records lack.
+            RecordError: a candidate of the policy is a scan group that the records lack.
             ConfigError: the records lack the label, or there is no such rank.
         """
         index = records.index
-        index.check_group(policy.group(0, 0))
+        for group in policy.candidates:
+            index.check_group(group)
         if label not in index.classes:
             raise ConfigError(
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
@@ -94,11 +95,14 @@ class RecordLoader:
         )
         self._stream: BatchStream | None = None
 
-    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+    def batches(
+        self, first_epoch: int, first_batch: int, num_epochs: int, end_batch: int | None = None
+    ) -> Iterator[Batch]:
         """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
 
         Read-ahead crosses epochs. With `first_batch` > 0 it gives exactly what an uninterrupted stream would
-        have given from there on, and reads only records that are still needed.
+        have given from there on, and reads only records that are still needed; with `end_batch` it gives the
+        batches of each epoch before that one, and reads only records that they need.
 
         Raises:
             LoaderError: an epoch has no batch `first_batch`.
@@ -113,22 +117,24 @@ class RecordLoader:
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
         self._stream = BatchStream(
-            self._tasks(Span(first_epoch, first_batch, num_epochs)), self._decoder, self._config
+            self._tasks(Span(first_epoch, first_batch, num_epochs, end_batch)), self._decoder, self._config
         )
         return self._stream
 
-    def max_held_bytes(self, group: int) -> int:
-        """Bytes that the record prefixes of a stream at a scan group take at most, those in flight included.
+    def max_held_bytes(self) -> int:
+        """Bytes that the record prefixes of a stream take at most, those in flight included.
 
-        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix.
+        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix, at the largest
+        scan group that the policy may choose.
         """
         records, window = self._records.index.records, self._config.shuffle_records
+        group = max(self._policy.candidates)
         largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
         # Of the windows that a batch touches, all but the first and the last lie within it.
         ends = accumulate(sorted(record.num_samples for record in records))
         num_within = sum(end <= self._batch_size - 2 for end in ends)
         num_windows = 2 + num_within // window
-        return (num_windows * window + self._reading(group)[1]) * largest
+        return (num_windows * window + self._reading()[1]) * largest
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -153,9 +159,8 @@ class RecordLoader:
         self.close()
 
     def _tasks(self, span: Span) -> Tasks:
-        group = self._policy.group(span.first_epoch, 0)
-        self._check_patience(group)
-        in_flight, ahead = self._reading(group)
+        self._check_patience(max(self._policy.candidates))
+        in_flight, ahead = self._reading()
         return Tasks(
             self._records,
             self._policy,
@@ -168,14 +173,18 @@ class RecordLoader:
             timeout_s=self._config.timeout_s,
         )
 
-    def _reading(self, group: int) -> tuple[int, int]:
+    def _reading(self) -> tuple[int, int]:
         """(reads in flight, reads ahead)."""
-        index, config = self._records.index, self._config
-        mean_read_bytes = index.epoch_bytes(group) / len(index.records)
-        in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
-        return in_flight, config.records_ahead or reads_ahead(
-            in_flight, config.shuffle_records, mean_read_bytes
-        )
+        # Small reads need the most in flight to hide latency, large ones the most memory and patience.
+        smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
+        in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
+        window = self._config.shuffle_records
+        ahead = reads_ahead(in_flight, window, self._mean_read_bytes(largest))
+        return in_flight, self._config.records_ahead or ahead
+
+    def _mean_read_bytes(self, group: int) -> float:
+        index = self._records.index
+        return index.epoch_bytes(group) / len(index.records)
 
     def _check_patience(self, group: int) -> None:
         index, timeout_s = self._records.index, self._config.timeout_s

@@ -29,6 +29,7 @@ class Task:
     index: int
     num_batches: int
     record_bytes: int
+    full_bytes: int
     group: int
 
 
@@ -39,6 +40,8 @@ class Span:
     first_epoch: int
     first_batch: int
     num_epochs: int
+    end_batch: int | None = None
+    """Of every epoch, only the batches before this one (None: all)."""
 
     def epochs(self) -> Iterator[tuple[int, int]]:
         """(epoch, first batch) of every epoch."""
@@ -96,21 +99,32 @@ class Tasks:
             self.num_decoding += 1
             yield error
 
-    def _requests(self) -> Iterator[tuple[int, int]]:
-        """(record, group) of every read."""
+    def _requests(self) -> Iterator[tuple[int, int] | None]:
+        """(record, group) of every read; None while the policy has not decided the next one."""
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
-            needed = order.last_use >= first_batch * self.batch_size
-            for record in order.records[needed].tolist():
-                yield record, self._policy.group(epoch, record)
+            for record in order.records[self._needed(order, first_batch)].tolist():
+                while (group := self._policy.group(epoch, record)) is None:
+                    yield None
+                yield record, group
+
+    def _end(self, order: EpochOrder) -> int:
+        """The position that ends what is wanted of an epoch."""
+        end_batch = self._span.end_batch
+        whole = len(order.samples)
+        return whole if end_batch is None else min(whole, end_batch * self.batch_size)
+
+    def _needed(self, order: EpochOrder, first_batch: int) -> npt.NDArray[np.bool_]:
+        """[R] whether each read serves a batch that is wanted."""
+        return (order.last_use >= first_batch * self.batch_size) & (order.first_use < self._end(order))
 
     def _read(self, request: tuple[int, int]) -> RecordPrefix:
         return self._records.read_prefix(*request)
 
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
         order = self._order(epoch)
-        num_samples = len(order.samples)
-        needed = order.last_use >= first_batch * self.batch_size
+        num_samples = self._end(order)
+        needed = self._needed(order, first_batch)
         opened: dict[int, RecordPrefix] = {}
         window = 0
         for first in range(first_batch * self.batch_size, num_samples, self.batch_size):
@@ -132,6 +146,8 @@ class Tasks:
         reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
         pairs = [(opened[read], sample) for read, sample in zip(reads, samples, strict=True)]
         files = [self._records.index.records[order.records[read]].file for read in reads]
+        index = self._records.index
+        first_opened = [read for read in set(reads) if order.first_use[read] >= first]
         return Task(
             jpegs=[prefix.jpeg(sample) for prefix, sample in pairs],
             groups=[prefix.group for prefix, _ in pairs],
@@ -143,6 +159,9 @@ class Tasks:
             epoch=epoch,
             index=first // self.batch_size,
             num_batches=-(-len(order.samples) // self.batch_size),
-            record_bytes=sum(opened[read].num_bytes for read in set(reads) if order.first_use[read] >= first),
+            record_bytes=sum(opened[read].num_bytes for read in first_opened),
+            full_bytes=sum(
+                index.prefix_bytes(int(order.records[read]), index.num_groups) for read in first_opened
+            ),
             group=opened[max(reads)].group,
         )

@@ -53,6 +53,7 @@ class BatchDecoder(Dataset[Decoded]):
             index=task.index,
             num_batches=task.num_batches,
             record_bytes=task.record_bytes,
+            full_bytes=task.full_bytes,
             group=task.group,
         )
 

@@ -30,12 +30,15 @@ class RecordPrefix:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def jpeg(self, i: int) -> bytes:
-        """Sample i as a JPEG file: its pieces of the groups read, then EOI; a baseline as it was."""
+    def jpeg(self, i: int, group: int | None = None) -> bytes:
+        """Sample i as a JPEG file: its pieces of the groups read, then EOI; a baseline as it was.
+
+        With `group`, only the pieces up to that one: what a shorter prefix of the record would have given.
+        """
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
         view = memoryview(self._data)
-        pieces = [view[bounds[i] : bounds[i + 1]] for bounds in self._bounds]
+        pieces = [view[bounds[i] : bounds[i + 1]] for bounds in self._bounds[:group]]
         return b"".join((*pieces, self._ending))
 
 

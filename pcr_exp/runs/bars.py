@@ -31,7 +31,7 @@ class TrainingBar:
                 f"{row['images_per_s']:.0f} images/s, {row['storage_mib_per_s']:.1f} MiB/s, "
                 f"{row['wait_share']:.0%} waiting"
             )
-        else:
+        elif row["kind"] == "eval":
             fields["top1"] = f"top-1 {row['val_top1']:.3f}"
         self._bar.update(self._task, completed=row["step"], **fields)
 

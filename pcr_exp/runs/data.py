@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.policy import ScanPolicy, open_policy
+from pcr_exp.loading.policy import ScanPolicy, StaticScan
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
@@ -18,7 +17,6 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
 
 _UNLIMITED = StorageConfig(name="unlimited")
-_FULL_FIDELITY = ScanConfig(name="baseline", encoding="baseline", group=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def validation_loader(config: TrainConfig, data: RunData) -> RecordLoader:
     """Make the loader of whole validation images, always from the original JPEG bytes and never throttled."""
     return RecordLoader(
         data.val,
-        open_policy(_FULL_FIDELITY),
+        StaticScan(1),
         config.loader,
         transform=EvalTransform(config.training.eval_image_size, config.dataset.augment),
         label=config.dataset.label,

@@ -43,6 +43,7 @@ class Manifest:
     model: str
     encoding: str
     scan_group: int
+    """Of a scan policy, the group that it chose last."""
     target_top1: float
     num_classes: int | None = None
     """This and what follows: known once the records are open."""
@@ -80,7 +81,7 @@ def new_manifest(config: TrainConfig, device: torch.device, previous: Manifest |
         label=config.dataset.label,
         model=config.model.name,
         encoding=config.scan.encoding,
-        scan_group=config.scan.group,
+        scan_group=previous.scan_group if previous else config.scan.group,
         target_top1=config.dataset.target_top1,
         train_fingerprint=previous.train_fingerprint if previous else None,
         val_fingerprint=previous.val_fingerprint if previous else None,
@@ -107,7 +108,13 @@ def describe_records(manifest: Manifest, train: RecordIndex, val: RecordIndex) -
     manifest.num_classes = len(train.classes[manifest.label])
     manifest.num_train = train.num_samples
     manifest.num_val = val.num_samples
-    manifest.mean_prefix_bytes = train.mean_prefix_bytes(manifest.scan_group)
+    describe_group(manifest, train, manifest.scan_group)
+
+
+def describe_group(manifest: Manifest, train: RecordIndex, group: int) -> None:
+    """Fill in which scan group is read now."""
+    manifest.scan_group = group
+    manifest.mean_prefix_bytes = train.mean_prefix_bytes(group)
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

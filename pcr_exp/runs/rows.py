@@ -7,11 +7,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
+from pcr_exp.training.clocks import NAMES as CLOCKS
 
 Row = dict[str, Any]
+
+
+class AnyColumn(Protocol):
+    """What a value of a column may be."""
+
+    def problem(self, value: object) -> str | None:
+        """Return what was wanted if the value cannot be, else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +44,56 @@ class Column:
         return f"{number} in [{self.low:g}, {self.high:g}]{' or null' if self.nullable else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One column: a word of a list."""
+
+    words: tuple[str, ...]
+
+    def problem(self, value: object) -> str | None:
+        """Return what was wanted, or None."""
+        return None if value in self.words else " or ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One column: a finite number for each of some scan groups; JSON's keys are strings."""
+
+    def problem(self, value: object) -> str | None:
+        """Return what was wanted, or None."""
+        score = Column(whole=False, low=-math.inf)
+        right = isinstance(value, dict) and all(
+            isinstance(group, str) and group.isdigit() and score.problem(number) is None
+            for group, number in value.items()
+        )
+        return None if right else "a finite number for each scan group, as in {'5': 0.9}"
+
+
 _COUNT = Column(whole=True)
 _POSITIVE = Column(whole=True, low=1)
 _REAL = Column(whole=False)
 _SHARE = Column(whole=False, high=1)
 
-COMMON: dict[str, Column] = {
+MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "val_loss", "images_per_s")
+"""What the scores of a policy's candidates can be; `given`: the configuration said it."""
+
+COMMON: dict[str, AnyColumn] = {
     "epoch": _POSITIVE,  # of the last update, from 1; in an eval row also the epochs completed
     "step": _POSITIVE,  # updates done
     "samples_seen": _POSITIVE,  # fresh images trained on
     "train_s": _REAL,  # seconds since the run began, over all its sessions
     "wait_s": _REAL,
+    "probe_s": _REAL,  # of a scan policy's probes
     "eval_s": _REAL,
     "other_s": _REAL,
     "wall_s": _REAL,
     "scan_group": _POSITIVE,  # of the last batch
     "record_bytes": _COUNT,  # of the records that the images came from
-    "bytes_read": _COUNT,  # that storage delivered, read-ahead and second reads of a resumed run included
+    "probe_bytes": _COUNT,  # that storage delivered to a scan policy's probes
+    "bytes_read": _COUNT,  # that storage delivered: those, read-ahead, second reads of a resumed run
     "learning_rate": _REAL,  # of the last update
 }
-COLUMNS: dict[str, dict[str, Column]] = {
+COLUMNS: dict[str, dict[str, AnyColumn]] = {
     "train": COMMON
     | {
         "train_loss": _REAL,  # this and the rates: since the last train row
@@ -71,13 +109,26 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "val_top5": Column(whole=False, high=1, nullable=True),  # null: fewer than 5 classes
         "num_val": _POSITIVE,
     },
+    "policy": COMMON
+    | {
+        "epoch": _COUNT,  # completed; this and the next three are 0 before the first update
+        "step": _COUNT,
+        "samples_seen": _COUNT,
+        "scan_group": _COUNT,
+        "group": _POSITIVE,  # chosen, for the records that are read from here on
+        "measure": Word(MEASURES),  # what the scores are
+        "scores": Scores(),  # of the candidates that were compared
+        "bytes_saved": _COUNT,  # all scan groups of the records trained on, less record_bytes
+    },
 }
+LATER: dict[str, float] = {"probe_s": 0.0, "probe_bytes": 0}
+"""Columns that rows from before there were probes lack, and what they are taken to hold."""
 CUMULATIVE = (
-    *("step", "samples_seen", "train_s", "wait_s", "eval_s", "other_s", "wall_s"),
-    *("record_bytes", "bytes_read"),
+    *("step", "samples_seen", "train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
+    *("record_bytes", "probe_bytes", "bytes_read"),
 )
 MEASURED = (
-    *("train_s", "wait_s", "eval_s", "other_s", "wall_s", "bytes_read"),
+    *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s", "probe_bytes", "bytes_read"),
     *("images_per_s", "storage_mib_per_s", "wait_share"),
 )
 """Columns that two runs of one configuration need not share; all others are deterministic on a CPU."""
@@ -89,13 +140,14 @@ def validate_row(row: Mapping[str, Any]) -> None:
     """Check one row against the schema.
 
     Raises:
-        RunError: a column is missing, unknown or has a value that it cannot have, or the four clocks do not
-            add up to the wall.
+        RunError: a column is missing, unknown or has a value that it cannot have, or the clocks do not add
+            up to the wall.
     """
     kind = row.get("kind")
     columns = COLUMNS.get(kind) if isinstance(kind, str) else None
     if columns is None:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(COLUMNS)}.")
+    row = {**LATER, **row}
     missing = sorted(columns.keys() - row.keys())
     unknown = sorted(row.keys() - columns.keys() - {"kind"})
     if missing or unknown:
@@ -103,13 +155,13 @@ def validate_row(row: Mapping[str, Any]) -> None:
     for name, column in columns.items():
         if wanted := column.problem(row[name]):
             raise RunError(f"{kind} row: {name}={row[name]!r}; wanted {wanted}.")
-    total_s = row["train_s"] + row["wait_s"] + row["eval_s"] + row["other_s"]
+    total_s = sum(row[f"{clock}_s"] for clock in CLOCKS)
     if abs(total_s - row["wall_s"]) > _CLOCK_TOLERANCE * max(row["wall_s"], 1):
-        raise RunError(f"{kind} row: the four clocks add up to {total_s} s; wanted wall_s={row['wall_s']} s.")
+        raise RunError(f"{kind} row: the clocks add up to {total_s} s; wanted wall_s={row['wall_s']} s.")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read and validate all rows of a run.
+    """Read and validate all rows of a run; those of `LATER`'s columns that it lacks are filled in.
 
     Raises:
         RunError: the file is missing, a line is no row, or something that only grows has shrunk; the message
@@ -124,6 +176,7 @@ def read_rows(path: Path) -> list[Row]:
             if not isinstance(row, dict):
                 raise RunError(f"row: {line[:40]!r}; wanted a JSON object.")
             validate_row(row)
+            row = LATER | row
             if rows:
                 _require_growth(rows[-1], row)
         except (json.JSONDecodeError, RunError) as error:

@@ -11,8 +11,11 @@ import torch
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.policy import ScanPolicy, open_policy
+from pcr_exp.loading.policies.catalog import open_policy, require_validation
+from pcr_exp.loading.policies.consensus import open_consensus
+from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader
+from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.device import synchronizer
@@ -33,6 +36,7 @@ class Session:
     policy: ScanPolicy
     clocks: Clocks
     validation: ValidationBatches
+    probes: Probes
     session_bytes: Callable[[], int]
     """Bytes of training records that storage delivered in this session."""
     earlier_bytes: int = 0
@@ -58,7 +62,8 @@ class Session:
             self.policy,
             self.progress,
             self.clocks,
-            evaluate=lambda: evaluate(self.trainer.model, self.trainer.forward, self.validation),
+            evaluate=lambda: _scores(self.trainer, self.validation),
+            probe=lambda wanted: self.probes.run(wanted, self.progress),
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
@@ -88,7 +93,8 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     """Put a run together, at its beginning; its loaders are closed with the block.
 
     Raises:
-        ConfigError: the model does not exist, or does not take the batches that it would get.
+        ConfigError: the model does not exist, or does not take the batches that it would get; or the scan
+            policy wants validation images, and there are none.
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
@@ -99,20 +105,41 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
         train_batches=_batch_shapes(data.train.index.num_samples, training.batch_size, training.image_size),
         eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
     )
-    policy = open_policy(config.scan)
+    require_validation(config.scan, data.val.index.num_samples)
+    consensus = open_consensus(device)
+    policy = open_policy(
+        config.scan,
+        seed=config.seed,
+        consensus=consensus,
+        index=data.train.index,
+        supplied=data.storage.supplied,
+    )
     index_bytes = data.storage.bytes_read
     with (
         closing(training_loader(config, data, policy)) as loader,
         closing(validation_loader(config, data)) as val_loader,
     ):
+        trainer = Trainer(model, training, device=device, seed=config.seed)
+        validation = ValidationBatches(val_loader, training.eval_image_size)
         yield Session(
-            trainer=Trainer(model, training, device=device, seed=config.seed),
+            trainer=trainer,
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
-            validation=ValidationBatches(val_loader, training.eval_image_size),
+            validation=validation,
+            probes=Probes(config, data, trainer, consensus, lambda: _val_loss(trainer, validation)),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
         )
+
+
+def _val_loss(trainer: Trainer, validation: ValidationBatches) -> float:
+    loss = _scores(trainer, validation)["val_loss"]
+    assert loss is not None  # only val_top5 may be
+    return loss
+
+
+def _scores(trainer: Trainer, validation: ValidationBatches) -> dict[str, float | int | None]:
+    return evaluate(trainer.model, trainer.forward, validation)
 
 
 def _batch_shapes(num_samples: int, batch_size: int, size_px: int) -> list[tuple[int, int]]:

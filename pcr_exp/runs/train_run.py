@@ -18,7 +18,14 @@ from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory, claim
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
 from pcr_exp.runs.log_file import log_to
-from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, utc_now, write_manifest
+from pcr_exp.runs.manifest import (
+    Manifest,
+    describe_group,
+    describe_records,
+    new_manifest,
+    utc_now,
+    write_manifest,
+)
 from pcr_exp.runs.page_cache import settle_page_cache
 from pcr_exp.runs.row_file import RowFile
 from pcr_exp.runs.rows import Row
@@ -107,7 +114,7 @@ def _train(
         ) as bar,
         stop.graceful(),
     ):
-        held_mib = session.loader.max_held_bytes(config.scan.group) / 2**20
+        held_mib = session.loader.max_held_bytes() / 2**20
         log.info("memory: up to %.3g MiB of record prefixes, in use and ahead", held_mib)
 
         def checkpoint() -> None:
@@ -120,6 +127,10 @@ def _train(
                 rows.append(row)
                 tracker.log(row)
                 bar.update(row)
+                if row["kind"] == "policy":
+                    log.info("epoch %d: scan group %d by %s %s", *_decided(row))
+                    describe_group(manifest, data.train.index, row["group"])
+                    write_manifest(directory.manifest_path, manifest)
                 if row["kind"] == "eval":
                     _log_eval(row, epochs)
                     tracker.summary({key: row[key] for key in ("val_top1", "val_loss", "train_s", "wait_s")})
@@ -137,6 +148,10 @@ def _restore(session: Session, directory: RunDirectory) -> int:
     session.load_state_dict(state)
     log.info("from the checkpoint after step %d", session.progress.step)
     return state["num_rows"]
+
+
+def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
+    return row["epoch"], row["group"], row["measure"], row["scores"]
 
 
 def _log_eval(row: Row, epochs: int) -> None:

@@ -34,7 +34,7 @@ class WandbTracker:
                 f"tracking.mode={config.mode!r}: wandb did not start ({error}). "
                 "Say `wandb login` first, or use tracking=wandb, which needs neither account nor network."
             ) from error
-        for kind in ("train", "eval"):
+        for kind in ("train", "eval", "policy"):
             self._run.define_metric(f"{kind}/*", step_metric="step")
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from pcr_exp.records.reader import RangeReader
 
@@ -11,24 +12,47 @@ from pcr_exp.records.reader import RangeReader
 class CountingStorage:
     """Counts what passes through it. A read that fails is not counted."""
 
-    def __init__(self, inner: RangeReader) -> None:
+    def __init__(self, inner: RangeReader, now: Callable[[], float] = time.perf_counter) -> None:
         self.inner = inner
         self.num_reads = 0
         self.bytes_read = 0
         self.read_s = 0.0
         """Summed over threads: with n reads in flight it grows n times as fast as the clock."""
+        self.busy_s = 0.0
+        """Seconds with reads in flight, however many, up to the end of the last: bytes_read / busy_s is what
+        the storage supplies when asked."""
+        self._now = now
         self._lock = threading.Lock()
+        self._num_in_flight = 0
+        self._counted_until_s = 0.0
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """As the inner storage's `read`."""
-        started_s = time.perf_counter()
-        data = self.inner.read(path, offset, length)
-        took_s = time.perf_counter() - started_s
         with self._lock:
+            started_s = self._now()
+            if self._num_in_flight == 0:
+                self._counted_until_s = started_s
+            self._num_in_flight += 1
+        try:
+            data = self.inner.read(path, offset, length)
+        except BaseException:
+            with self._lock:
+                self._num_in_flight -= 1
+            raise
+        with self._lock:
+            ended_s = self._now()
+            self._num_in_flight -= 1
             self.num_reads += 1
             self.bytes_read += len(data)
-            self.read_s += took_s
+            self.read_s += ended_s - started_s
+            self.busy_s += ended_s - self._counted_until_s
+            self._counted_until_s = ended_s
         return data
+
+    def supplied(self) -> tuple[int, float]:
+        """`bytes_read` and the `busy_s` that they took."""
+        with self._lock:
+            return self.bytes_read, self.busy_s
 
     def size(self, path: str) -> int:
         """As the inner storage's `size`; not counted, it delivers no bytes of the file."""

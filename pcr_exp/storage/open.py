@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
 from pcr_exp.records.reader import RangeReader
+from pcr_exp.storage.changing import ChangingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
@@ -23,7 +24,10 @@ def open_storage(root: str, config: StorageConfig, *, bucket: str | Path | None 
     inner: RangeReader = FsspecStorage(root) if "://" in root else LocalStorage(root)
     if not is_limited(config):
         return inner
-    return ThrottledStorage(inner, Throttle.create(config, bucket))
+    throttle = Throttle.create(config, bucket)
+    if isinstance(config, ChangingStorageConfig):
+        return ChangingStorage(inner, throttle, config.changes_s, config.shares)
+    return ThrottledStorage(inner, throttle)
 
 
 def is_limited(config: StorageConfig) -> bool:

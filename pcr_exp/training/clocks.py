@@ -1,4 +1,4 @@
-"""Four clocks of which exactly one runs, and a fifth for the wall."""
+"""Five clocks of which exactly one runs, and a sixth for the wall."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, get_args
 
-ClockName = Literal["train", "wait", "eval", "other"]
+ClockName = Literal["train", "wait", "probe", "eval", "other"]
 NAMES: tuple[ClockName, ...] = get_args(ClockName)
 
 
@@ -15,9 +15,10 @@ def _no_device() -> None:
 
 
 class Clocks:
-    """Seconds spent training, waiting for data, evaluating, and on everything else (files, trackers).
+    """Seconds spent training, waiting for data, on a scan policy's probes, evaluating, and on all else.
 
-    At any time exactly one of the four runs, so `train_s + wait_s + eval_s + other_s == wall_s`. Before
+    At any time exactly one of the five runs, so `train_s + wait_s + probe_s + eval_s + other_s == wall_s`:
+    the first three are what training costs, the last two (files, trackers) what looking at it costs. Before
     `switch` hands time to another clock it waits for the device: work that was launched on one clock is paid
     on it, never by whoever happens to look at the result first.
 
@@ -70,7 +71,7 @@ class Clocks:
         self._current = None
 
     def read(self) -> dict[str, float]:
-        """Return `train_s`, `wait_s`, `eval_s`, `other_s` and `wall_s`: seconds so far."""
+        """Return `train_s`, `wait_s`, `probe_s`, `eval_s`, `other_s` and `wall_s`: seconds so far."""
         seconds: dict[ClockName, float] = dict(self._seconds)
         wall_s = self._wall_s
         if self._current is not None:
@@ -85,6 +86,7 @@ class Clocks:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Go on from these readings; what ran before is forgotten and the clocks stand still."""
-        self._seconds = {name: state[f"{name}_s"] for name in NAMES}
+        # A checkpoint from before there were probes has no seconds of theirs.
+        self._seconds = {name: state.get(f"{name}_s", 0.0) for name in NAMES}
         self._wall_s = state["wall_s"]
         self._current = None

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
-from pcr_exp.loading.policy import ScanPolicy
-from pcr_exp.training.clocks import Clocks
+from pcr_exp.loading.policy import ScanPolicy, Update
+from pcr_exp.training.clocks import ClockName, Clocks
+from pcr_exp.training.decisions import RunProbe, decisions
 from pcr_exp.training.progress import MeanLoss, Progress
 from pcr_exp.training.report import Reporter, Row
 from pcr_exp.training.schedule import learning_rate
@@ -42,6 +43,7 @@ def fit(
     clocks: Clocks,
     *,
     evaluate: Callable[[], Mapping[str, Any]],
+    probe: RunProbe,
     bytes_read: Callable[[], int],
     checkpoint: Callable[[], None],
     should_stop: Callable[[], bool] = lambda: False,
@@ -49,17 +51,18 @@ def fit(
     """Train from where `progress` stands to the end of the last epoch, and yield rows.
 
     `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every
-    `eval_every_epochs` epochs and after the last. A row's `epoch` counts from 1: it is the epoch that the
-    last update belongs to, which in an `eval` row has just been completed. Whoever takes a row, and
-    `checkpoint`, work on the `other` clock.
+    `eval_every_epochs` epochs and after the last; `policy` rows when the scan policy has decided. The epoch
+    of `train` and `eval` rows counts from 1: it is the one that the last update belongs to, which in an
+    `eval` row has just been completed. Whoever takes a row, and `checkpoint`, work on the `other` clock.
 
     Args:
         trainer: The model and its optimizer, in the state that `progress` tells of.
         loader: Gives batches; paused, on `wait`, before `evaluate`, so that no byte is read unclocked.
-        policy: Told every row before it is yielded.
+        policy: Told of every update; asked after each epoch what it wants to have probed.
         progress: Moved on in place.
         clocks: Stand still; run from here on, and stand still again at the end.
         evaluate: Returns `val_loss`, `val_top1`, `val_top5`, `num_val`; runs on the `eval` clock.
+        probe: Finds out what the policy wants to know, on the `probe` clock, with the loader paused.
         bytes_read: What storage has delivered since the run began.
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
             `checkpoint_every_steps` updates, and before stopping early.
@@ -71,24 +74,40 @@ def fit(
     config = trainer.config
     reporter = Reporter(progress, clocks, bytes_read)
     last_step = config.epochs * loader.num_batches
+
+    def decided() -> Iterator[Row]:
+        return decisions(
+            policy,
+            probe,
+            progress,
+            reporter,
+            epochs=config.epochs,
+            probing=lambda: _paused(loader, clocks, "probe"),
+            bytes_read=bytes_read,
+        )
+
+    clocks.switch("other")
+    yield from decided()
     clocks.switch("wait")
     with closing(_stream(loader, progress, config.epochs)) as stream:
         for batch in stream:
             clocks.switch("train")
-            _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
+            loss = _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
             clocks.switch("other")
+            policy.observe(_update(batch, loss, clocks))
             epoch = batch.epoch + 1
             if _due(config.log_every_steps, progress.step) or progress.step == last_step:
-                yield _observed(policy, reporter.train_row(epoch))
+                yield reporter.train_row(epoch)
             evaluated = False
             if progress.batch == 0:
                 train_loss, progress.epoch_loss = progress.epoch_loss.mean, MeanLoss()
                 evaluated = _due(config.eval_every_epochs, epoch) or epoch == config.epochs
             if evaluated:
-                with _paused(loader, clocks):
+                with _paused(loader, clocks, "eval"):
                     scores = evaluate()
                 _require_finite("validation loss", scores["val_loss"], progress, epoch)
-                yield _observed(policy, reporter.eval_row(epoch, train_loss, scores))
+                yield reporter.eval_row(epoch, train_loss, scores)
+            yield from decided()
             stop = should_stop()
             if evaluated or stop or _due(config.checkpoint_every_steps, progress.step):
                 checkpoint()
@@ -104,7 +123,7 @@ def fit(
         )
 
 
-def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_epoch: int) -> None:
+def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_epoch: int) -> float:
     rate = learning_rate(trainer.config, progress.step, steps_per_epoch)
     loss = trainer.update(batch.images, batch.labels, step=progress.step, learning_rate=rate)
     num_images = len(batch.labels)
@@ -114,11 +133,26 @@ def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_e
     progress.batch = 0 if ends_epoch else batch.index + 1
     progress.samples_seen += num_images
     progress.record_bytes += batch.record_bytes
+    progress.full_bytes += batch.full_bytes
     progress.scan_group = batch.group
     progress.learning_rate = rate
     _require_finite("training loss", loss, progress, batch.epoch + 1)
     progress.epoch_loss.add(loss, num_images)
     progress.interval_loss.add(loss, num_images)
+    return loss
+
+
+def _update(batch: Batch, loss: float, clocks: Clocks) -> Update:
+    seconds = clocks.read()
+    return Update(
+        epoch=batch.epoch,
+        ends_epoch=batch.index + 1 == batch.num_batches,
+        num_images=len(batch.labels),
+        group=batch.group,
+        loss=loss,
+        train_s=seconds["train_s"],
+        wait_s=seconds["wait_s"],
+    )
 
 
 def _stream(loader: Loader, progress: Progress, epochs: int) -> Generator[Batch, None, None]:
@@ -128,20 +162,15 @@ def _stream(loader: Loader, progress: Progress, epochs: int) -> Generator[Batch,
 
 
 @contextmanager
-def _paused(loader: Loader, clocks: Clocks) -> Iterator[None]:
+def _paused(loader: Loader, clocks: Clocks, clock: ClockName) -> Iterator[None]:
     clocks.switch("wait")
     loader.pause()
-    clocks.switch("eval")
+    clocks.switch(clock)
     try:
         yield
     finally:
         clocks.switch("other")
         loader.resume()
-
-
-def _observed(policy: ScanPolicy, row: Row) -> Row:
-    policy.observe(row)
-    return row
 
 
 def _due(every: int | None, count: int) -> bool:

@@ -38,6 +38,10 @@ class Progress:
     samples_seen: int = 0
     record_bytes: int = 0
     """Of the records that the samples came from, each time they were read for an epoch."""
+    full_bytes: int = 0
+    """The same, had every record been read with all its scan groups."""
+    probe_bytes: int = 0
+    """That storage delivered to a scan policy's probes."""
     scan_group: int = 0
     """Of the last batch."""
     learning_rate: float = 0.0
@@ -55,8 +59,8 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
-        """Make what `state_dict` described."""
-        values = {f.name: state[f.name] for f in fields(cls)}
+        """Make what `state_dict` described; counters that are newer than the checkpoint begin at zero."""
+        values = {f.name: state[f.name] for f in fields(cls) if f.name in state}
         for key in ("epoch_loss", "interval_loss"):
             values[key] = MeanLoss(**values[key])
         return cls(**values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pcr_exp.loading.policy import Decision
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.progress import MeanLoss, Progress
 
@@ -41,6 +42,19 @@ class Reporter:
         """Report a completed epoch and the scores of the model it ended with."""
         return {"kind": "eval", "epoch": epoch, **self._cumulative(), "train_loss": train_loss, **scores}
 
+    def policy_row(self, decision: Decision) -> Row:
+        """Report what a scan policy decided; `epoch` is the number of epochs completed."""
+        progress = self._progress
+        return {
+            "kind": "policy",
+            "epoch": progress.epoch,
+            **self._cumulative(),
+            "group": decision.group,
+            "measure": decision.measure,
+            "scores": {str(group): score for group, score in sorted(decision.scores.items())},
+            "bytes_saved": progress.full_bytes - progress.record_bytes,
+        }
+
     def _cumulative(self) -> Row:
         progress = self._progress
         return {
@@ -49,6 +63,7 @@ class Reporter:
             **self._clocks.read(),
             "scan_group": progress.scan_group,
             "record_bytes": progress.record_bytes,
+            "probe_bytes": progress.probe_bytes,
             "bytes_read": self._bytes_read(),
             "learning_rate": progress.learning_rate,
         }

@@ -47,6 +47,14 @@ class Trainer:
             logits = self.model(inputs)
         return logits.float()
 
+    def loss(self, images: Tensor, labels: Tensor, *, step: int) -> Tensor:
+        """Return the mean loss of a batch, as update `step` would take it; arguments as in `update`."""
+        torch.manual_seed(_step_seed(self.seed, step))
+        self.model.train()
+        logits = self.forward(images)
+        targets = labels.to(self.device, non_blocking=True)
+        return F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
+
     def update(self, images: Tensor, labels: Tensor, *, step: int, learning_rate: float) -> float:
         """Take one step of SGD and return the batch's mean loss.
 
@@ -58,14 +66,10 @@ class Trainer:
             step: The update, counted from 0.
             learning_rate: Its rate.
         """
-        torch.manual_seed(_step_seed(self.seed, step))
-        self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.forward(images)
-        targets = labels.to(self.device, non_blocking=True)
-        loss = F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
+        loss = self.loss(images, labels, step=step)
         value = loss.item()
         if np.isfinite(value):
             self.scaler.scale(loss).backward()

@@ -84,7 +84,7 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
             num_workers=num_workers, shuffle_records=shuffle_records, records_ahead=records_ahead
         ),
     )
-    bound = loader.max_held_bytes(group)
+    bound = loader.max_held_bytes()
     for _ in loader.batches(0, 0, 3):
         records.settle()
     assert records.num_reads == 3 * len(records.index.records)
@@ -102,7 +102,7 @@ def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
         loader = open_loader(batch_size=batch_size, config=config)
         for group in (1, 10):
             largest = max(records.index.prefix_bytes(record, group) for record in range(7))
-            assert loader.max_held_bytes(group) == num_records * largest
+            assert loader.max_held_bytes() == num_records * largest
 
 
 PROGRAM = """
@@ -138,7 +138,7 @@ while reads != storage.num_reads:  # the trainer stalls
     reads = storage.num_reads
     time.sleep(0.5)
 loader.close()
-print(json.dumps({"grown": peak() - before, "bound": loader.max_held_bytes(1), "read": storage.bytes_read}))
+print(json.dumps({"grown": peak() - before, "bound": loader.max_held_bytes(), "read": storage.bytes_read}))
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pcr_exp.errors import RunError
 from pcr_exp.runs.row_file import RowFile
-from pcr_exp.runs.rows import COLUMNS, CUMULATIVE, MEASURED, read_rows, validate_row
+from pcr_exp.runs.rows import COLUMNS, CUMULATIVE, LATER, MEASURED, read_rows, validate_row
 
 
 def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
@@ -21,8 +21,10 @@ def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
         "learning_rate": 0.1,
         "train_s": 4.0,
         "wait_s": 3.0,
-        "eval_s": 2.0,
+        "probe_s": 0.5,
+        "eval_s": 1.5,
         "other_s": 1.0,
+        "probe_bytes": 100,
         "wall_s": 10.0,
         "record_bytes": 1000,
         "bytes_read": 1200,
@@ -30,6 +32,9 @@ def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
     }
     if kind == "train":
         values |= {"images_per_s": 91.0, "storage_mib_per_s": 0.5, "wait_share": 0.43}
+    elif kind == "policy":
+        values |= {"group": 2, "measure": "cosine", "scores": {"1": -0.1, "2": 0.9}, "bytes_saved": 7}
+        del values["train_loss"]
     else:
         values |= {"val_loss": 2.4, "val_top1": 0.5, "val_top5": None, "num_val": 100}
     return values | changes
@@ -58,6 +63,11 @@ def test_whole_numbers_are_good_reals() -> None:
         ("train", "wait_share", 1.01, r"wait_share=1.01; wanted a finite number in \[0, 1\]"),
         ("eval", "val_top1", 55.0, r"val_top1=55.0; wanted a finite number in \[0, 1\]"),
         ("eval", "val_top5", 2, r"or null"),
+        ("policy", "group", 0, r"group=0; wanted a whole number in \[1, inf\]"),
+        ("policy", "measure", "taste", "measure='taste'; wanted given or ms_ssim or cosine"),
+        ("policy", "scores", {"1": float("nan")}, "a finite number for each scan group"),
+        ("policy", "scores", {"one": 0.5}, "a finite number for each scan group"),
+        ("policy", "scores", [0.5], "a finite number for each scan group"),
     ],
 )
 def test_values_that_a_column_cannot_have(kind: str, name: str, value: object, wanted: str) -> None:
@@ -67,7 +77,7 @@ def test_values_that_a_column_cannot_have(kind: str, name: str, value: object, w
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
-    for name in COLUMNS[kind]:
+    for name in COLUMNS[kind].keys() - LATER.keys():
         incomplete = row(kind)
         del incomplete[name]
         with pytest.raises(RunError, match=rf"missing columns \['{name}'\]"):
@@ -78,13 +88,13 @@ def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["test", None, ["eval"]])
 def test_a_kind_that_there_is_not(kind: Any) -> None:
-    with pytest.raises(RunError, match="wanted train or eval"):
+    with pytest.raises(RunError, match="wanted train or eval or policy"):
         validate_row(row() | {"kind": kind})
 
 
 def test_clocks_that_do_not_add_up() -> None:
     validate_row(row(train_s=4.05))
-    with pytest.raises(RunError, match=r"the four clocks add up to 10.5 s; wanted wall_s=10.0 s"):
+    with pytest.raises(RunError, match=r"the clocks add up to 10.5 s; wanted wall_s=10.0 s"):
         validate_row(row(train_s=4.5))
 
 
@@ -118,6 +128,15 @@ def test_the_line_that_is_wrong_is_named(tmp_path: Path, line: str, wanted: str)
     path = write(tmp_path / "rows.jsonl", json.dumps(row()), line)
     with pytest.raises(RunError, match=f"rows.jsonl, {wanted}"):
         read_rows(path)
+
+
+def test_rows_from_before_there_were_probes_have_none(tmp_path: Path) -> None:
+    old = {key: value for key, value in row(eval_s=2.0).items() if key not in LATER}
+    assert read_rows(write(tmp_path / "rows.jsonl", json.dumps(old))) == [old | LATER]
+
+
+def test_a_policy_decides_before_the_first_update() -> None:
+    validate_row(row("policy", epoch=0, step=0, samples_seen=0, scan_group=0))
 
 
 def test_no_rows_file(tmp_path: Path) -> None:

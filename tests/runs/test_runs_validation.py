@@ -52,12 +52,12 @@ def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> 
     data = open_data(config, progress=False)
     index_bytes = data.storage.bytes_read
     assert index_bytes > 0
-    from pcr_exp.loading.policy import open_policy
+    from pcr_exp.loading.policy import StaticScan
 
     with validation_loader(config, data) as loader:
         list(loader.batches(0, 0, 1))
     assert data.storage.bytes_read == index_bytes
-    with training_loader(config, data, open_policy(config.scan)) as loader:
+    with training_loader(config, data, StaticScan(config.scan.group)) as loader:
         total = sum(batch.record_bytes for batch in loader.batches(0, 0, 1))
     assert data.storage.bytes_read - index_bytes == total == data.train.index.epoch_bytes(5)
 

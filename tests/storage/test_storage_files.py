@@ -101,6 +101,34 @@ def test_counters_add_up_over_threads(tmp_path: Path) -> None:
     assert counting.read_s > 0
 
 
+class Overlapping:
+    """Three reads: from second 0 to 4, from 1 to 3 within it, and from 10 to 11."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.counting = CountingStorage(self, now=lambda: self.now_s)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:  # noqa: ARG002
+        if path == "outer":
+            self.now_s = 1.0
+            self.counting.read("inner", 0, 5)
+        self.now_s += {"outer": 1.0, "inner": 2.0, "later": 1.0}[path]
+        return bytes(length)
+
+    def size(self, path: str) -> int:  # noqa: ARG002
+        return 0
+
+
+def test_busy_seconds_count_once_however_many_reads_are_in_flight() -> None:
+    storage = Overlapping()
+    storage.counting.read("outer", 0, 7)
+    assert storage.counting.supplied() == (12, 4.0)
+    storage.now_s = 10.0
+    storage.counting.read("later", 0, 3)
+    assert storage.counting.supplied() == (15, 5.0)
+    assert storage.counting.read_s == 4 + 2 + 1
+
+
 def test_counters_pass_errors_and_sizes_on(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(CONTENT)
     counting = CountingStorage(LocalStorage(tmp_path))
@@ -108,6 +136,9 @@ def test_counters_pass_errors_and_sizes_on(tmp_path: Path) -> None:
         counting.read("b", 0, 1)
     assert counting.size("a") == len(CONTENT)
     assert (counting.num_reads, counting.bytes_read, counting.read_s) == (0, 0, 0.0)
+    counting.read("a", 0, 5)
+    assert counting.supplied()[0] == 5
+    assert counting.busy_s == counting.read_s, "the read that failed is not in flight any more"
 
 
 def test_open_storage_wraps_only_what_is_limited(tmp_path: Path) -> None:

@@ -39,7 +39,14 @@ def test_each_second_goes_to_the_clock_that_ran(time: FakeTime) -> None:
     time.now_s += 11
     clocks.switch("train")
     time.now_s += 13
-    assert clocks.read() == {"train_s": 18, "wait_s": 3, "eval_s": 7, "other_s": 11, "wall_s": 39}
+    assert clocks.read() == {
+        "train_s": 18,
+        "wait_s": 3,
+        "probe_s": 0,
+        "eval_s": 7,
+        "other_s": 11,
+        "wall_s": 39,
+    }
     assert clocks.current == "train"
 
 
@@ -58,7 +65,7 @@ def test_work_on_the_device_is_paid_on_the_clock_that_launched_it(time: FakeTime
     time.pending_s = 4.0
     clocks.switch("wait")
     time.now_s += 1
-    assert clocks.read() == {"train_s": 4, "wait_s": 1, "eval_s": 0, "other_s": 0, "wall_s": 5}
+    assert clocks.read() == {"train_s": 4, "wait_s": 1, "probe_s": 0, "eval_s": 0, "other_s": 0, "wall_s": 5}
 
 
 def test_switching_to_the_same_clock_changes_nothing(time: FakeTime) -> None:
@@ -77,7 +84,7 @@ def test_a_pause_stops_all_clocks(time: FakeTime) -> None:
     clocks.pause()
     time.now_s += 100
     clocks.pause()
-    assert clocks.read() == {"train_s": 2, "wait_s": 0, "eval_s": 0, "other_s": 0, "wall_s": 2}
+    assert clocks.read() == {"train_s": 2, "wait_s": 0, "probe_s": 0, "eval_s": 0, "other_s": 0, "wall_s": 2}
     clocks.switch("train")
     time.now_s += 1
     assert clocks.read()["wall_s"] == 3
@@ -94,7 +101,7 @@ def test_a_restored_clock_goes_on_where_it_was_saved(time: FakeTime) -> None:
     time.now_s += 50
     resumed.switch("train")
     time.now_s += 4
-    assert resumed.read() == {"train_s": 4, "wait_s": 3, "eval_s": 0, "other_s": 0, "wall_s": 7}
+    assert resumed.read() == {"train_s": 4, "wait_s": 3, "probe_s": 0, "eval_s": 0, "other_s": 0, "wall_s": 7}
 
 
 @given(st.lists(st.tuples(st.sampled_from([*NAMES, None]), st.floats(0, 1e4)), max_size=40))

@@ -11,7 +11,9 @@ from torch import nn
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
-from pcr_exp.training.clocks import Clocks
+from pcr_exp.loading.policies.probe import CosineProbe, Probe
+from pcr_exp.loading.policy import Decision, StaticScan, Update
+from pcr_exp.training.clocks import NAMES, Clocks
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.progress import Progress
@@ -49,7 +51,7 @@ class FakeLoader:
         noise = torch.randint(100, (size, 8, 8, 3), generator=generator)
         images = noise + 150 * nn.functional.one_hot(labels, 3)[:, None, None]
         group = 2 + epoch
-        return Batch(images.to(torch.uint8), labels, epoch, index, 3, 100 * (index + 1), group)
+        return Batch(images.to(torch.uint8), labels, epoch, index, 3, 100 * (index + 1), 400, group)
 
     def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
         self.events.append(f"batches {first_epoch} {first_batch} {num_epochs}")
@@ -67,23 +69,31 @@ class FakeLoader:
         self.events.append("resume")
 
 
-class Observer:
-    """A scan policy that remembers what it was told."""
+class Observer(StaticScan):
+    """A scan policy that remembers what it was told, and wants and decides what the test says."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        super().__init__(2)
+        self.updates: list[Update] = []
+        self.told: list[Mapping[int, float]] = []
+        self.wanted: dict[int, Probe] = {}
+        self.decisions: list[Decision] = []
 
     def group(self, epoch: int, record: int) -> int:  # noqa: ARG002
         raise AssertionError("the loader asks, not the loop")
 
-    def observe(self, row: Mapping[str, Any]) -> None:
-        self.rows.append(dict(row))
+    def observe(self, update: Update) -> None:
+        self.updates.append(update)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        return self.wanted.pop(epoch, None)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
+    def decide(self, scores: Mapping[int, float]) -> None:
+        self.told.append(scores)
+        self.decisions.append(Decision(min(scores), "cosine", scores))
+
+    def take_decision(self) -> Decision | None:
+        return self.decisions.pop() if self.decisions else None
 
 
 class Run:
@@ -120,6 +130,13 @@ class Run:
         self.time.now_s += 5
         return evaluate(self.trainer.model, self.trainer.forward, [self.loader.batch(99, 0)])
 
+    def probe(self, wanted: Probe) -> dict[int, float]:
+        assert self.loader.events[-1] == "pause"
+        assert self.clocks.current == "probe"
+        self.time.now_s += 7
+        self.loader.bytes_read += 1000
+        return dict.fromkeys(wanted.candidates, 0.9)
+
     def checkpoint(self) -> None:
         assert self.clocks.current == "other"
         self.time.now_s += 1
@@ -140,6 +157,7 @@ class Run:
             self.progress,
             self.clocks,
             evaluate=self.evaluate,
+            probe=self.probe,
             bytes_read=self.bytes_read,
             checkpoint=self.checkpoint,
             should_stop=lambda: self.progress.step == self.stop_at,
@@ -178,7 +196,12 @@ def test_counters_and_rates() -> None:
     assert rows[-1]["bytes_read"] == 12 * MIB
     for row in rows:
         assert row["learning_rate"] == learning_rate(run.config, row["step"] - 1, 3)
-    assert run.policy.rows == rows
+    assert [(u.epoch, u.ends_epoch, u.num_images) for u in run.policy.updates] == [
+        (epoch, index == 2, (8, 8, 4)[index]) for epoch in range(4) for index in range(3)
+    ]
+    assert run.policy.updates[4].wait_s == 5 * 2 + 0.5
+    epoch_losses = [u.loss * u.num_images for u in run.policy.updates[:3]]
+    assert sum(epoch_losses) / 20 == pytest.approx(rows[1]["train_loss"])
 
 
 def test_every_second_goes_to_its_clock() -> None:
@@ -251,7 +274,7 @@ def test_resumed_at_any_checkpoint_the_rows_are_the_same(which: int) -> None:
     resumed.rows = rows[: saved["num_rows"]]
     assert deterministic(resumed.go()) == deterministic(rows)
     assert resumed.rows[-1]["bytes_read"] == 12 * MIB
-    times = ("train_s", "wait_s", "eval_s", "other_s", "wall_s")
+    times = ("train_s", "probe_s", "wait_s", "eval_s", "other_s", "wall_s")
     # Fake seconds are deterministic too; the checkpoint itself ended after its reading of the clocks.
     assert [resumed.rows[-1][key] for key in times] == pytest.approx([rows[-1][key] for key in times])
 
@@ -315,9 +338,47 @@ def test_closing_the_generator_closes_the_stream() -> None:
     stream = fit(
         *(run.trainer, run.loader, run.policy, run.progress, run.clocks),
         evaluate=run.evaluate,
+        probe=run.probe,
         bytes_read=run.bytes_read,
         checkpoint=run.checkpoint,
     )
     next(stream)
     stream.close()
     assert closed == [True]
+
+
+def with_probes(**changes: Any) -> Run:
+    run = Run(**changes)
+    run.policy.wanted = {epoch: CosineProbe((2, 5), 8) for epoch in (0, 2, 4)}
+    return run
+
+
+def test_probes_come_between_epochs_on_their_own_clock_and_are_counted() -> None:
+    run = with_probes(eval_every_epochs=2)
+    rows = run.go()
+    assert kinds(rows) == [
+        *(("policy", 0, 0), ("train", 1, 2), ("train", 2, 4), ("train", 2, 6), ("eval", 2, 6)),
+        *(("policy", 2, 6), ("train", 3, 8), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
+    ]
+    assert run.policy.told == [{2: 0.9, 5: 0.9}] * 2, "after the last epoch there is nothing to decide"
+    assert [row["probe_s"] for row in rows] == [7] * 5 + [14] * 5
+    assert [row["probe_bytes"] for row in rows] == [1000] * 5 + [2000] * 5
+    decision = rows[5]
+    assert (decision["group"], decision["measure"], decision["scores"]) == (2, "cosine", {"2": 0.9, "5": 0.9})
+    assert decision["bytes_saved"] == 6 * 400 - 1200
+    assert rows[0]["bytes_saved"] == rows[0]["samples_seen"] == 0
+    total_s = sum(rows[-1][f"{clock}_s"] for clock in NAMES)
+    assert total_s == pytest.approx(rows[-1]["wall_s"])
+
+
+def test_a_checkpoint_holds_what_was_decided() -> None:
+    run = with_probes(eval_every_epochs=2)
+    run.go()
+    assert [saved["num_rows"] for saved in run.saved] == [6, 10]
+    assert run.saved[0]["progress"]["probe_bytes"] == 2000
+
+
+def test_counters_that_a_checkpoint_is_too_old_for_begin_at_zero() -> None:
+    state = Progress(step=3, record_bytes=5, full_bytes=9, probe_bytes=7).state_dict()
+    del state["full_bytes"], state["probe_bytes"]
+    assert Progress.from_state(state) == Progress(step=3, record_bytes=5)

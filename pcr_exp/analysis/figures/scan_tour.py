@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.panels import new_figure
 from pcr_exp.analysis.figures.style import INK, MUTED, kilobytes, scan_color, style
-from pcr_exp.analysis.ms_ssim import ms_ssim
 from pcr_exp.loading.decode import decode
+from pcr_exp.loading.ms_ssim import ms_ssim
 from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
 
 PAPER_GROUPS = (1, 2, 5, 10)

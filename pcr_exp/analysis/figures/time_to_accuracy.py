@@ -16,14 +16,14 @@ SECONDS_LABEL = "training + data wait (s)"
 def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
     """Time to accuracy of evaluation rows (`curves.eval_curves`), one panel per dataset, label and model.
 
-    x is train_s + wait_s: evaluation is off the clock.
+    x is train_s + wait_s + probe_s: evaluation is off the clock.
     """
     return draw_accuracy(with_seconds(curves), "seconds", SECONDS_LABEL)
 
 
 def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
     """The rows, with the time that counts in a column `seconds`."""
-    return curves.assign(seconds=curves["train_s"] + curves["wait_s"])
+    return curves.assign(seconds=curves["train_s"] + curves["wait_s"] + curves["probe_s"])
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:

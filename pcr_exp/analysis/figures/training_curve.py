@@ -8,18 +8,18 @@ from matplotlib.figure import Figure
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import INK, accuracy_axis, panel_title, scan_color, style, target_line
 
-COLUMNS = ["kind", "train_s", "wait_s", "train_loss", "val_loss", "val_top1", "num_val"]
+COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
 
 
 def draw_training_curve(rows: pd.DataFrame, title: str, scan: str, target_top1: float) -> Figure:
-    """Losses (left) and validation top-1 (right) against train_s + wait_s.
+    """Losses (left) and validation top-1 (right) against train_s + wait_s + probe_s.
 
     `rows`: a run's rows, kinds `train` and `eval`, as logged.
     """
     with style():
         figure, (losses, accuracy) = panels(2)
         rows = rows.reindex(columns=COLUMNS)  # a run that has not evaluated yet lacks some
-        rows["seconds"] = rows["train_s"] + rows["wait_s"]
+        rows["seconds"] = rows["train_s"] + rows["wait_s"] + rows["probe_s"]
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
         color = scan_color(scan)
         losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")

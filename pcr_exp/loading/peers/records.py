@@ -9,7 +9,7 @@ from pathlib import Path
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.peers.catalog import scan_of
 from pcr_exp.loading.peers.protocol import AUGMENT, Images, Job
-from pcr_exp.loading.policy import open_policy
+from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -22,7 +22,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     records = RecordSet(open_storage(str(folder), job.storage, bucket=job.bucket), scan.encoding)
     loader = RecordLoader(
         records,
-        open_policy(scan),
+        StaticScan(scan.group),
         replace(job.settings, decode=job.decode),
         transform=TrainTransform(job.image_size, AUGMENT),
         label=job.label,

@@ -11,8 +11,8 @@ from scipy.ndimage import gaussian_filter1d
 from torch.nn.functional import avg_pool2d
 from torchmetrics.functional.image import structural_similarity_index_measure as torchmetrics_ssim
 
-from pcr_exp.analysis.ms_ssim import SCALE_WEIGHTS, ms_ssim
 from pcr_exp.errors import ImageError
+from pcr_exp.loading.ms_ssim import SCALE_WEIGHTS, ms_ssim
 
 PHOTOS = ("chelsea", "rocket")
 

@@ -1,0 +1,79 @@
+"""A few training images, the same ones at every scan group: what probes look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcr_exp.loading.decode import Decoder
+from pcr_exp.loading.source import Source
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.records.reader import RecordPrefix, RecordSet
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """Images, uint8 [B, H, W, 3], and their labels, int64 [B]."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class FixedSample:
+    """The first images of a split, whose order was shuffled when it was encoded.
+
+    Their records are read once, with all scan groups, when they are first needed, and stay in memory: a
+    lower group is a part of what was read, so looking at it again costs storage nothing.
+    """
+
+    def __init__(self, records: RecordSet, num_images: int, *, decode: Decoder) -> None:
+        """Take `num_images`, or as many as there are."""
+        self.full_group = records.index.num_groups
+        self._records = records
+        self._num_images = min(num_images, records.index.num_samples)
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return self._num_images
+
+    def id(self, position: int) -> str:
+        """What an image is called."""
+        prefix, i = self._places[position]
+        return prefix.ids[i]
+
+    def image(self, position: int, group: int) -> Source:
+        """An image as it is decoded when its record was read up to `group`.
+
+        Raises:
+            RecordError: it cannot be decoded.
+        """
+        prefix, i = self._places[position]
+        return self._decode(prefix.jpeg(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
+
+    def batches(
+        self, group: int, transform: EvalTransform, *, label: str, batch_size: int
+    ) -> Iterator[SampleBatch]:
+        """All images at a scan group, without anything random; the last batch may be short."""
+        size = transform.image_size
+        for first in range(0, self._num_images, batch_size):
+            places = self._places[first : first + batch_size]
+            images = np.empty((len(places), size, size, 3), dtype=np.uint8)
+            for offset, out in enumerate(images):
+                transform(self.image(first + offset, group), (), out)
+            labels = np.array([prefix.labels[label][i] for prefix, i in places], dtype=np.int64)
+            yield SampleBatch(torch.from_numpy(images), torch.from_numpy(labels))
+
+    @cached_property
+    def _places(self) -> list[tuple[RecordPrefix, int]]:
+        """For each image, the record that it is in and its place there."""
+        places: list[tuple[RecordPrefix, int]] = []
+        for record in range(len(self._records.index.records)):
+            if len(places) < self._num_images:
+                prefix = self._records.read_prefix(record, self.full_group)
+                places += [(prefix, i) for i in range(len(prefix))]
+        return places[: self._num_images]

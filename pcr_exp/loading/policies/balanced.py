@@ -1,0 +1,142 @@
+"""`balanced`: the highest fidelity at which the trainer does not wait, whatever storage and trainer do.
+
+Ours. Every few updates the policy compares what training consumed with what storage supplied while it had
+reads to do, and takes the group whose bytes fit. Storage that supplies more than is consumed shows it, as
+reads then end early: the policy need not try a higher group to know that it fits. (Storage whose latency
+only many reads in flight can hide looks slower than it is while reading is far enough ahead.) Decoding shows
+its limit only where it is one: when training waits though the bytes fit, the group's rate is remembered, and
+forgotten again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, replace
+from typing import Any
+
+from pcr_exp.loading.policies.consensus import Consensus
+from pcr_exp.loading.policies.probe import Probe
+from pcr_exp.loading.policies.supply import Stretch, balanced_group, supplied_per_s
+from pcr_exp.loading.policy import Decision, OneGroup, ScanPolicy, Update
+
+_MEMORY = 0.5
+"""Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
+_FORGET_AFTER = 50
+"""Decisions after which a decoding limit is found out anew."""
+
+
+class BalancedScan(OneGroup):
+    """Never below its floor, which is a policy itself, with probes and decisions of its own."""
+
+    def __init__(
+        self,
+        group: int,
+        floor: ScanPolicy,
+        bytes_per_image: Mapping[int, float],
+        supplied: Callable[[], tuple[int, float]],
+        consensus: Consensus,
+        *,
+        every_steps: int,
+        headroom: float,
+        max_wait_share: float,
+    ) -> None:
+        """Choose among the groups of `bytes_per_image`, which are the candidates and the floor's.
+
+        Args:
+            group: The one to begin with.
+            floor: Its group is read where this one's is lower.
+            supplied: Bytes that storage delivered, and the seconds that it had reads to do.
+            every_steps: Updates between two decisions.
+            headroom: Share by which supply must exceed consumption at a higher group than the current.
+            max_wait_share: Waiting more than this share, though storage keeps up, is put down to decoding.
+        """
+        super().__init__(group, bytes_per_image)
+        self._floor = floor
+        self._bytes_per_image = dict(bytes_per_image)
+        self._supplied = supplied
+        self._consensus = consensus
+        self._every_steps = every_steps
+        self._headroom = headroom
+        self._max_wait_share = max_wait_share
+        self._past = Stretch()
+        self._decoded_per_s: dict[int, float] = {}
+        self._num_decisions = 0
+        self._floor_group = min(floor.candidates)
+        self._began: tuple[float, ...] | None = None
+        self._num_steps, self._num_images, self._is_settled = 0, 0, True
+
+    def group(self, epoch: int, record: int) -> int | None:
+        """The current group or the floor's; undecided where the floor is."""
+        floor = self._floor.group(epoch, record)
+        return None if floor is None else max(floor, self.current)
+
+    def observe(self, update: Update) -> None:
+        """Count; every so many updates, decide."""
+        self._floor.observe(update)
+        now = (update.train_s, update.wait_s, *self._supplied())
+        if self._began is None:  # what a session's first update took is not known
+            self._began = now
+            return
+        self._num_steps += 1
+        self._num_images += update.num_images
+        self._is_settled = self._is_settled and update.group == max(self.current, self._floor_group)
+        if self._num_steps == self._every_steps:
+            passed = [after - before for after, before in zip(now, self._began, strict=True)]
+            *agreed, settled = self._consensus.mean([self._num_images, *passed, self._is_settled])
+            self._decide(Stretch(*agreed), is_settled=settled == 1)
+            self._began = now
+            self._num_steps, self._num_images, self._is_settled = 0, 0, True
+
+    def _decide(self, stretch: Stretch, *, is_settled: bool) -> None:
+        self._past = self._past.then(stretch, _MEMORY)
+        bytes_per_s, consumed_per_s = self._past.bytes_per_s, self._past.consumed_per_s
+        if bytes_per_s is None:
+            return
+        self._num_decisions += 1
+        if self._num_decisions % _FORGET_AFTER == 0:
+            self._decoded_per_s = {}
+        read = max(self.current, self._floor_group)
+        storage_keeps_up = bytes_per_s >= consumed_per_s * self._bytes_per_image[read]
+        if is_settled and storage_keeps_up and stretch.wait_share > self._max_wait_share:
+            self._decoded_per_s[read] = stretch.delivered_per_s
+        sizes = {group: size for group, size in self._bytes_per_image.items() if group >= self._floor_group}
+        supplied = supplied_per_s(bytes_per_s, sizes, self._decoded_per_s)
+        chosen = balanced_group(self.current, consumed_per_s, supplied, self._headroom)
+        if chosen != read:
+            self.choose(Decision(chosen, "images_per_s", supplied))
+        self.current = chosen
+
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        """What the floor wants to know."""
+        return self._floor.wanted_probe(epoch)
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """The floor decides."""
+        self._floor.decide(scores)
+
+    def take_decision(self) -> Decision | None:
+        """The floor's or this policy's own; the group is the one that is read."""
+        own, floor = super().take_decision(), self._floor.take_decision()
+        if floor is not None:
+            self._floor_group = floor.group
+        news = floor or own
+        return None if news is None else replace(news, group=max(self.current, self._floor_group))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Besides the group: the rates believed, and the floor. What is being counted is not saved."""
+        return {
+            **super().state_dict(),
+            "past": list(astuple(self._past)),
+            "decoded_per_s": dict(self._decoded_per_s),
+            "num_decisions": self._num_decisions,
+            "floor_group": self._floor_group,
+            "floor": self._floor.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; counting begins anew with the first update."""
+        super().load_state_dict(state)
+        self._past = Stretch(*state["past"])
+        self._decoded_per_s = dict(state["decoded_per_s"])
+        self._num_decisions, self._floor_group = state["num_decisions"], state["floor_group"]
+        self._floor.load_state_dict(state["floor"])

@@ -1,0 +1,85 @@
+"""What scan policies want to know, found out with a run's own data, model and storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch
+from pcr_exp.loading.policies.consensus import Consensus
+from pcr_exp.loading.policies.probe import CosineProbe, Probe, SimilarityProbe, TrialProbe
+from pcr_exp.loading.policy import StaticScan
+from pcr_exp.loading.similarity import mean_similarities
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.runs.data import RunData, training_loader
+from pcr_exp.training.gradient_cosine import gradient_cosines
+from pcr_exp.training.progress import Progress
+from pcr_exp.training.trainer import Trainer
+from pcr_exp.training.trials import trial_losses
+
+
+@dataclass(slots=True)
+class Probes:
+    """Every byte that a probe needs comes through the storage that training reads from, at its speed."""
+
+    config: TrainConfig
+    data: RunData
+    trainer: Trainer
+    consensus: Consensus
+    val_loss: Callable[[], float]
+    sample: FixedSample | None = None
+
+    def run(self, probe: Probe, progress: Progress) -> dict[int, float]:
+        """The candidates' scores, the same on all ranks; training stands still at `progress` meanwhile.
+
+        Raises:
+            PcrExpError: data cannot be read or decoded, or a loss is not finite.
+        """
+        scores = self._scores(probe, progress)
+        return dict(zip(scores, self.consensus.mean(list(scores.values())), strict=True))
+
+    def _scores(self, probe: Probe, progress: Progress) -> dict[int, float]:
+        if isinstance(probe, SimilarityProbe):
+            return mean_similarities(self._sample(probe.num_images), probe.candidates)
+        if isinstance(probe, CosineProbe):
+            return self._cosines(probe, progress)
+        return self._trial_losses(probe, progress)
+
+    def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:
+        config, sample = self.config, self._sample(probe.num_images)
+        transform = EvalTransform(config.training.image_size, config.dataset.augment)
+
+        def batches(group: int) -> Iterator[SampleBatch]:
+            label, batch_size = config.dataset.label, config.training.batch_size
+            return sample.batches(group, transform, label=label, batch_size=batch_size)
+
+        return gradient_cosines(
+            self.trainer, batches, probe.candidates, sample.full_group, step=progress.step
+        )
+
+    def _trial_losses(self, probe: TrialProbe, progress: Progress) -> dict[int, float]:
+        @contextmanager
+        def batches(group: int) -> Iterator[Iterator[Batch]]:
+            # The images that training will see next, so that all candidates see the same ones.
+            with training_loader(self.config, self.data, StaticScan(group)) as loader:
+                yield loader.batches(progress.epoch, 0, progress.epoch + 1, probe.num_steps)
+
+        batch_size = self.config.training.batch_size
+        return trial_losses(
+            self.trainer,
+            batches,
+            probe.candidates,
+            step=progress.step,
+            steps_per_epoch=-(-self.data.train.index.num_samples // batch_size),
+            evaluate=self.val_loss if probe.judge == "val" else None,
+        )
+
+    def _sample(self, num_images: int) -> FixedSample:
+        if self.sample is None or len(self.sample) < num_images:
+            decode = open_decoder(self.config.loader.decode, self.data.train.index.encoding)
+            self.sample = FixedSample(self.data.train, num_images, decode=decode)
+        return self.sample
