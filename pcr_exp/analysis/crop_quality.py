@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from pcr_exp.analysis.ms_ssim import ms_ssim
 from pcr_exp.analysis.quality import chosen_images
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.ms_ssim import ms_ssim
 from pcr_exp.loading.randomness import Purpose, stream
 from pcr_exp.loading.source import Pixels
 from pcr_exp.loading.transform import TrainTransform

@@ -124,8 +124,8 @@ class RecordLoader:
     def max_held_bytes(self) -> int:
         """Bytes that the record prefixes of a stream take at most, those in flight included.
 
-        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix, at the largest
-        scan group that the policy may choose.
+        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix at the
+        largest scan group that the policy may choose.
         """
         records, window = self._records.index.records, self._config.shuffle_records
         group = max(self._policy.candidates)

@@ -99,8 +99,8 @@ def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
     """Six records of 16 and one of 4: three are at least 36 samples, six at least 84."""
     for batch_size, num_records in ((1, 2 * 3 + 5), (37, 2 * 3 + 5), (38, 3 * 3 + 5), (86, 4 * 3 + 5)):
         config = LoaderConfig(num_workers=0, shuffle_records=3, records_ahead=5)
-        loader = open_loader(batch_size=batch_size, config=config)
         for group in (1, 10):
+            loader = open_loader(group=group, batch_size=batch_size, config=config)
             largest = max(records.index.prefix_bytes(record, group) for record in range(7))
             assert loader.max_held_bytes() == num_records * largest
 

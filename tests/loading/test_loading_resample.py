@@ -6,10 +6,10 @@ import pytest
 import skimage.data
 from hypothesis import given
 from hypothesis import strategies as st
-from pcr_exp.analysis.ms_ssim import ms_ssim
 from PIL import Image
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.loading.ms_ssim import ms_ssim
 from pcr_exp.loading.resample import resample, resize
 from pcr_exp.loading.source import DecodedImage, Part
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
