@@ -106,6 +106,15 @@ def test_a_process_that_dies_is_named() -> None:
             process.ask({"do": "measure"})
 
 
+def test_a_dead_process_can_be_closed_with_a_request_under_way() -> None:
+    process = LoaderProcess("webdataset")
+    process._process.kill()
+    process._process.wait()
+    process._process.stdin.write(b"what was asked")  # buffered: closing sends it
+    process.close()
+    assert process._process.returncode == -signal.SIGKILL
+
+
 def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pcr_exp.loading.throughput.process._END_S", 0.1)
     process = LoaderProcess("webdataset")

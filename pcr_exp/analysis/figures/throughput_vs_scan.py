@@ -77,4 +77,6 @@ def _name_line(ax: Axes, lines: pd.DataFrame, position: dict[str, int], name: st
         textcoords="offset points",
         fontsize=8,
         color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
+        zorder=5,
     )

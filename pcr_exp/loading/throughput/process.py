@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ class LoaderProcess:
     def close(self) -> None:
         """End the process: at its own pace, then by force."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it died, and what was asked last has not been sent
+            self._process.stdin.close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
