@@ -44,7 +44,7 @@ def test_tables_follow_from_the_rows(folder: Path) -> None:
         rebuilt = pd.read_csv(StringIO(table.to_csv(index=False)))
         pd.testing.assert_frame_equal(pd.read_csv(folder / name), rebuilt)
     assert (folder / "summary.md").read_text() == to_markdown(summary)
-    drawn = pd.read_csv(folder / "time_to_accuracy.csv")
+    drawn = pd.read_csv(folder / "accuracy_vs_epoch.csv")
     assert len(drawn) == len(eval_curves(runs))
 
 
