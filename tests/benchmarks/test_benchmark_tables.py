@@ -7,11 +7,12 @@ import pytest
 from benchmark_rows import save_rows, to_markdown
 
 RESULTS = Path(__file__).parents[2] / "results"
-ROWS = sorted(path for name in ("throttle", "records_speed", "throughput") for path in (RESULTS / name).glob("*.csv"))
+NAMES = ("throttle", "records_speed", "throughput")
+ROWS = sorted(path for name in NAMES for path in (RESULTS / name).glob("*.csv"))
 
 
 def test_there_are_results() -> None:
-    assert {path.parent.name for path in ROWS} == {"throttle", "records_speed", "throughput"}
+    assert {path.parent.name for path in ROWS} == {*NAMES}
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
