@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
+from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.crop_quality import summarise_crops
 from pcr_exp.analysis.plan import predict, worker_counts
 from pcr_exp.analysis.predicted_times import predict_times
 from pcr_exp.analysis.quality import summarise_quality
@@ -26,6 +28,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 RUN_SETS = sorted(page.parent for page in RESULTS.glob("*/README.md") if (page.parent / "runs").is_dir())
 QUALITY = RESULTS / "quality"
+DECODE_MODES = RESULTS / "decode_modes"
 MODEL = RESULTS / "throughput_model"
 
 
@@ -120,3 +123,17 @@ def test_io_bound_speed_follows_the_bytes() -> None:
         for scan in ("group_1", "group_2", "group_5", "group_10"):
             assert speed[scan] / speed["baseline"] <= 1.05 * size["baseline"] / size[scan]
         assert level["wait_share_mean"]["group_1"] < 0.25, "limited by compute"
+
+
+def test_the_page_on_decode_modes_follows_from_its_runs() -> None:
+    table = compare_setting(read_runs(DECODE_MODES / "runs"), "loader.decode", "libjpeg")
+    text = comparison_to_markdown(table, "loader.decode", "libjpeg")
+    assert (table["n"] == 3).all()
+    assert text in (DECODE_MODES / "README.md").read_text()
+    assert (DECODE_MODES / "comparison.md").read_text() == text + "\n"
+
+
+@pytest.mark.parametrize("rows", sorted(DECODE_MODES.glob("*/decode_modes.csv")), ids=lambda p: p.parent.name)
+def test_crops_of_decode_modes_are_summarised_as_measured(rows: Path) -> None:
+    summary = pd.read_csv(rows.with_name("decode_modes_summary.csv"))
+    pd.testing.assert_frame_equal(summary, summarise_crops(pd.read_csv(rows)), check_dtype=False)
