@@ -108,7 +108,7 @@ def test_mixture(run: Any, index: RecordIndex) -> None:
 
 
 def test_mssim_reads_the_group_that_its_threshold_asks_for(run: Any, configure: Any) -> None:
-    folder, rows = run(POLICIES["mssim"])
+    folder, rows = run(POLICIES["mssim"], loader__decode="libjpeg")
     (choice,) = [row for row in rows if row["kind"] == "policy"]
     records: RecordSet = open_data(configure(), progress=False).train
     prefixes = {group: [records.read_prefix(r, group) for r in range(2)] for group in (1, 2, 5, 10)}
