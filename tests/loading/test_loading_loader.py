@@ -63,7 +63,8 @@ def test_modes_decode_each_sample_as_its_own_group_asks(open_loader: OpenLoader,
     inline = replace(config, num_workers=0)
     assert_same(mixed, open_loader(config=inline, policy=Alternating()).batches(0, 0, 1))
     alone = [list(open_loader(config=inline, group=group).batches(0, 0, 1)) for group in (1, 2)]
-    smoothed = list(open_loader(policy=Alternating()).batches(0, 0, 1))
+    libjpeg = replace(inline, decode="libjpeg")
+    smoothed = list(open_loader(config=libjpeg, policy=Alternating()).batches(0, 0, 1))
     from_group, differ = [0, 0], 0
     for batches in zip(mixed, *alone, smoothed, strict=True):
         for image, *references, libjpegs in zip(*(batch.images for batch in batches), strict=True):
