@@ -13,6 +13,7 @@ class Purpose(IntEnum):
     RECORD_ORDER = 1
     SAMPLE_ORDER = 2
     AUGMENTATION = 3
+    ECHO = 5
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
