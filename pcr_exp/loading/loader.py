@@ -2,6 +2,8 @@
 
     order -> fetch (threads) -> tasks: JPEG bytes (this process) -> decode, augment (workers) -> batch
 
+An echo stage, if there is one, is part of the order, or stands behind decoding in this process.
+
 Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, rank, world_size):
 never of workers, threads or how fast storage is. Reading runs ahead of decoding: at any time at most the
 records of the windows in use and `records_ahead` more are in memory or in flight.
@@ -14,11 +16,14 @@ from functools import lru_cache
 
 import cv2
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.echo.ratio import Effort
+from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.order import epoch_order, samples_per_rank
 from pcr_exp.loading.policy import ScanPolicy
@@ -44,6 +49,7 @@ class RecordLoader:
         seed: int,
         shuffle: bool,
         storage_config: StorageConfig | None = None,
+        echo: EchoConfig | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -51,10 +57,13 @@ class RecordLoader:
 
         Raises:
             RecordError: the policy asks for a scan group that the records lack.
-            ConfigError: the records lack the label, or there is no such rank.
+            ConfigError: the records lack the label, there is no such rank, or the echo does not fit them.
         """
         index = records.index
-        index.check_group(policy.group(0, 0))
+        echo = echo or EchoConfig()
+        first_group = policy.group(0, 0)
+        index.check_group(first_group)
+        check_repeat_groups(echo, index, first_group)
         if label not in index.classes:
             raise ConfigError(
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
@@ -63,9 +72,13 @@ class RecordLoader:
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
         self.num_samples = samples_per_rank(index.num_samples, world_size)
+        """Fresh ones, per epoch and rank."""
+        self._echo = EchoStage(
+            echo, num_samples=self.num_samples, batch_size=batch_size, seed=seed, rank=rank
+        )
+        self.num_batches = self._echo.num_batches
         """Per epoch and rank."""
-        self.num_batches = -(-self.num_samples // batch_size)
-        """Per epoch and rank."""
+        self._repeat_groups = echo.repeat_groups
         self._records = records
         self._policy = policy
         self._config = config
@@ -77,17 +90,26 @@ class RecordLoader:
         )
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(
-            lambda epoch: epoch_order(
-                [record.num_samples for record in index.records],
-                seed=seed,
-                epoch=epoch,
-                shuffle=shuffle,
-                shuffle_records=config.shuffle_records,
-                rank=rank,
-                world_size=world_size,
+            lambda epoch: self._echo.order(
+                epoch_order(
+                    [record.num_samples for record in index.records],
+                    seed=seed,
+                    epoch=epoch,
+                    shuffle=shuffle,
+                    shuffle_records=config.shuffle_records,
+                    rank=rank,
+                    world_size=world_size,
+                ),
+                epoch,
             )
         )
         self._stream: BatchStream | None = None
+        self._earlier_effort = Effort()
+
+    @property
+    def effort(self) -> Effort:
+        """Of all streams so far."""
+        return self._earlier_effort + (self._stream.effort if self._stream is not None else Effort())
 
     def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
         """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
@@ -107,10 +129,9 @@ class RecordLoader:
         self.close()
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
-        self._stream = BatchStream(
-            self._tasks(Span(first_epoch, first_batch, num_epochs)), self._decoder, self._config
-        )
-        return self._stream
+        span = Span(first_epoch, first_batch, num_epochs)
+        self._stream = BatchStream(self._tasks(self._echo.decoded_span(span)), self._decoder, self._config)
+        return self._echo.batches(self._stream, span)
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -126,6 +147,7 @@ class RecordLoader:
         """End the stream with its threads and processes. `batches` may be called again."""
         if self._stream is not None:
             self._stream.close()
+            self._earlier_effort = self.effort
             self._stream = None
 
     def __enter__(self) -> RecordLoader:
@@ -137,7 +159,7 @@ class RecordLoader:
     def _tasks(self, span: Span) -> Tasks:
         index, config = self._records.index, self._config
         group = self._policy.group(span.first_epoch, 0)
-        self._check_patience(group)
+        self._check_patience(max([group, *self._repeat_groups]))
         mean_read_bytes = index.epoch_bytes(group) / len(index.records)
         in_flight = reads_in_flight(self._storage_config, mean_read_bytes)
         ahead = config.records_ahead or reads_ahead(in_flight, config.shuffle_records, mean_read_bytes)
@@ -151,6 +173,7 @@ class RecordLoader:
             num_threads=in_flight,
             ahead=ahead,
             timeout_s=config.timeout_s,
+            repeat_groups=self._repeat_groups,
         )
 
     def _check_patience(self, group: int) -> None:

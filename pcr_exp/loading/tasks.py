@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import EpochOrder
 from pcr_exp.loading.policy import ScanPolicy
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,15 @@ class Task:
     num_batches: int
     record_bytes: int
     group: int
+    num_repeats: int
+
+
+class Request(NamedTuple):
+    """A read: the groups after `after`, up to `group`, of a record."""
+
+    record: int
+    group: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +76,12 @@ class Tasks:
         num_threads: int,
         ahead: int,
         timeout_s: float | None = None,
+        repeat_groups: Sequence[int] = (),
     ) -> None:
-        """`order(epoch)` is asked twice per epoch: by reading, and later by batching."""
+        """`order(epoch)` is asked twice per epoch: by reading, and later by batching.
+
+        `repeat_groups[k - 1]` is the scan group that a read of level k continues to.
+        """
         self.num_decoding = 0
         """Tasks given out whose batches have not come back; whoever takes a batch counts it down."""
         self.fetcher = Fetcher(
@@ -84,6 +98,7 @@ class Tasks:
         self._span = span
         self._label = label
         self.batch_size = batch_size
+        self._repeat_groups = repeat_groups
 
     def __iter__(self) -> Iterator[Task | PcrExpError | None]:
         """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
@@ -96,16 +111,25 @@ class Tasks:
             self.num_decoding += 1
             yield error
 
-    def _requests(self) -> Iterator[tuple[int, int]]:
-        """(record, group) of every read."""
+    def _requests(self) -> Iterator[Request]:
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
             needed = order.last_use >= first_batch * self.batch_size
-            for record in order.records[needed].tolist():
-                yield record, self._policy.group(epoch, record)
+            groups: dict[int, int] = {}
+            for read in np.flatnonzero(needed).tolist():
+                record, level = int(order.records[read]), int(order.levels[read])
+                after = groups[int(order.bases[read])] if level else 0
+                # A policy may have chosen more for this record than its repeats ask for.
+                group = (
+                    max(after, self._repeat_groups[level - 1]) if level else self._policy.group(epoch, record)
+                )
+                groups[read] = group
+                yield Request(record, group, after)
 
-    def _read(self, request: tuple[int, int]) -> RecordPrefix:
-        return self._records.read_prefix(*request)
+    def _read(self, request: Request) -> RecordPrefix | Extension:
+        if request.after == 0:
+            return self._records.read_prefix(request.record, request.group)
+        return self._records.read_extension(request.record, request.after, request.group)
 
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
         order = self._order(epoch)
@@ -120,7 +144,9 @@ class Tasks:
                 reads = reads[needed[reads]]
                 while not self.fetcher.want(len(reads)) and self.num_decoding > 0:
                     yield None
-                opened.update(zip(reads.tolist(), self.fetcher.take(len(reads)), strict=True))
+                for read, result in zip(reads.tolist(), self.fetcher.take(len(reads)), strict=True):
+                    continues = isinstance(result, Extension)
+                    opened[read] = opened[int(order.bases[read])].extended(result) if continues else result
                 window += 1
             self.num_decoding += 1
             yield self._task(order, opened, epoch, first, end)
@@ -143,6 +169,14 @@ class Tasks:
             epoch=epoch,
             index=first // self.batch_size,
             num_batches=-(-len(order.samples) // self.batch_size),
-            record_bytes=sum(opened[read].num_bytes for read in set(reads) if order.first_use[read] >= first),
+            record_bytes=sum(
+                _bytes_read(order, opened, read) for read in set(reads) if order.first_use[read] >= first
+            ),
             group=opened[max(reads)].group,
+            num_repeats=int(np.count_nonzero(order.repeats[first:end])),
         )
+
+
+def _bytes_read(order: EpochOrder, opened: Mapping[int, RecordPrefix], read: int) -> int:
+    base = int(order.bases[read])
+    return opened[read].num_bytes - (opened[base].num_bytes if base != read else 0)

@@ -62,7 +62,9 @@ class RecordPrefix:
             ValueError: `more` does not begin where this prefix ends.
         """
         if more.after != self.group:
-            raise ValueError(f"groups from {more.after + 1} on do not continue a prefix of {self.group} groups")
+            raise ValueError(
+                f"groups from {more.after + 1} on do not continue a prefix of {self.group} groups"
+            )
         return replace(
             self,
             group=more.group,
@@ -84,7 +86,8 @@ class RecordSet:
         """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
         entry = self.index.records[record]
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
-        return f"{self._path(entry)} ({num_bytes} bytes: scan groups {after + 1} to {group}) from {self._storage}"
+        what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
+        return f"{self._path(entry)} ({what}) from {self._storage}"
 
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
@@ -108,13 +111,17 @@ class RecordSet:
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
 
+        Of `group` = `after` nothing is read: the extension is empty.
+
         Raises:
-            ValueError: `group` is not above `after`, or there is nothing to extend: use `read_prefix`.
+            ValueError: `group` is below `after`, or there is nothing to extend: use `read_prefix`.
             RecordError: the records lack the group; the file is cut short or damaged.
             StorageError: the storage could not deliver.
         """
-        if not 1 <= after < group:
+        if not 1 <= after <= group:
             raise ValueError(f"groups {after + 1} to {group} do not extend a prefix")
+        if group == after:
+            return Extension(after, group, 0, Stretch(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
         entry = self.index.records[record]
@@ -152,8 +159,9 @@ class RecordSet:
 def _check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
     if len(data) != num_bytes:
         raise RecordError(
-            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, {len(data)} are "
-            "there. Copy the file again from where it was made, or delete the records' folder and encode again."
+            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, "
+            f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
+            "folder and encode again."
         )
 
 

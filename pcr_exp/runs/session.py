@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.loading.echo.ratio import stage_columns
+from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import ScanPolicy, open_policy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader
@@ -35,6 +38,9 @@ class Session:
     validation: ValidationBatches
     session_bytes: Callable[[], int]
     """Bytes of training records that storage delivered in this session."""
+    echo: EchoConfig
+    num_workers: int
+    """Decoding processes of the loader."""
     earlier_bytes: int = 0
     """The same, of the sessions before."""
     progress: Progress = field(default_factory=Progress)
@@ -62,6 +68,17 @@ class Session:
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
+            measure=self.measure_stages,
+        )
+
+    def measure_stages(self, row: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return how long the stages around the echo take, by what this session measured."""
+        return stage_columns(
+            self.echo,
+            self.loader.effort,
+            num_workers=self.num_workers,
+            bytes_read=self.session_bytes(),
+            counters=row,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,11 +109,12 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
+    num_train = num_examples(config.echo, data.train.index.num_samples)
     model = open_model(config.model, data.num_classes(config.dataset.label))
     check_model(
         model,
         config.model.name,
-        train_batches=_batch_shapes(data.train.index.num_samples, training.batch_size, training.image_size),
+        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
         eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
     )
     policy = open_policy(config.scan)
@@ -112,6 +130,8 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
             clocks=Clocks(synchronizer(device)),
             validation=ValidationBatches(val_loader, training.eval_image_size),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
+            echo=config.echo,
+            num_workers=config.loader.num_workers,
         )
 
 

@@ -36,6 +36,9 @@ class Progress:
     batch: int = 0
     """Index of the next batch in its epoch."""
     samples_seen: int = 0
+    """Fresh images: each counts once an epoch, however often it is used."""
+    samples_trained: int = 0
+    """Images of all updates, repeats included."""
     record_bytes: int = 0
     """Of the records that the samples came from, each time they were read for an epoch."""
     scan_group: int = 0
@@ -55,8 +58,8 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
-        """Make what `state_dict` described."""
-        values = {f.name: state[f.name] for f in fields(cls)}
+        """Make what `state_dict` described; counters that are newer than the checkpoint begin at zero."""
+        values = {f.name: state[f.name] for f in fields(cls) if f.name in state}
         for key in ("epoch_loss", "interval_loss"):
             values[key] = MeanLoss(**values[key])
         return cls(**values)

@@ -72,7 +72,7 @@ def test_the_buffer_is_a_shuffle_buffer(count: int, buffer: int, seed: int) -> N
 
 
 def test_a_larger_buffer_leaves_fewer_repeats_in_a_batch() -> None:
-    """REFERENCE of the paper's effect: shares of images whose example occurs earlier in their batch of 128."""
+    """Shares of images whose example occurs earlier in their batch of 128, as simulated beforehand."""
 
     def duplicates(buffer: int) -> float:
         items = echo(40_000, 2, buffer, rng()).items

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,11 +40,11 @@ def test_a_prefix_in_steps_is_the_prefix_at_once(contents: Contents, data: st.Da
     prefix = record_set.read_prefix(0, steps[0])
     first = content(prefix)
     whole = prefix
-    for after, group in zip(steps, steps[1:], strict=False):
+    for after, group in pairwise(steps):
         whole = whole.extended(record_set.read_extension(0, after, group))
     ends = record_set.index.records[0].group_ends
     wanted = [0, *(ends[group - 1] for group in steps)]
-    assert storage.reads == [(a, b - a) for a, b in zip(wanted, wanted[1:], strict=False)]
+    assert storage.reads == [(a, b - a) for a, b in pairwise(wanted)]
     assert content(whole) == content(record_set.read_prefix(0, steps[-1]))
     assert content(prefix) == first, "it stays as it is"
 
@@ -54,11 +56,19 @@ def test_an_extension_is_of_the_groups_that_follow() -> None:
         prefix.extended(record_set.read_extension(0, 2, 3))
 
 
-@pytest.mark.parametrize(("after", "group"), [(0, 2), (2, 2), (3, 1)])
+@pytest.mark.parametrize(("after", "group"), [(0, 2), (0, 0), (3, 1)])
 def test_what_extends_nothing_is_refused(after: int, group: int) -> None:
     record_set = RecordSet(MemoryStorage(write(*small())), "s")
     with pytest.raises(ValueError, match=f"groups {after + 1} to {group} do not extend a prefix"):
         record_set.read_extension(0, after, group)
+
+
+def test_nothing_is_read_for_what_is_there() -> None:
+    storage = NotingStorage(write(*small()))
+    record_set = RecordSet(storage, "s")
+    prefix = record_set.read_prefix(0, 2)
+    assert content(prefix.extended(record_set.read_extension(0, 2, 2))) == content(prefix)
+    assert len(storage.reads) == 1
 
 
 def test_groups_that_are_not_there_are_refused() -> None:
