@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from pcr_exp.analysis.echo_report import write_echo_figures
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
@@ -61,6 +62,7 @@ def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Pat
         curves = eval_curves(runs)
         figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
         figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
+        figures += write_echo_figures(runs, out)
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
