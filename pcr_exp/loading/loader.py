@@ -11,7 +11,7 @@ records of the windows in use and `records_ahead` more are in memory or in fligh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 
 import cv2
@@ -104,6 +104,8 @@ class RecordLoader:
             )
         )
         self._stream: BatchStream | None = None
+        self._batches: BatchStream | Generator[Batch, None, None] | None = None
+        """What `batches` gave: the stream, or a stage behind it, which holds images of its own."""
         self._earlier_effort = Effort()
 
     @property
@@ -131,7 +133,8 @@ class RecordLoader:
             cv2.setNumThreads(0)
         span = Span(first_epoch, first_batch, num_epochs)
         self._stream = BatchStream(self._tasks(self._echo.decoded_span(span)), self._decoder, self._config)
-        return self._echo.batches(self._stream, span)
+        self._batches = self._echo.batches(self._stream, span)
+        return self._batches
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -145,6 +148,9 @@ class RecordLoader:
 
     def close(self) -> None:
         """End the stream with its threads and processes. `batches` may be called again."""
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
         if self._stream is not None:
             self._stream.close()
             self._earlier_effort = self.effort

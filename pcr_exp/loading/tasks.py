@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcr_exp.errors import PcrExpError
+from pcr_exp.loading.echo.held import Samples, Trimmer
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import EpochOrder
 from pcr_exp.loading.policy import ScanPolicy
@@ -135,26 +136,27 @@ class Tasks:
         order = self._order(epoch)
         num_samples = len(order.samples)
         needed = order.last_use >= first_batch * self.batch_size
-        opened: dict[int, RecordPrefix] = {}
+        opened: dict[int, Samples] = {}
+        trimmer = Trimmer(order)
         window = 0
         for first in range(first_batch * self.batch_size, num_samples, self.batch_size):
             end = min(first + self.batch_size, num_samples)
+            window_before = window
             while window + 1 < len(order.window_samples) and order.window_samples[window] < end:
                 reads = np.arange(order.window_reads[window], order.window_reads[window + 1])
                 reads = reads[needed[reads]]
                 while not self.fetcher.want(len(reads)) and self.num_decoding > 0:
                     yield None
                 for read, result in zip(reads.tolist(), self.fetcher.take(len(reads)), strict=True):
-                    continues = isinstance(result, Extension)
-                    opened[read] = opened[int(order.bases[read])].extended(result) if continues else result
+                    opened[read] = _continued(opened, int(order.bases[read]), result)
                 window += 1
             self.num_decoding += 1
             yield self._task(order, opened, epoch, first, end)
-            opened = {read: prefix for read, prefix in opened.items() if order.last_use[read] >= end}
+            opened = {read: samples for read, samples in opened.items() if order.last_use[read] >= end}
+            if window > window_before:
+                trimmer.trim(opened, window - 1, end)
 
-    def _task(
-        self, order: EpochOrder, opened: dict[int, RecordPrefix], epoch: int, first: int, end: int
-    ) -> Task:
+    def _task(self, order: EpochOrder, opened: dict[int, Samples], epoch: int, first: int, end: int) -> Task:
         reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
         pairs = [(opened[read], sample) for read, sample in zip(reads, samples, strict=True)]
         files = [self._records.index.records[order.records[read]].file for read in reads]
@@ -177,6 +179,14 @@ class Tasks:
         )
 
 
-def _bytes_read(order: EpochOrder, opened: Mapping[int, RecordPrefix], read: int) -> int:
+def _continued(opened: Mapping[int, Samples], base: int, result: RecordPrefix | Extension) -> RecordPrefix:
+    if not isinstance(result, Extension):
+        return result
+    prefix = opened[base]
+    assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
+    return prefix.extended(result)
+
+
+def _bytes_read(order: EpochOrder, opened: Mapping[int, Samples], read: int) -> int:
     base = int(order.bases[read])
     return opened[read].num_bytes - (opened[base].num_bytes if base != read else 0)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,8 +12,11 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo.after import echo_batches, echo_examples
+from pcr_exp.loading.echo.repeats import echo as echo_of
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import StaticScan
+from pcr_exp.loading.tasks import Span
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
@@ -215,7 +219,7 @@ def test_a_stream_of_repeats_ends_with_the_loader(open_loader: OpenLoader) -> No
 
 
 def test_what_does_not_fit_the_records_is_refused(open_loader: OpenLoader, storage: CountingStorage) -> None:
-    with pytest.raises(ConfigError, match=r"echo.buffer=201: wanted at most 200, .* 100 fresh ones x"):
+    with pytest.raises(ConfigError, match=r"echo.buffer=201: wanted at most 200, .*\(100 fresh ones x"):
         open_loader(echo=EchoConfig(name="example_after", factor=2, buffer=201))
     finer = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
     with pytest.raises(ConfigError, match=r"echo.repeat_groups=\[5\]: wanted scan groups above 5"):
@@ -243,3 +247,12 @@ def test_a_group_that_the_records_lack_is_refused(open_loader: OpenLoader, recor
             open_loader(group=5, echo=finer)
     finally:
         object.__setattr__(records.index, "num_groups", 10)
+
+
+def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
+    """Training then says that the loader ended too early."""
+    first = list(open_loader().batches(0, 0, 1))[:1]
+    whole = echo_of(100, 1, 1, np.random.default_rng(0))
+    assert len(list(echo_examples(first, lambda _: whole, Span(0, 0, 1), 12))) == 1
+    batches = echo_of(9, 1, 1, np.random.default_rng(0))
+    assert len(list(echo_batches(first, lambda _: batches, Span(0, 0, 1)))) == 1

@@ -8,8 +8,15 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.echo_table import BASELINE
 from pcr_exp.analysis.figures.echo_look import echo_panels, in_order, look_of, name_of, variant_of
-from pcr_exp.analysis.figures.panels import panels
-from pcr_exp.analysis.figures.style import MUTED, accuracy_axis, panel_title, style
+from pcr_exp.analysis.figures.panels import new_figure
+from pcr_exp.analysis.figures.style import (
+    MUTED,
+    PANEL_HEIGHT_IN,
+    PANEL_WIDTH_IN,
+    accuracy_axis,
+    panel_title,
+    style,
+)
 
 
 def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
@@ -20,7 +27,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
     """
     with style():
         facts = list(echo_panels(summary))
-        figure, axes = panels(len(facts))
+        figure, axes = _wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
             _bars(ax, rows, "fresh_to_target")
@@ -30,7 +37,8 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
             _ideal(ax, rows)
             ax.set_ylabel("fresh examples to target")
             ax.set_ylim(bottom=0)
-            panel_title(ax, title, f"target {100 * rows['target_top1'].iloc[0]:g}%, {subtitle}")
+            target = f"target {100 * rows['target_top1'].iloc[0]:g}%"
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {target}, {subtitle}")
     return figure
 
 
@@ -38,16 +46,21 @@ def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
     """Best validation top-1 per variant with as many fresh examples for all (`tuned` by best_top1)."""
     with style():
         facts = list(echo_panels(summary))
-        figure, axes = panels(len(facts))
+        figure, axes = _wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
             _bars(ax, rows, "best_top1")
             accuracy_axis(ax)
             low = float(rows["best_top1_min"].min())
             ax.set_ylim(bottom=max(0.0, low - 0.5 * (1 - low)))
-            budget = int(rows["fresh"].iloc[0])
-            panel_title(ax, title, f"{budget:,} fresh examples, {subtitle}")
+            budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
     return figure
+
+
+def _wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
+    figure = new_figure(1.6 * PANEL_WIDTH_IN, PANEL_HEIGHT_IN * num_panels)
+    return figure, list(figure.subplots(num_panels, squeeze=False).flat)
 
 
 def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
@@ -55,7 +68,8 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
         mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
         ax.bar(place, mean, width=0.7, color=look_of(variant_of(row))["color"])
         ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
-    names = [name_of(row, with_factor=True).replace(", ", "\n") for row in rows.to_dict("records")]
+    # One word per line: up to seven bars stand side by side.
+    names = [name_of(row).replace(", ", "\n").replace(" ", "\n") for row in rows.to_dict("records")]
     ax.set_xticks(range(len(rows)), names, fontsize=8)
     ax.grid(axis="x", visible=False)
 

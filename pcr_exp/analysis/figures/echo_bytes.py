@@ -55,6 +55,6 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
             accuracy_axis(ax)
-            ax.legend(loc="best", fontsize=7.5)
+            ax.legend(loc="lower right", fontsize=7.5)
             panel_title(ax, title, subtitle)
     return figure

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from pcr_exp.analysis.echo_table import SERIES_KEYS
 from pcr_exp.analysis.figures.echo_look import echo_panels, in_order, look_of, name_of, variant_of
 from pcr_exp.analysis.figures.panels import panels
-from pcr_exp.analysis.figures.style import panel_title, style
+from pcr_exp.analysis.figures.style import panel_title, scan_label, style
 
 AXES = {
     "factor": "echo factor e",
@@ -41,27 +45,28 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
 def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
     """(name, rows by rising x) of every line: what differs in more than `x` is a line of its own.
 
-    Against the factor, the baseline begins the line of every variant with its buffer.
+    Against the factor, every variant's line begins with the baseline, with the same buffer if there is one.
     """
     rows = in_order(rows)
-    fixed = [key for key in ("factor", "buffer", "batch_size", "repeat_groups", "scan", "epochs") if key != x]
-    is_baseline = rows["factor"] == 1
+    fixed = ["variant", *(key for key in SERIES_KEYS if key not in (x, "variant"))]
+    has_scans = rows["scan"].nunique() > 1
+    baselines = rows[rows["factor"] == 1]
     lines = []
-    start = rows[is_baseline] if x == "factor" else rows.iloc[:0]
-    for _, line in rows[~is_baseline | (x != "factor")].groupby(["variant", *fixed], sort=False):
-        first = line.iloc[0]
-        name = name_of(
-            {**first, "buffer": 1 if x == "buffer" else first["buffer"]}, with_factor=x != "factor"
-        )
-        alike = start[(start["scan"] == first["scan"]) & (start["batch_size"] == first["batch_size"])]
-        alike = (
-            alike[alike["buffer"] == first["buffer"]] if (alike["buffer"] == first["buffer"]).any() else alike
-        )
-        line = pd.concat([alike.head(1), line])
-        if len({*rows["scan"]}) > 1:
-            name = f"{first['scan'].replace('_', ' ')}, {name}"
-        lines.append((name, line.sort_values(x)))
+    for _, line in (rows[rows["factor"] > 1] if x == "factor" else rows).groupby(fixed, sort=False):
+        first = line.iloc[0].to_dict()
+        name = name_of({**first, "buffer": 1} if x == "buffer" else first, with_factor=x != "factor")
+        if x == "factor":
+            line = pd.concat([_start(baselines, first), line])
+        scan = f"{scan_label(first['scan'])}, " if has_scans else ""
+        lines.append((scan + name, line.sort_values(x)))
     return lines
+
+
+def _start(baselines: pd.DataFrame, first: Mapping[Any, Any]) -> pd.DataFrame:
+    """The baseline that a line against the factor begins with; no row if there is none."""
+    keys = ["scan", "batch_size", "epochs"]
+    alike = baselines[(baselines[keys] == [first[key] for key in keys]).all(axis=1)]
+    return alike.sort_values("buffer", key=lambda buffer: buffer != first["buffer"], kind="stable").head(1)
 
 
 def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -> None:

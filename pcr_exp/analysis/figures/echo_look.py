@@ -63,7 +63,6 @@ def echo_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
 def facts(rows: pd.DataFrame) -> str:
     """Number of seeds, and whether learning rates were tuned."""
     low, high = rows["n"].min(), rows["n"].max()
-    seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
+    seeds = f"n = {low}" if low == high else f"n = {low} to {high}"
     rates = int(rows["num_rates"].min())
-    tuning = f"best of {rates} learning rates each" if rates > 1 else "one learning rate, not tuned"
-    return f"{seeds}; {tuning}"
+    return f"{seeds}; {f'best of {rates} learning rates' if rates > 1 else 'learning rate not tuned'}"

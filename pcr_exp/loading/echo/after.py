@@ -6,7 +6,7 @@ and augmented once. They take fresh batches of whole epochs and give echoed ones
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,7 +41,7 @@ def batch_start(echo: Echo, first_batch: int, batch_size: int) -> int:  # noqa: 
 
 def echo_examples(
     fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span, batch_size: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Batches of examples that are used several times, and shuffled in between.
 
     Args:
@@ -50,7 +50,7 @@ def echo_examples(
         span: Of the batches that are given.
 
     An image is copied when it comes, and once more into every batch that uses it: no two batches share
-    memory. In memory are the images that came and will be used again, at most about the shuffle buffer's.
+    memory. In memory are at most as many as the shuffle buffer holds, and two batches.
     """
     stream = iter(fresh)
     for epoch, first_batch in span.epochs():
@@ -89,7 +89,9 @@ def echo_examples(
                 del held[item]
 
 
-def echo_batches(fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span) -> Iterator[Batch]:
+def echo_batches(
+    fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span
+) -> Generator[Batch, None, None]:
     """Every batch several times in a row, each time in memory of its own.
 
     Args:

@@ -1,8 +1,8 @@
 """Echoing before augmentation: an epoch's order in which samples come several times. Pure functions.
 
 The echo stage is nothing but this order. Repeats are places in it like all others, so they are decoded afresh
-with random numbers of their own, at any number of workers; and the shuffle buffer holds no copies: a record
-stays in memory until its last use.
+with random numbers of their own, at any number of workers; and the shuffle buffer is no place: a record stays
+in memory until its last use, or what is left of it (`held`).
 """
 
 from __future__ import annotations

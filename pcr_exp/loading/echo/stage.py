@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 
 from pcr_exp.config.echo import EchoConfig
@@ -13,6 +13,7 @@ from pcr_exp.loading.echo.before import echoed
 from pcr_exp.loading.echo.repeats import Echo, echo, num_echoed
 from pcr_exp.loading.order import EpochOrder
 from pcr_exp.loading.randomness import Purpose, stream
+from pcr_exp.loading.stream import BatchStream
 from pcr_exp.loading.tasks import Span
 from pcr_exp.records.index import RecordIndex
 
@@ -93,7 +94,7 @@ class EchoStage:
         first_batch = start(self._echo(span.first_epoch), span.first_batch, self._batch_size)
         return Span(span.first_epoch, first_batch, span.num_epochs)
 
-    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
+    def batches(self, decoded: BatchStream, span: Span) -> BatchStream | Generator[Batch, None, None]:
         """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
         if self._config.name == "example_after":
             return echo_examples(decoded, self._echo, span, self._batch_size)
