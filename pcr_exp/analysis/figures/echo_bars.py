@@ -51,8 +51,7 @@ def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
             rows = in_order(rows)
             _bars(ax, rows, "best_top1")
             accuracy_axis(ax)
-            low = float(rows["best_top1_min"].min())
-            ax.set_ylim(bottom=max(0.0, low - 0.5 * (1 - low)))
+            ax.set_ylim(bottom=0)
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
     return figure
