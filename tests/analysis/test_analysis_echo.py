@@ -163,6 +163,18 @@ def test_lines_against_batch_size_and_buffer(tmp_path: Path, make_run: MakeRun, 
     assert drawn == [[[x, 128] for x in (4, 8, 16)], [[x, 64] for x in (4, 8, 16)]]
 
 
+def test_a_point_that_not_every_seed_reaches_is_a_cross_on_the_axis(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    for buffer, top1 in ((1, 0.1), (8, 0.9), (64, 0.9)):
+        make_run(tmp_path, "group_5", echo=before(2, buffer), top1=(top1,))
+    (ax,) = draw_fresh_against(tuned(echo_frame(read_runs(tmp_path)), "fresh_to_target"), "buffer").axes
+    (cross,) = [line for line in ax.lines if line.get_marker() == "x"]
+    assert np.asarray(cross.get_xydata()).tolist() == [[1, 0]]
+    assert "target 60% (x: missed)" in texts(ax)
+    assert ax.get_xlim()[0] < 1 < 64 < ax.get_xlim()[1]
+
+
 @pytest.fixture
 def finer(tmp_path: Path, make_run: MakeRun) -> Path:
     for seed in (0, 1):

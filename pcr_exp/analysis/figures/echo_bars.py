@@ -8,15 +8,8 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.echo_table import BASELINE
 from pcr_exp.analysis.figures.echo_look import echo_panels, in_order, look_of, name_of, variant_of
-from pcr_exp.analysis.figures.panels import new_figure
-from pcr_exp.analysis.figures.style import (
-    MUTED,
-    PANEL_HEIGHT_IN,
-    PANEL_WIDTH_IN,
-    accuracy_axis,
-    panel_title,
-    style,
-)
+from pcr_exp.analysis.figures.panels import wide_panels
+from pcr_exp.analysis.figures.style import MUTED, accuracy_axis, panel_title, style
 
 
 def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
@@ -27,7 +20,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
     """
     with style():
         facts = list(echo_panels(summary))
-        figure, axes = _wide_panels(len(facts))
+        figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
             _bars(ax, rows, "fresh_to_target")
@@ -46,7 +39,7 @@ def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
     """Best validation top-1 per variant with as many fresh examples for all (`tuned` by best_top1)."""
     with style():
         facts = list(echo_panels(summary))
-        figure, axes = _wide_panels(len(facts))
+        figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
             _bars(ax, rows, "best_top1")
@@ -55,11 +48,6 @@ def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
     return figure
-
-
-def _wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
-    figure = new_figure(1.6 * PANEL_WIDTH_IN, PANEL_HEIGHT_IN * num_panels)
-    return figure, list(figure.subplots(num_panels, squeeze=False).flat)
 
 
 def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:

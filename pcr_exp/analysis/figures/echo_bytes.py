@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.echo_look import ORDER, echo_panels, look_of, name_of, variant_of
-from pcr_exp.analysis.figures.panels import panels
+from pcr_exp.analysis.figures.panels import wide_panels
 from pcr_exp.analysis.figures.style import (
     MUTED,
     accuracy_axis,
@@ -33,7 +33,7 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
     """
     with style():
         facts = list(echo_panels(curves))
-        figure, axes = panels(len(facts), max_columns=2)
+        figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             ends = []
             for _, line in rows.groupby(["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]):
@@ -55,6 +55,6 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
             accuracy_axis(ax)
-            ax.legend(loc="lower right", fontsize=7.5)
+            ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=8)
             panel_title(ax, title, subtitle)
     return figure

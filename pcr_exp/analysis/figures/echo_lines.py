@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,8 +26,7 @@ AXES = {
 def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
     """Fresh examples to the target against a column of AXES, one line per variant, one panel per setting.
 
-    `summary` is `tuned` by fresh_to_target. Whiskers: smallest and largest seed; a point that not every seed
-    reaches the target with is left out.
+    `summary` is `tuned` by fresh_to_target.
     """
     with style():
         facts = list(echo_panels(summary))
@@ -38,7 +38,7 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
             ax.set_ylim(bottom=0)
             x_axis(ax, rows, x)
             ax.legend(loc="best")
-            panel_title(ax, title, f"target {100 * rows['target_top1'].iloc[0]:g}%, {subtitle}")
+            panel_title(ax, title, f"{target_of(rows)}, {subtitle}")
     return figure
 
 
@@ -70,16 +70,29 @@ def _start(baselines: pd.DataFrame, first: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -> None:
-    """The mean of a measure over seeds, with whiskers to the smallest and the largest."""
+    """The mean of a measure over seeds, with whiskers to the smallest and the largest.
+
+    A cross on the axis is where there is no mean, because not every seed reached the target.
+    """
     mean, low, high = (line[f"{measure}_{part}"] for part in ("mean", "min", "max"))
     look = look_of(variant_of(line.iloc[-1].to_dict()))
     ax.errorbar(line[x], mean, [mean - low, high - mean], capsize=3, elinewidth=1, label=name, **look)  # type: ignore[arg-type]
+    missing = line[mean.isna()]
+    if len(missing):
+        ax.plot(missing[x], np.zeros(len(missing)), "x", color=look["color"], clip_on=False, markersize=7)
+
+
+def target_of(rows: pd.DataFrame) -> str:
+    """The target in words, and what a cross means if there is one."""
+    missed = (rows["num_reached"] < rows["n"]).any()
+    return f"target {100 * rows['target_top1'].iloc[0]:g}%{' (x: missed)' if missed else ''}"
 
 
 def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
     """Factors of two are equally far apart; a tick at every value that was run."""
     values = sorted(rows[x].unique())
     ax.set_xscale("log", base=2)
+    ax.set_xlim(values[0] / 1.15, values[-1] * 1.15)
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel(AXES[x])

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.figures.echo_lines import draw_points, series, x_axis
+from pcr_exp.analysis.figures.echo_lines import draw_points, series, target_of, x_axis
 from pcr_exp.analysis.figures.echo_look import echo_panels, look_of, variant_of
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import panel_title, style
@@ -42,7 +42,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
             pace.legend(loc="best")
             ratio = rows["upstream_ratio_mean"].mean()
             panel_title(pace, title, f"lines: max(t_up, e t_down), measured; mean R = {ratio:.2g}")
-            panel_title(seconds, " ", f"target {100 * rows['target_top1'].iloc[0]:g}%")
+            panel_title(seconds, " ", target_of(rows))
             panel_title(fresh, " ", subtitle)
     return figure
 
