@@ -13,6 +13,7 @@ from pcr_exp.analysis.figures.style import (
     panel_title,
     scan_color,
     scan_label,
+    scan_order,
     style,
     target_line,
     ticks_in_bytes,
@@ -36,7 +37,9 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
         figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             ends = []
-            for _, line in rows.groupby(["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]):
+            scans = scan_order(rows["scan"])
+            lines = rows.groupby(["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"])
+            for _, line in sorted(lines, key=lambda line: scans.index(line[1]["scan"].iloc[0])):
                 first = line.iloc[0].to_dict()
                 variant = variant_of(first)
                 ax.plot(

@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator
 
 from pcr_exp.analysis.echo_table import SERIES_KEYS
 from pcr_exp.analysis.figures.echo_look import echo_panels, in_order, look_of, name_of, variant_of
-from pcr_exp.analysis.figures.panels import panels
+from pcr_exp.analysis.figures.panels import wide_panels
 from pcr_exp.analysis.figures.style import panel_title, scan_label, style
 
 AXES = {
@@ -30,7 +30,7 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
     """
     with style():
         facts = list(echo_panels(summary))
-        figure, axes = panels(len(facts))
+        figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             for name, line in series(rows, x):
                 draw_points(ax, line, x, "fresh_to_target", name)
