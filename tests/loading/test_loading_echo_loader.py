@@ -21,7 +21,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
 OpenLoader = Callable[..., RecordLoader]
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 
 ECHOES = [
     EchoConfig(name="example_before", factor=2),
