@@ -8,6 +8,7 @@ from omegaconf import MISSING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
@@ -35,6 +36,7 @@ class TrainConfig:
     scan: ScanConfig = MISSING
     storage: StorageConfig = MISSING
     loader: LoaderConfig = field(default_factory=LoaderConfig)
+    echo: EchoConfig = field(default_factory=EchoConfig)
     training: TrainingConfig = MISSING
     tracking: TrackingConfig = MISSING
     seed: int = 0

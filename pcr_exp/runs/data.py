@@ -67,6 +67,7 @@ def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> R
         seed=config.seed,
         shuffle=True,
         storage_config=config.storage,
+        echo=config.echo,
     )
 
 

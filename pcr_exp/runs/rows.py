@@ -73,6 +73,7 @@ _COUNT = Column(whole=True)
 _POSITIVE = Column(whole=True, low=1)
 _REAL = Column(whole=False)
 _SHARE = Column(whole=False, high=1)
+_MEASURE = Column(whole=False, nullable=True)  # null: nothing to measure yet
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "val_loss", "images_per_s")
 """What the scores of a policy's candidates can be; `given`: the configuration said it."""
@@ -123,13 +124,22 @@ COLUMNS: dict[str, dict[str, AnyColumn]] = {
 }
 LATER: dict[str, float] = {"probe_s": 0.0, "probe_bytes": 0}
 """Columns that rows from before there were probes lack, and what they are taken to hold."""
+OPTIONAL: dict[str, AnyColumn] = {
+    "samples_trained": _COUNT,  # images of all updates, repeats of data echoing included
+    "upstream_s_per_sample": _MEASURE,  # per fresh image, of what stands in front of the echo
+    "downstream_s_per_sample": _MEASURE,  # per image trained on, of what stands behind it
+    "upstream_ratio": _MEASURE,  # R: the first over the second
+}
+"""Columns of every row that runs of earlier versions lack, and that nothing can be taken for."""
 CUMULATIVE = (
-    *("step", "samples_seen", "train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
+    *("step", "samples_seen", "samples_trained"),
+    *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
     *("record_bytes", "probe_bytes", "bytes_read"),
 )
 MEASURED = (
     *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s", "probe_bytes", "bytes_read"),
     *("images_per_s", "storage_mib_per_s", "wait_share"),
+    *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
 )
 """Columns that two runs of one configuration need not share; all others are deterministic on a CPU."""
 
@@ -149,10 +159,10 @@ def validate_row(row: Mapping[str, Any]) -> None:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(COLUMNS)}.")
     row = {**LATER, **row}
     missing = sorted(columns.keys() - row.keys())
-    unknown = sorted(row.keys() - columns.keys() - {"kind"})
+    unknown = sorted(row.keys() - columns.keys() - OPTIONAL.keys() - {"kind"})
     if missing or unknown:
         raise RunError(f"{kind} row: missing columns {missing}, unknown columns {unknown}.")
-    for name, column in columns.items():
+    for name, column in (columns | {name: OPTIONAL[name] for name in OPTIONAL if name in row}).items():
         if wanted := column.problem(row[name]):
             raise RunError(f"{kind} row: {name}={row[name]!r}; wanted {wanted}.")
     total_s = sum(row[f"{clock}_s"] for clock in CLOCKS)
@@ -187,5 +197,5 @@ def read_rows(path: Path) -> list[Row]:
 
 def _require_growth(before: Row, row: Row) -> None:
     for name in CUMULATIVE:
-        if row[name] < before[name]:
+        if name in row and row[name] < before.get(name, 0):
             raise RunError(f"{name} fell from {before[name]} to {row[name]}; wanted it to grow.")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.loading.echo.ratio import stage_columns
+from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policies.catalog import open_policy, require_validation
 from pcr_exp.loading.policies.consensus import open_consensus
@@ -39,8 +42,13 @@ class Session:
     probes: Probes
     session_bytes: Callable[[], int]
     """Bytes of training records that storage delivered in this session."""
+    echo: EchoConfig
+    num_workers: int
+    """Decoding processes of the loader."""
     earlier_bytes: int = 0
     """The same, of the sessions before."""
+    earlier_probe_bytes: int = 0
+    """Bytes that a scan policy's probes had read by then."""
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -67,6 +75,18 @@ class Session:
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
+            measure=self.measure_stages,
+        )
+
+    def measure_stages(self, row: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return how long the stages around the echo take, by what this session measured."""
+        probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
+        return stage_columns(
+            self.echo,
+            self.loader.effort,
+            num_workers=self.num_workers,
+            bytes_read=self.session_bytes() - probe_bytes,
+            counters=row,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -86,6 +106,7 @@ class Session:
         self.policy.load_state_dict(state["policy"])
         self.clocks.load_state_dict(state["clocks"])
         self.earlier_bytes = state["bytes_read"]
+        self.earlier_probe_bytes = self.progress.probe_bytes
 
 
 @contextmanager
@@ -98,11 +119,12 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
+    num_train = num_examples(config.echo, data.train.index.num_samples)
     model = open_model(config.model, data.num_classes(config.dataset.label))
     check_model(
         model,
         config.model.name,
-        train_batches=_batch_shapes(data.train.index.num_samples, training.batch_size, training.image_size),
+        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
         eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
     )
     require_validation(config.scan, data.val.index.num_samples)
@@ -127,8 +149,17 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
             policy=policy,
             clocks=Clocks(synchronizer(device)),
             validation=validation,
-            probes=Probes(config, data, trainer, consensus, lambda: _val_loss(trainer, validation)),
+            probes=Probes(
+                config,
+                data,
+                trainer,
+                consensus,
+                val_loss=lambda: _val_loss(trainer, validation),
+                steps_per_epoch=loader.num_batches,
+            ),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
+            echo=config.echo,
+            num_workers=config.loader.num_workers,
         )
 
 

@@ -47,7 +47,11 @@ def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [(group, option) for group in ("scan", "storage", "loader", "tracking") for option in options(group)],
+    [
+        (group, option)
+        for group in ("scan", "storage", "loader", "echo", "tracking")
+        for option in options(group)
+    ],
 )
 def test_every_option_composes(group: str, option: str) -> None:
     config: TrainConfig = composed("train", f"{group}={option}")
@@ -92,6 +96,27 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("loader.records_ahead=0", "loader.records_ahead=0: wanted null or at least 1"),
         ("loader.prefetch_batches=0", "loader.prefetch_batches=0: wanted at least 1"),
         ("loader.decode=fast", "loader.decode='fast': wanted"),
+        ("echo.name=often", "echo.name='often': wanted none, example_before, example_after, batch"),
+        ("echo=batch echo.factor=0.5", "echo.factor=0.5: wanted a number of uses, 1 or more"),
+        ("echo=batch echo.factor=inf", "echo.factor=inf: wanted a number of uses"),
+        ("echo=batch echo.factor=nan", "echo.factor=nan: wanted a number of uses"),
+        ("echo=example_after echo.buffer=0", "echo.buffer=0: wanted at least 1"),
+        ("echo.factor=2", "echo.factor=2.0: wanted 1 with echo=none"),
+        ("echo.buffer=64", "echo.buffer=64: wanted 1 with echo=none.* echo=example_before echo.factor=1"),
+        ("echo=batch echo.buffer=64", "echo.buffer=64: wanted 1 with echo=batch"),
+        (
+            "echo=example_after echo.repeat_groups=[10]",
+            r"echo.repeat_groups=\[10\]: wanted none with echo=example_after",
+        ),
+        ("echo=example_before echo.repeat_groups=[11]", r"echo.repeat_groups=\[11\]: wanted scan groups"),
+        (
+            "echo=example_before echo.factor=3 echo.repeat_groups=[5,2]",
+            r"echo.repeat_groups=\[5, 2\]: wanted scan groups in 1..10, each higher",
+        ),
+        (
+            "echo=example_before echo.factor=2 echo.repeat_groups=[5,10]",
+            r"echo.repeat_groups=\[5, 10\]: wanted at most one group per repeat, and echo.factor=2 makes 1",
+        ),
         ("training.epochs=0", "training.epochs=0: wanted at least 1"),
         ("training.learning_rate=0", "training.learning_rate=0.0: wanted above 0"),
         ("training.momentum=1", r"training.momentum=1.0: wanted in \[0, 1\)"),
@@ -107,7 +132,7 @@ def test_there_is_an_option_for_every_scan_group() -> None:
 )
 def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed("train", override)
+        composed("train", *override.split())
 
 
 @pytest.mark.parametrize(
