@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.check import require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig
@@ -35,6 +36,7 @@ class TrainConfig:
     scan: ScanConfig = MISSING
     storage: StorageConfig = MISSING
     loader: LoaderConfig = field(default_factory=LoaderConfig)
+    activations: ActivationsConfig = field(default_factory=ActivationsConfig)
     training: TrainingConfig = MISSING
     tracking: TrackingConfig = MISSING
     seed: int = 0

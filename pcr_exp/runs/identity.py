@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 
@@ -18,22 +19,29 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
+# What came after the first published runs, with the values that describe those runs: while a key has that
+# value it is left out, so that a run keeps its name. Such a default must never change.
+_ADDED_LATER: dict[str, dict[str, Any]] = {"activations": asdict(ActivationsConfig())}
 
 
 def run_id(config: TrainConfig) -> str:
     """Return the run's name, such as `photos-focus-resnet18-group_5-hdd-s0-1a2b3c4d`.
 
     The eight hex digits are a key of the scientific configuration: everything but paths, workers, logging,
-    device. A file of pretrained weights counts by its name.
+    device. A file of pretrained weights counts by its name. A neighbour of PCR, such as compressed
+    activations, is named before the seed if there is one.
     """
+    part = scientific_part(asdict(config))
+    neighbours = (part.get(group, {}).get("name") for group in _ADDED_LATER)
     words = (
         config.dataset.name,
         config.dataset.label,
         config.model.name,
         config.scan.name,
         config.storage.name,
+        *(name for name in neighbours if name is not None),
         f"s{config.seed}",
-        key_of(scientific_part(asdict(config))),
+        key_of(part),
     )
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
 
@@ -43,7 +51,28 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     part: dict[str, Any] = {key: value for key, value in config.items() if key not in _GROUPS_WITHOUT_EFFECT}
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
-    return part
+    return without_defaults(part, _ADDED_LATER)
+
+
+def without_defaults(config: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a copy of a configuration without the added keys that have their default.
+
+    A configuration with the defaults and one from before there were such keys become the same.
+
+    Args:
+        config: Groups of settings; a group of `added` may be missing.
+        added: By group, the keys that were added and their defaults. A group that loses its last key goes.
+    """
+    kept = dict(config)
+    for group, defaults in added.items():
+        kept[group] = {
+            key: value
+            for key, value in config.get(group, {}).items()
+            if key not in defaults or value != defaults[key]
+        }
+        if not kept[group]:
+            del kept[group]
+    return kept
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -88,7 +88,8 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     """Put a run together, at its beginning; its loaders are closed with the block.
 
     Raises:
-        ConfigError: the model does not exist, or does not take the batches that it would get.
+        ConfigError: the model does not exist, does not take the batches that it would get, or does not suit
+            `activations`.
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
@@ -106,7 +107,7 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
         closing(validation_loader(config, data)) as val_loader,
     ):
         yield Session(
-            trainer=Trainer(model, training, device=device, seed=config.seed),
+            trainer=Trainer(model, training, device=device, seed=config.seed, activations=config.activations),
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.identity import differences, run_id, scientific_part
+from pcr_exp.runs.identity import differences, run_id, scientific_part, without_defaults
 
 WITHOUT_EFFECT = {
     *(
@@ -68,6 +69,36 @@ def test_the_name_is_readable(configure: Any) -> None:
     words = run_id(config).split("-")
     assert words[:-1] == ["photos", "photo", "shufflenet_v2_x0_5", "my_scan_2", "unlimited", "s3"]
     assert len(words[-1]) == 8
+
+
+def test_compressed_activations_are_named(configure: Any) -> None:
+    config: TrainConfig = configure()
+    config.activations = ActivationsConfig(name="error_bounded")
+    assert run_id(config).split("-")[4:-1] == ["unlimited", "error_bounded", "s0"]
+
+
+def test_runs_from_before_a_group_keep_their_names(configure: Any) -> None:
+    """The id of this configuration was computed by the version that knew no `activations`."""
+    config = configure()
+    assert run_id(config) == "photos-photo-shufflenet_v2_x0_5-group_5-unlimited-s0-e1187ca0"
+    before = asdict(config)
+    del before["activations"]
+    assert scientific_part(before) == scientific_part(asdict(config))
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"a": 1, "b": {"x": 0, "y": [1]}}, {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ({"b": {"x": 0, "y": [2]}}, {"b": {"y": [2]}}),
+        ({"b": {"x": 0, "y": [1], "older": 3}}, {"b": {"older": 3}}),
+    ],
+)
+def test_added_keys_with_their_defaults_are_left_out(config: dict[str, Any], kept: dict[str, Any]) -> None:
+    before = copy.deepcopy(config)
+    assert without_defaults(config, {"b": {"x": 0, "y": [1]}}) == kept
+    assert config == before
 
 
 def test_a_written_configuration_is_the_same_science(configure: Any) -> None:
