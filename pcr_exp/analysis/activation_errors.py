@@ -30,8 +30,8 @@ NORMAL_COLUMNS = [
     *("kurtosis", "within_one", "num_weights"),
 ]
 
-_MIN_WEIGHTS = 64
-"""An output channel with fewer weights says too little about its deviation."""
+_MIN_WEIGHTS = 32
+"""Fewer weights say too little about their deviation."""
 _REACH = 4.0
 
 
@@ -92,7 +92,9 @@ def gradient_errors(
 
     Returns:
         SIGMA_COLUMNS: per layer, the deviation of its gradient's error and what both models predict.
-        NORMAL_COLUMNS: the errors' histogram, each in units of its output channel's own deviation.
+        NORMAL_COLUMNS: the errors' histogram, each in units of its own deviation: output channels differ in
+            their gradients, input channels in their zeros, and taps of a kernel in how often padding silences
+            them. A mixture of normal distributions is not normal.
     """
     sigmas: list[dict[str, Any]] = []
     normal: list[dict[str, Any]] = []
@@ -124,11 +126,13 @@ def _sigma_row(layer: str, error: Tensor, tally: LayerTally, bound: float) -> di
 
 
 def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
-    wide = [error.flatten(1) for error in errors if error[0].numel() >= _MIN_WEIGHTS]
+    # A convolution's [K, C, h, w] as K rows; depthwise ones have too short rows.
+    tables = [error.flatten(1) for error in errors]
+    wide = [table for table in tables if min(table.shape) >= _MIN_WEIGHTS]
     if not wide:
         return
-    scaled = torch.cat([(rows / rows.std(dim=1, keepdim=True)).flatten() for rows in wide])
-    scaled = scaled[scaled.isfinite()]
+    scaled = torch.cat([_in_own_deviations(_in_own_deviations(table).T).flatten() for table in wide])
+    scaled = scaled[scaled.isfinite()]  # a channel that is never on has no errors
     facts = {
         "kurtosis": float(scaled.double().pow(4).mean()),
         "within_one": float((scaled.abs() < 1).double().mean()),
@@ -136,6 +140,10 @@ def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
     }
     for cell in _histogram(scaled, _REACH):
         yield facts | cell
+
+
+def _in_own_deviations(rows: Tensor) -> Tensor:
+    return rows / rows.square().mean(dim=1, keepdim=True).sqrt()
 
 
 def _compressed_pass(model: nn.Module, batch: Batch, packed: Pack) -> dict[str, LayerTally]:

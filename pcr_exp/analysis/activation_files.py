@@ -77,7 +77,8 @@ def draw_run_layers(run: Path, folder: Path) -> list[Path]:
             "after its first checkpoint."
         )
     layers = pd.read_csv(path)
-    return save_figure(draw_layer_bounds(layers, run.name), layers, folder, "layer_bounds")
+    title = " ".join(run.name.split("-")[:3])  # dataset, label, model
+    return save_figure(draw_layer_bounds(layers, title), layers, folder, "layer_bounds")
 
 
 def memory_markdown(memory: pd.DataFrame) -> str:

@@ -42,9 +42,9 @@ def model() -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     layers: list[nn.Module] = []
-    for given in (3, 12, 12):
-        layers += [nn.Conv2d(given, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(48, 5))
+    for given in (3, 40, 40):
+        layers += [nn.Conv2d(given, 40, 3, padding=1), nn.BatchNorm2d(40), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(160, 5))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_gradient_errors_are_normal(tables: tuple[pd.DataFrame, pd.DataFrame]) -
     assert normal.groupby(["bound", "batch_size"])["share"].sum().tolist() == pytest.approx([1] * 4, abs=0.01)
     assert normal["kurtosis"].between(2.6, 3.4).all()
     assert normal["within_one"].between(0.64, 0.72).all()
-    assert set(normal["num_weights"]) == {2 * 12 * 12 * 9}  # the first layer's channels have 27 weights each
+    assert set(normal["num_weights"]) == {2 * 40 * 40 * 9}  # the first layer's channels have 27 weights each
 
 
 def test_layers_of_few_weights_say_nothing_about_normality() -> None:

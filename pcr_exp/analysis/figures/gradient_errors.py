@@ -13,11 +13,7 @@ ERROR_COLOR = "#7d3fa0"
 
 
 def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
-    """One panel per batch size at one bound (NORMAL_COLUMNS); line: the normal distribution.
-
-    Each error is in units of the deviation of its own output channel: channels have different ones, and a
-    mixture of normal distributions is not normal.
-    """
+    """One panel per batch size at one bound (NORMAL_COLUMNS); line and brackets: the normal distribution."""
     errors = errors[np.isclose(errors["bound"], bound)]
     with style():
         figure, axes = panels(errors["batch_size"].nunique())
@@ -28,11 +24,8 @@ def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
             ax.bar(rows["low"], rows["share"] / width, width, align="edge", color=ERROR_COLOR, linewidth=0)
             ax.plot(grid, density, color=INK, linewidth=1.2)
             first = rows.iloc[0]
-            facts = (
-                f"{first['num_weights']:,} weights; kurtosis {first['kurtosis']:.2f} (normal 3), "
-                f"{100 * first['within_one']:.1f}% within 1 (68.3%)"
-            )
-            panel_title(ax, f"N = {batch_size}, bound {bound:g}", facts)
-            ax.set_xlabel("weight gradient error (standard deviations)")
+            shape = f"kurtosis {first['kurtosis']:.2f} (3), {100 * first['within_one']:.1f}% within 1 (68.3%)"
+            panel_title(ax, f"N = {batch_size}, bound {bound:g}, {first['num_weights']:,} weights", shape)
+            ax.set_xlabel("weight gradient error (its own standard deviations)")
             ax.set_ylabel("density")
     return figure
