@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.check import require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.echo import EchoConfig
@@ -37,6 +38,7 @@ class TrainConfig:
     storage: StorageConfig = MISSING
     loader: LoaderConfig = field(default_factory=LoaderConfig)
     echo: EchoConfig = field(default_factory=EchoConfig)
+    activations: ActivationsConfig = field(default_factory=ActivationsConfig)
     training: TrainingConfig = MISSING
     tracking: TrackingConfig = MISSING
     seed: int = 0

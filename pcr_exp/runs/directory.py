@@ -40,6 +40,10 @@ class RunDirectory:
         return self.path / "rows.jsonl"
 
     @property
+    def layers_path(self) -> Path:
+        return self.path / "activations.csv"
+
+    @property
     def log_path(self) -> Path:
         return self.path / "log.txt"
 

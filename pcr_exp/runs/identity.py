@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
@@ -21,7 +22,11 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
 # What came after the first published runs, with the values that describe those runs: while a key has that
 # value it is left out, so that a run keeps its name. Such a default must never change.
-_ADDED_LATER: dict[str, dict[str, Any]] = {"echo": asdict(EchoConfig())}
+_ADDED_LATER: dict[str, dict[str, Any]] = {
+    "storage": {"cold_cache": False},
+    "echo": asdict(EchoConfig()),
+    "activations": asdict(ActivationsConfig()),
+}
 
 
 def run_id(config: TrainConfig) -> str:

@@ -114,8 +114,8 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
     """Put a run together, at its beginning; its loaders are closed with the block.
 
     Raises:
-        ConfigError: the model does not exist, or does not take the batches that it would get; or the scan
-            policy wants validation images, and there are none.
+        ConfigError: the model does not exist, does not take the batches that it would get, or does not suit
+            `activations`; or the scan policy wants validation images, and there are none.
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
@@ -141,7 +141,7 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
         closing(training_loader(config, data, policy)) as loader,
         closing(validation_loader(config, data)) as val_loader,
     ):
-        trainer = Trainer(model, training, device=device, seed=config.seed)
+        trainer = Trainer(model, training, device=device, seed=config.seed, activations=config.activations)
         validation = ValidationBatches(val_loader, training.eval_image_size)
         yield Session(
             trainer=trainer,

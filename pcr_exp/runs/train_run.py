@@ -17,6 +17,7 @@ from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory, claim
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
+from pcr_exp.runs.layer_file import write_layers
 from pcr_exp.runs.log_file import log_to
 from pcr_exp.runs.manifest import (
     Manifest,
@@ -121,6 +122,7 @@ def _train(
             rows.sync()
             state = {**session.state_dict(), "num_rows": rows.num_rows}
             save_checkpoint(directory.checkpoint_path, state)
+            write_layers(directory.layers_path, session.trainer.activations.history)
 
         with closing(session.rows(checkpoint=checkpoint, should_stop=lambda: stop.requested)) as stream:
             for row in stream:

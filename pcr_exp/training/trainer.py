@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcr_exp.activations.keep import open_activations
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
 from pcr_exp.training.inputs import model_input
@@ -21,8 +23,20 @@ class Trainer:
     so that a resumed run draws what an uninterrupted one would have drawn.
     """
 
-    def __init__(self, model: nn.Module, config: TrainingConfig, *, device: torch.device, seed: int) -> None:
-        """Move `model` to `device` and make its optimizer."""
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        *,
+        device: torch.device,
+        seed: int,
+        activations: ActivationsConfig | None = None,
+    ) -> None:
+        """Move `model` to `device` and make its optimizer.
+
+        Raises:
+            ConfigError: the model or the optimizer does not suit `activations`.
+        """
         self.config = config
         self.device = device
         self.seed = seed
@@ -39,6 +53,7 @@ class Trainer:
         )
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
+        self.activations = open_activations(activations or ActivationsConfig(), self.model, self.optimizer)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
@@ -51,6 +66,7 @@ class Trainer:
         """Return the mean loss of a batch, as update `step` would take it; arguments as in `update`."""
         torch.manual_seed(_step_seed(self.seed, step))
         self.model.train()
+        self.activations.begin(step)
         logits = self.forward(images)
         targets = labels.to(self.device, non_blocking=True)
         return F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
@@ -74,6 +90,7 @@ class Trainer:
         if np.isfinite(value):
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
+            self.activations.end(step, self.scaler.get_scale())
             self.scaler.update()
         return value
 
@@ -83,6 +100,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
+            "activations": self.activations.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -90,6 +108,8 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
+        # A checkpoint from before there was a choice has none, and there was nothing to keep.
+        self.activations.load_state_dict(state.get("activations", {}))
 
 
 def _step_seed(seed: int, step: int) -> int:

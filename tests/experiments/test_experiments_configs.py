@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
@@ -49,7 +50,7 @@ def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
     ("group", "option"),
     [
         (group, option)
-        for group in ("scan", "storage", "loader", "echo", "tracking")
+        for group in ("scan", "storage", "loader", "echo", "activations", "tracking")
         for option in options(group)
     ],
 )
@@ -57,6 +58,15 @@ def test_every_option_composes(group: str, option: str) -> None:
     config: TrainConfig = composed("train", f"{group}={option}")
     if group in ("scan", "storage"):
         assert getattr(config, group).name == option
+
+
+def test_every_way_of_keeping_activations_composes() -> None:
+    modes = options("activations")
+    names = {mode: composed("train", f"activations={mode}").activations.name for mode in modes}
+    assert names.pop("error_bounded_paper") == "error_bounded"
+    assert names == {name: name for name in ("none", "lossless", "error_bounded", "recompute")}
+    assert composed("train", "activations=error_bounded_paper").activations.error_model == "paper"
+    assert composed("train", "activations=none").activations == ActivationsConfig()
 
 
 def test_there_is_an_option_for_every_scan_group() -> None:
@@ -123,6 +133,8 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("training.label_smoothing=1", r"training.label_smoothing=1.0: wanted in \[0, 1\)"),
         ("training.warmup_epochs=-1", "training.warmup_epochs=-1.0: wanted 0 or more"),
         ("training.schedule=linear", "training.schedule='linear': wanted step or cosine or constant"),
+        ("activations.codec=zfp", "activations.codec='zfp': wanted quantise or sz"),
+        ("activations.interval=0", "activations.interval=0: wanted at least 1"),
         ("tracking.name=mlflow", "tracking.name='mlflow': wanted none or wandb"),
         ("tracking.mode=later", "tracking.mode='later': wanted offline or online"),
         ("+dataset.typo=5", "unknown configuration key: .*typo"),
@@ -145,6 +157,13 @@ def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: 
         ("quality", "crop_size_px=16", "crop_size_px=16: wanted at least 32"),
         ("figures", "compare=loader.decode", "reference=None: wanted a value of loader.decode"),
         ("quality", "num_workers=0", "num_workers=0: wanted at least 1"),
+        ("activation_study", "bounds=[0]", r"bounds=\[0.0\]: wanted one value or more, each above 0"),
+        ("activation_study", "batch_sizes=[]", r"batch_sizes=\[\]: wanted one value or more"),
+        (
+            "activation_study",
+            "training.batch_size=8",
+            "batch_sizes=.*: wanted at most training.batch",
+        ),
         ("demo", "labels=[]", r"labels=\[\]: wanted at least one label"),
         ("demo", "scans=[group_1]", "scans=.*: wanted scan levels with baseline among them"),
         (

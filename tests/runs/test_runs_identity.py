@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.identity import differences, run_id, scientific_part, without_defaults
@@ -71,18 +72,27 @@ def test_the_name_is_readable(configure: Any) -> None:
     assert len(words[-1]) == 8
 
 
-def test_a_group_that_came_later_is_named_once_it_does_something(configure: Any) -> None:
+@pytest.mark.parametrize(
+    ("group", "value"),
+    [
+        ("echo", EchoConfig(name="batch", factor=2)),
+        ("activations", ActivationsConfig(name="error_bounded")),
+    ],
+)
+def test_a_group_that_came_later_is_named_once_it_does_something(
+    configure: Any, group: str, value: Any
+) -> None:
     config: TrainConfig = configure()
-    config.echo = EchoConfig(name="batch", factor=2)
-    assert run_id(config).split("-")[4:-1] == ["unlimited", "batch", "s0"]
+    setattr(config, group, value)
+    assert run_id(config).split("-")[4:-1] == ["unlimited", value.name, "s0"]
 
 
 def test_runs_from_before_a_group_keep_their_names(configure: Any) -> None:
-    """The id of this configuration was computed by the version that knew no echo."""
+    """The id of this configuration was computed by the version that knew none of these keys."""
     config = configure()
     assert run_id(config) == "photos-photo-shufflenet_v2_x0_5-group_5-unlimited-s0-e1187ca0"
     before = asdict(config)
-    del before["echo"]
+    del before["echo"], before["activations"], before["storage"]["cold_cache"]
     assert scientific_part(before) == scientific_part(asdict(config))
 
 
