@@ -24,7 +24,5 @@ def parted(message: Tensor, num_numbers: int) -> tuple[list[float], Tensor]:
     """
     size = _NUM_BYTES * num_numbers
     if len(message) < size:
-        raise GradientError(
-            f"a gradient message of {len(message)} bytes: wanted a header of {size} at least."
-        )
-    return message[:size].cpu().view(torch.float32).tolist(), message[size:]
+        raise GradientError(f"a gradient message of {len(message)} bytes: wanted a header of {size}.")
+    return message[:size].cpu().clone().view(torch.float32).tolist(), message[size:]

@@ -56,14 +56,14 @@ def test_megabytes_of_float32_per_second(case: str) -> None:
     torch.manual_seed(0)
     gradients = [draw(size) for size in sizes]
     codec = ThreeLC(1.0)
-    feedback = Feedback(codec)
+    senders = [Feedback(codec) for _ in sizes]
 
     def encode() -> list[Tensor]:
-        return [feedback.encode(str(place), values)[0] for place, values in enumerate(gradients)]
+        return [sender.encode(values)[0] for sender, values in zip(senders, gradients, strict=True)]
 
     for _ in range(NUM_STEPS_BEFORE):
         # New values each step; the sizes that are timed stay.
-        messages = [feedback.encode(str(place), draw(size))[0] for place, size in enumerate(sizes)]
+        messages = [sender.encode(draw(size))[0] for sender, size in zip(senders, sizes, strict=True)]
 
     def decode() -> list[Tensor]:
         return [codec.decode(message, size) for message, size in zip(messages, sizes, strict=True)]
