@@ -18,6 +18,7 @@ from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
 from pcr_exp.storage.page_cache import resident_share
+from pcr_exp.training.distributed.processes import Processes
 
 _UNLIMITED = StorageConfig(name="unlimited")
 _FULL_FIDELITY = ScanConfig(name="baseline", encoding="baseline", group=1)
@@ -37,8 +38,13 @@ class RunData:
         return len(self.train.index.classes[label])
 
 
-def open_data(config: TrainConfig, *, progress: bool) -> RunData:
+def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None) -> RunData:
     """Open the records; missing ones are made first if `records.auto_prepare` and the root is a local folder.
+
+    Args:
+        config: The whole configuration.
+        progress: Show bars on stderr.
+        bucket: The state of a storage throttle that other processes share.
 
     Raises:
         ConfigError: the records have no such label.
@@ -49,7 +55,7 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
         with counting_bar("records", shown=progress) as tell:
             prepare_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
-    storage = CountingStorage(open_storage(root, config.storage))
+    storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}")
     val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline")
     label = config.dataset.label
@@ -70,8 +76,10 @@ def cached_share(config: TrainConfig, data: RunData) -> float | None:
     return sum(known) / len(known) if len(known) == len(shares) else None
 
 
-def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RecordLoader:
-    """Make the loader of augmented, shuffled batches."""
+def training_loader(
+    config: TrainConfig, data: RunData, policy: ScanPolicy, processes: Processes
+) -> RecordLoader:
+    """Make the loader of augmented, shuffled batches of this process's share."""
     return RecordLoader(
         data.train,
         policy,
@@ -82,6 +90,8 @@ def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> R
         seed=config.seed,
         shuffle=True,
         storage_config=config.storage,
+        rank=processes.rank,
+        world_size=processes.world_size,
     )
 
 

@@ -72,15 +72,28 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "num_val": _POSITIVE,
     },
 }
+TRAFFIC: dict[str, Column] = {
+    "bytes_sent": _COUNT,  # of gradients and model changes, by all processes
+    "pushed_values": _COUNT,  # gradient values that all processes encoded
+    "pushed_bytes": _COUNT,  # and the bytes of their messages, each counted once
+    "pulled_values": _COUNT,  # the same of what processes decoded of a server's messages
+    "pulled_bytes": _COUNT,
+    "network_s": _REAL,  # seconds of train_s that the first process waited for the throttled network
+}
+"""Columns of runs of several processes, in rows of both kinds, since the run began: all, or none."""
 CUMULATIVE = (
     *("step", "samples_seen", "train_s", "wait_s", "eval_s", "other_s", "wall_s"),
     *("record_bytes", "bytes_read"),
 )
 MEASURED = (
     *("train_s", "wait_s", "eval_s", "other_s", "wall_s", "bytes_read"),
-    *("images_per_s", "storage_mib_per_s", "wait_share"),
+    *("images_per_s", "storage_mib_per_s", "wait_share", "network_s", "bytes_sent"),
 )
-"""Columns that two runs of one configuration need not share; all others are deterministic on a CPU."""
+"""Columns that two runs of one configuration need not share; all others are deterministic on a CPU.
+
+`bytes_sent` is among them because a resumed run's first step sends one larger message: DDP cuts its buckets
+only after it.
+"""
 
 _CLOCK_TOLERANCE = 0.01
 
@@ -96,6 +109,8 @@ def validate_row(row: Mapping[str, Any]) -> None:
     columns = COLUMNS.get(kind) if isinstance(kind, str) else None
     if columns is None:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(COLUMNS)}.")
+    if TRAFFIC.keys() & row.keys():
+        columns = columns | TRAFFIC
     missing = sorted(columns.keys() - row.keys())
     unknown = sorted(row.keys() - columns.keys() - {"kind"})
     if missing or unknown:
@@ -133,6 +148,6 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _require_growth(before: Row, row: Row) -> None:
-    for name in CUMULATIVE:
+    for name in (*CUMULATIVE, *(TRAFFIC.keys() & row.keys() & before.keys())):
         if row[name] < before[name]:
             raise RunError(f"{name} fell from {before[name]} to {row[name]}; wanted it to grow.")

@@ -10,12 +10,17 @@ from typing import Any
 import torch
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.order import samples_per_rank
 from pcr_exp.loading.policy import ScanPolicy, open_policy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader
+from pcr_exp.runs.team_row import team_row
 from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.training.clocks import Clocks
-from pcr_exp.training.device import synchronizer
+from pcr_exp.training.device import cpu_threads, synchronizer
+from pcr_exp.training.distributed.open import open_exchange
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.models import check_model, open_model
@@ -34,7 +39,8 @@ class Session:
     clocks: Clocks
     validation: ValidationBatches
     session_bytes: Callable[[], int]
-    """Bytes of training records that storage delivered in this session."""
+    """Bytes of training records that storage delivered to this process in this session."""
+    processes: Processes = field(default_factory=Processes)
     earlier_bytes: int = 0
     """The same, of the sessions before."""
     progress: Progress = field(default_factory=Progress)
@@ -45,27 +51,37 @@ class Session:
         return self.trainer.config.epochs * self.loader.num_batches
 
     def bytes_read(self) -> int:
-        """Return the bytes of training records that storage delivered since the run began."""
+        """Return the bytes of training records that storage delivered here since the run began."""
         return self.earlier_bytes + self.session_bytes()
 
     def rows(
         self, *, checkpoint: Callable[[], None], should_stop: Callable[[], bool]
     ) -> Generator[Row, None, None]:
-        """Train and yield rows; see `pcr_exp.training.loop.fit`."""
-        return fit(
+        """Train and yield rows, of all processes together; see `pcr_exp.training.loop.fit`.
+
+        Every process calls this, takes every row, and stops at the same update as the others.
+        """
+        rows = fit(
             self.trainer,
             self.loader,
             self.policy,
             self.progress,
             self.clocks,
-            evaluate=lambda: evaluate(self.trainer.model, self.trainer.forward, self.validation),
+            evaluate=lambda: self.processes.from_first(self._scores),
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
         )
+        with closing(rows):
+            for row in rows:
+                yield team_row(row, self.trainer.exchange, self.processes)
+
+    def _scores(self) -> dict[str, float | int | None]:
+        with self.trainer.exchange.global_weights():
+            return evaluate(self.trainer.model, self.trainer.forward, self.validation)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that training changes."""
+        """Return everything that training changes in this process."""
         return {
             **self.trainer.state_dict(),
             "progress": self.progress.state_dict(),
@@ -84,34 +100,62 @@ class Session:
 
 
 @contextmanager
-def open_session(config: TrainConfig, data: RunData, device: torch.device) -> Iterator[Session]:
+def open_session(
+    config: TrainConfig, data: RunData, device: torch.device, processes: Processes
+) -> Iterator[Session]:
     """Put a run together, at its beginning; its loaders are closed with the block.
 
     Raises:
-        ConfigError: the model does not exist, or does not take the batches that it would get.
+        ConfigError: the model does not exist, or does not take the batches that it would get; or gradients
+            of scaled losses would be compressed.
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
     model = open_model(config.model, data.num_classes(config.dataset.label))
+    num_samples = samples_per_rank(data.train.index.num_samples, processes.world_size)
     check_model(
         model,
         config.model.name,
-        train_batches=_batch_shapes(data.train.index.num_samples, training.batch_size, training.image_size),
+        train_batches=_batch_shapes(num_samples, training.batch_size, training.image_size),
         eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
     )
     policy = open_policy(config.scan)
+    exchange = open_exchange(config.gradients, config.network, processes, config.seed)
+    trainer = Trainer(model, training, device=device, seed=config.seed, exchange=exchange)
+    _check_precision(config, trainer)
     index_bytes = data.storage.bytes_read
     with (
-        closing(training_loader(config, data, policy)) as loader,
+        closing(training_loader(config, data, policy, processes)) as loader,
         closing(validation_loader(config, data)) as val_loader,
     ):
         yield Session(
-            trainer=Trainer(model, training, device=device, seed=config.seed),
+            trainer=trainer,
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
             validation=ValidationBatches(val_loader, training.eval_image_size),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
+            processes=processes,
+        )
+
+
+def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes) -> None:
+    """Choose torch's threads and convolutions for this process."""
+    threads = cpu_threads(device, config.loader.num_workers, processes.per_host)
+    num_threads = config.training.num_threads or threads
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    # Batches have few shapes: the search for the fastest convolution pays off.
+    torch.backends.cudnn.benchmark = device.type == "cuda"
+
+
+def _check_precision(config: TrainConfig, trainer: Trainer) -> None:
+    gradients = config.gradients
+    if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
+        raise ConfigError(
+            f"training.amp=true with gradients={gradients.name} (mode {gradients.mode}): this GPU has no "
+            "bfloat16, so losses are scaled by factors that change, and what a codec left out of one step "
+            "would have the wrong scale in the next. Use training.amp=false."
         )
 
 

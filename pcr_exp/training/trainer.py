@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
+from pcr_exp.training.distributed.exchange import Exchange, NoExchange
 from pcr_exp.training.inputs import model_input
 
 
@@ -21,8 +22,16 @@ class Trainer:
     so that a resumed run draws what an uninterrupted one would have drawn.
     """
 
-    def __init__(self, model: nn.Module, config: TrainingConfig, *, device: torch.device, seed: int) -> None:
-        """Move `model` to `device` and make its optimizer."""
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        *,
+        device: torch.device,
+        seed: int,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Move `model` to `device` and make its optimizer; `exchange` reaches the other processes, if any."""
         self.config = config
         self.device = device
         self.seed = seed
@@ -37,6 +46,8 @@ class Trainer:
             nesterov=config.nesterov,
             weight_decay=config.weight_decay,
         )
+        self.exchange = exchange or NoExchange()
+        self._replica = self.exchange.attach(self.model)
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
 
@@ -44,11 +55,11 @@ class Trainer:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
         inputs = model_input(images, self.device, channels_last=self.config.channels_last)
         with torch.autocast(self.device.type, dtype=self.amp_dtype, enabled=self.amp_dtype is not None):
-            logits = self.model(inputs)
+            logits = self._replica(inputs) if self.model.training else self.model(inputs)
         return logits.float()
 
     def update(self, images: Tensor, labels: Tensor, *, step: int, learning_rate: float) -> float:
-        """Take one step of SGD and return the batch's mean loss.
+        """Take one step of SGD and return the mean loss of the batch, or of all processes' batches.
 
         A loss that is not finite is returned without a step: the model stays as it was.
 
@@ -66,12 +77,15 @@ class Trainer:
         logits = self.forward(images)
         targets = labels.to(self.device, non_blocking=True)
         loss = F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
-        value = loss.item()
+        value = self.exchange.mean(loss.item())
         if np.isfinite(value):
             self.scaler.scale(loss).backward()
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
+            self.exchange.step(self._step)
         return value
+
+    def _step(self) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that updates change."""
@@ -79,6 +93,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
+            "exchange": self.exchange.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -86,6 +101,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
+        self.exchange.load_state_dict(state.get("exchange", {}))
 
 
 def _step_seed(seed: int, step: int) -> int:
