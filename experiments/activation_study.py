@@ -19,6 +19,7 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.loading.policy import StaticScan
 from pcr_exp.runs.data import open_data, training_loader
 from pcr_exp.training.device import open_device
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
 from pcr_exp.training.models import open_model
 
@@ -69,7 +70,7 @@ def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batc
     data = open_data(config, progress=True)
     torch.manual_seed(config.seed)
     model = open_model(config.model, data.num_classes(config.dataset.label)).to(device).train()
-    with closing(training_loader(config, data, StaticScan(config.scan.group))) as loader:
+    with closing(training_loader(config, data, StaticScan(config.scan.group), Processes())) as loader:
         batch = next(iter(loader.batches(0, 0, 1)))
         inputs = model_input(batch.images, device, channels_last=config.training.channels_last)
         labels = batch.labels.to(device)

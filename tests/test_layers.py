@@ -8,7 +8,7 @@ import pytest
 REPO = Path(__file__).parents[1]
 ROOMS = [
     *("config", "datasets", "records", "storage", "loading"),
-    *("activations", "training", "runs", "analysis", "experiments"),
+    *("activations", "gradients", "training", "runs", "analysis", "experiments"),
 ]
 LEAVES = {"config", "errors"}
 SOURCES = sorted([*(REPO / "pcr_exp").rglob("*.py"), *(REPO / "experiments").rglob("*.py")])

@@ -27,6 +27,8 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
 }
+_OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
+"""One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
 
 def run_id(config: TrainConfig) -> str:
@@ -44,15 +46,25 @@ def run_id(config: TrainConfig) -> str:
         config.scan.name,
         config.storage.name,
         *_names_of_added_groups(part),
+        *_processes(config),
         f"s{config.seed}",
         key_of(part),
     )
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
 
 
+def _processes(config: TrainConfig) -> tuple[str, ...]:
+    if config.world_size == 1:
+        return ()
+    return (f"{config.gradients.name}_{config.gradients.mode}_x{config.world_size}", config.network.name)
+
+
 def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a whole configuration, as plain dicts, without what cannot change what is learned."""
     part: dict[str, Any] = {key: value for key, value in config.items() if key not in _GROUPS_WITHOUT_EFFECT}
+    if part.get("world_size", 1) == 1:
+        for key in _OF_SEVERAL_PROCESSES:
+            part.pop(key, None)
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
     return without_defaults(part, _ADDED_LATER)

@@ -17,6 +17,7 @@ from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.similarity import mean_similarities
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.runs.data import RunData, training_loader
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.gradient_cosine import gradient_cosines
 from pcr_exp.training.progress import Progress
 from pcr_exp.training.trainer import Trainer
@@ -30,6 +31,7 @@ class Probes:
     config: TrainConfig
     data: RunData
     trainer: Trainer
+    processes: Processes
     consensus: Consensus
     val_loss: Callable[[], float]
     steps_per_epoch: int
@@ -69,7 +71,7 @@ class Probes:
         @contextmanager
         def batches(group: int) -> Iterator[Iterator[Batch]]:
             # The images that training will see next, so that all candidates see the same ones.
-            with training_loader(config, self.data, StaticScan(group)) as loader:
+            with training_loader(config, self.data, StaticScan(group), self.processes) as loader:
                 yield loader.batches(progress.epoch, 0, progress.epoch + 1, probe.num_steps)
 
         return trial_losses(

@@ -21,7 +21,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     That is: parameters, buffers (batch-norm statistics), gradients, train or eval mode of every module, the
     optimiser, the loss scaler, what is known of compressed activations, and the random states of torch on all
     devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second model and
-    optimiser.
+    optimiser. Of several processes, each tries by itself, and sends nothing.
     """
     model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
     tensors = [*model.parameters(), *model.buffers()]
@@ -50,7 +50,8 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     # Nothing shall be added to the gradients that are kept.
     optimizer.zero_grad(set_to_none=True)
     try:
-        yield restore
+        with trainer.alone():
+            yield restore
     finally:
         restore()
 

@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
+from pcr_exp.config.gradients import CODECS
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import SCAN_SCHEMAS
@@ -20,6 +21,7 @@ RUNNER_OF_EXPERIMENT = {
     "throughput_model": "throughput",
 }
 """Experiments of another runner than `train`."""
+GROUPS = ("scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 
 
 def composed(runner: str, *overrides: str) -> Any:
@@ -48,15 +50,11 @@ def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [
-        (group, option)
-        for group in ("scan", "storage", "loader", "echo", "activations", "tracking")
-        for option in options(group)
-    ],
+    [(group, option) for group in GROUPS for option in options(group)],
 )
 def test_every_option_composes(group: str, option: str) -> None:
     config: TrainConfig = composed("train", f"{group}={option}")
-    if group in ("scan", "storage"):
+    if group in ("scan", "storage", "network"):
         assert getattr(config, group).name == option
 
 
@@ -135,6 +133,17 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("training.schedule=linear", "training.schedule='linear': wanted step or cosine or constant"),
         ("activations.codec=zfp", "activations.codec='zfp': wanted quantise or sz"),
         ("activations.interval=0", "activations.interval=0: wanted at least 1"),
+        ("gradients.name=gzip", "gradients.name='gzip': wanted none, fp16, .* topk or int8"),
+        ("gradients.mode=ring", "gradients.mode='ring': wanted ddp or server"),
+        ("gradients.sparsity=0.99", r"gradients.sparsity=0.99: wanted a number in \[1, 2\)"),
+        ("gradients.sparsity=2", r"gradients.sparsity=2.0: wanted a number in \[1, 2\)"),
+        ("gradients.sparsity=1.99999999", r"gradients.sparsity=1.99999999: wanted a number in \[1, 2\)"),
+        ("gradients.fraction=0", r"gradients.fraction=0.0: wanted a share in \(0, 1\]"),
+        ("gradients.rank=0", "gradients.rank=0: wanted at least 1"),
+        ("gradients.min_values=-1", "gradients.min_values=-1: wanted 0 or more"),
+        ("network.bandwidth_mbit_per_s=0", "network.bandwidth_mbit_per_s=0.0: wanted a rate above 0"),
+        ("network.latency_ms=-1", "network.latency_ms=-1.0: wanted 0 or more"),
+        ("world_size=0", "world_size=0: wanted at least 1"),
         ("tracking.name=mlflow", "tracking.name='mlflow': wanted none or wandb"),
         ("tracking.mode=later", "tracking.mode='later': wanted offline or online"),
         ("+dataset.typo=5", "unknown configuration key: .*typo"),
@@ -145,6 +154,24 @@ def test_there_is_an_option_for_every_scan_group() -> None:
 def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         composed("train", *override.split())
+
+
+def test_there_is_an_option_for_every_gradient_codec() -> None:
+    assert {composed("train", f"gradients={option}").gradients.name for option in options("gradients")} == {
+        *CODECS
+    }
+
+
+def test_powersgd_has_no_server() -> None:
+    with pytest.raises(ConfigError, match=r"gradients\.mode='server': wanted ddp: PowerSGD needs sums"):
+        composed("train", "gradients=powersgd", "gradients.mode=server")
+
+
+def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert composed("train").world_size == 1
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert composed("train").world_size == 4
 
 
 @pytest.mark.parametrize(

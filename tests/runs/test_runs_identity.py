@@ -50,10 +50,11 @@ def another(value: object) -> object:
 
 
 def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any) -> None:
-    config = configure()
+    # Of several processes: one alone has no use for gradients= and network=.
+    config = configure(world_size=2)
     before = run_id(config)
     keys = leaves(config)
-    assert len(keys) > 60
+    assert len(keys) > 70
     for key in keys:
         changed = copy.deepcopy(config)
         *groups, name = key.split(".")
@@ -110,6 +111,17 @@ def test_added_keys_with_their_defaults_are_left_out(config: dict[str, Any], kep
     before = copy.deepcopy(config)
     assert without_defaults(config, {"b": {"x": 0, "y": [1]}}) == kept
     assert config == before
+
+
+def test_runs_of_one_process_are_called_what_they_were_before_there_were_several(configure: Any) -> None:
+    config = configure(gradients__name="threelc", network__latency_ms=1.0)
+    assert run_id(config) == run_id(configure())
+    assert scientific_part(asdict(config)).keys().isdisjoint({"gradients", "network", "world_size"})
+
+
+def test_the_name_of_a_run_of_several_processes(configure: Any) -> None:
+    config = configure(world_size=4, gradients__name="threelc", gradients__mode="server", network__name="lan")
+    assert run_id(config).split("-")[4:-1] == ["unlimited", "threelc_server_x4", "lan", "s0"]
 
 
 def test_a_written_configuration_is_the_same_science(configure: Any) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 from pcr_exp.errors import RunError
 from pcr_exp.runs.row_file import RowFile
-from pcr_exp.runs.rows import COLUMNS, CUMULATIVE, LATER, MEASURED, OPTIONAL, read_rows, validate_row
+from pcr_exp.runs.rows import (
+    COLUMNS,
+    CUMULATIVE,
+    LATER,
+    MEASURED,
+    OPTIONAL,
+    TRAFFIC,
+    read_rows,
+    validate_row,
+)
 
 
 def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
@@ -86,6 +95,24 @@ def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
         validate_row(row(kind, time_to_accuracy_s=3.0))
 
 
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_several_processes_come_together(kind: str) -> None:
+    traffic = dict.fromkeys(TRAFFIC, 1)
+    validate_row(row(kind, **traffic))
+    del traffic["pushed_bytes"]
+    with pytest.raises(RunError, match=r"missing columns \['pushed_bytes'\]"):
+        validate_row(row(kind, **traffic))
+    with pytest.raises(RunError, match=r"bytes_sent=1.5; wanted a whole number"):
+        validate_row(row(kind) | dict.fromkeys(TRAFFIC, 1) | {"bytes_sent": 1.5})
+
+
+def test_traffic_only_grows(tmp_path: Path) -> None:
+    rows = [row(**dict.fromkeys(TRAFFIC, sent)) for sent in (5, 4)]
+    path = write(tmp_path / "rows.jsonl", *(json.dumps(each) for each in rows))
+    with pytest.raises(RunError, match="fell from 5 to 4"):
+        read_rows(path)
+
+
 @pytest.mark.parametrize("kind", ["test", None, ["eval"]])
 def test_a_kind_that_there_is_not(kind: Any) -> None:
     with pytest.raises(RunError, match="wanted train or eval or policy"):
@@ -108,7 +135,7 @@ def test_clocks_that_do_not_add_up() -> None:
 
 
 def test_lists_of_columns_name_columns() -> None:
-    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys() | OPTIONAL.keys()
+    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys() | OPTIONAL.keys() | TRAFFIC.keys()
     assert set(MEASURED) < known
     assert set(CUMULATIVE) < known
 
