@@ -85,7 +85,7 @@ def train(_processes: Processes, config: TrainConfig) -> str:
     return run_training(config, progress=False).status
 
 
-@scans
+@pytest.mark.parametrize("scan", ["cosine", "plateau"])
 def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
     config = dataclasses.replace(
         composed(configure, scan, runs_root=str(tmp_path)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,7 +91,16 @@ def join_processes(world_size: int) -> Processes:
         return Processes()
     if not dist.is_initialized():
         dist.init_process_group("gloo", timeout=_TIMEOUT)
+        atexit.register(_leave)
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
     return Processes(dist.get_rank(), world_size, per_host)
+
+
+def _leave() -> None:
+    # Threads of the group that outlive the interpreter abort a process that has done all its work. Models
+    # that DDP wraps keep the group alive, and lie in reference cycles.
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()
