@@ -132,7 +132,8 @@ def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
     if not wide:
         return
     scaled = torch.cat([_in_own_deviations(_in_own_deviations(table).T).flatten() for table in wide])
-    scaled = scaled[scaled.isfinite()]  # a channel that is never on has no errors
+    if not len(scaled):
+        return
     facts = {
         "kurtosis": float(scaled.double().pow(4).mean()),
         "within_one": float((scaled.abs() < 1).double().mean()),
@@ -143,7 +144,10 @@ def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
 
 
 def _in_own_deviations(rows: Tensor) -> Tensor:
-    return rows / rows.square().mean(dim=1, keepdim=True).sqrt()
+    # Without the rows that have no errors: of a channel that is never on, of an input that was kept exactly.
+    scale = rows.square().mean(dim=1, keepdim=True).sqrt()
+    alive = (scale > 0).flatten()
+    return rows[alive] / scale[alive]
 
 
 def _compressed_pass(model: nn.Module, batch: Batch, packed: Pack) -> dict[str, LayerTally]:

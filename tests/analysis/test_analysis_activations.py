@@ -1,5 +1,6 @@
 """The study of compressed activations: what it measures is so, and its figures draw it."""
 
+import copy
 import math
 from pathlib import Path
 
@@ -97,6 +98,18 @@ def test_gradient_errors_are_normal(tables: tuple[pd.DataFrame, pd.DataFrame]) -
     assert normal["kurtosis"].between(2.6, 3.4).all()
     assert normal["within_one"].between(0.64, 0.72).all()
     assert set(normal["num_weights"]) == {2 * 40 * 40 * 9}  # the first layer's channels have 27 weights each
+
+
+def test_channels_without_errors_hide_no_others(model: nn.Module, batch: Batch) -> None:
+    dead = copy.deepcopy(model)
+    with torch.no_grad():
+        for norm in (dead[4], dead[7]):
+            norm.weight[:4], norm.bias[:4] = 0.0, -1.0  # these outputs are never above zero: no gradient
+    _, normal = gradient_errors(dead, batch, "quantise", QuantiseCodec(), [0.01], [16])
+    # Of the last convolution, four output channels and four inputs are dead; of the one before, four outputs.
+    assert set(normal["num_weights"]) == {36 * 36 * 9 + 36 * 40 * 9}
+    _, none = gradient_errors(model, batch, "quantise", QuantiseCodec(), [1e-12], [16])
+    assert none.empty  # every input is kept exactly
 
 
 def test_layers_of_few_weights_say_nothing_about_normality() -> None:

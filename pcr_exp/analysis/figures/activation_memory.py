@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import MUTED, kilobytes, panel_title, style
@@ -39,6 +39,7 @@ def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
             ax.set_yticks(range(len(table)), list(table["mode"]))
             ax.invert_yaxis()
             ax.margins(x=0.35)
+            ax.xaxis.set_major_locator(MaxNLocator(5))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
             ax.grid(axis="y", visible=False)
             panel_title(ax, f"{name}, {title}" if ax is axes[0] else name, facts)
