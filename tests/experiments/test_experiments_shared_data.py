@@ -50,12 +50,22 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
     assert evaluated[-1]["num_val"] == 12 and evaluated[-1]["samples_seen"] == 24
 
     out = tmp_path / "quality"
-    crops = ["decodes=[libjpeg,unsmoothed,scaled]", "crop_size_px=176"]
-    assert quality(composed("quality", *dataset, records, "max_images=4", f"out={out}", *crops)) == "finished"
+    few = ["max_images=4", "groups=[1,2,5,10]", f"out={out}"]
+    assert quality(composed("quality", *dataset, records, *few)) == "finished"
     summary = pd.read_csv(out / "quality_summary.csv").set_index("group")
     assert (summary["n"] == 4).all()
     assert summary["ms_ssim_mean"].is_monotonic_increasing and summary["bytes_mean"].is_monotonic_increasing
     assert (out / "mssim_vs_scan.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("dataset", ["ham10000"], indirect=True)
+def test_crops_of_a_real_dataset_are_measured_in_every_decode_mode(
+    dataset: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "quality"
+    few = ["max_images=4", "groups=[1,10]", f"out={out}", f"records.root={tmp_path / 'records'}"]
+    crops = ["decodes=[libjpeg,unsmoothed,scaled]", "crop_size_px=176"]
+    assert quality(composed("quality", *dataset, *few, *crops)) == "finished"
     modes = pd.read_csv(out / "decode_modes_summary.csv").set_index("group")
     assert (modes["n"] == 4).all() and modes.loc[10, "scaled_mean"] == 1.0
     assert (out / "decode_modes.png").stat().st_size > 0
