@@ -11,9 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from pcr_exp.analysis.figures.style import kilobytes, scan_label
+from pcr_exp.analysis.markdown import NOTHING, three_figures
 from pcr_exp.analysis.summary import GROUP_KEYS
 
-NOTHING = "-"
 HEADER = [
     "scan",
     "n",
@@ -85,8 +85,8 @@ def _cells(row: Mapping[Any, Any], has_baseline: bool) -> list[str]:
         str(row["n"]),
         kilobytes(row["mean_image_bytes"]),
         _number(row["ms_ssim"], lambda value: f"{value:.3f}"),
-        _spread(row, "images_per_s", _three_figures),
-        _spread(row, "storage_mib_per_s", _three_figures),
+        _spread(row, "images_per_s", three_figures),
+        _spread(row, "storage_mib_per_s", three_figures),
         _spread(row, "wait_share", _percent),
         _spread(row, "best_top1", _percent),
         _seconds(row),
@@ -96,7 +96,7 @@ def _cells(row: Mapping[Any, Any], has_baseline: bool) -> list[str]:
 
 def _seconds(row: Mapping[Any, Any]) -> str:
     if row["num_reached"] == row["n"]:
-        return _spread(row, "time_to_target_s", _three_figures)
+        return _spread(row, "time_to_target_s", three_figures)
     return "not reached" if row["num_reached"] == 0 else f"reached by {row['num_reached']} of {row['n']}"
 
 
@@ -121,7 +121,3 @@ def _number(value: float, show: Callable[[float], str], nothing: str = NOTHING) 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-def _three_figures(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

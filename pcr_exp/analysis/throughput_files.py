@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.measured_files import reading, require_columns
 from pcr_exp.analysis.throughput import FORMAT_COLUMNS, ROW_COLUMNS
-from pcr_exp.errors import RunError
 from pcr_exp.records.atomic import make_folder, write_atomic
 from pcr_exp.runs import provenance
 from pcr_exp.runs.manifest import utc_now
@@ -53,7 +51,7 @@ def write_throughput(
     meta = {
         "absent": dict(absent),
         "settings": dict(settings),
-        "command": shlex.join(sys.orig_argv),
+        "command": provenance.command_line(),
         "git_sha": git_sha,
         "git_dirty": git_dirty,
         "packages": provenance.package_versions(),
@@ -75,18 +73,11 @@ def load_throughput(folder: str | Path) -> Throughput:
         RunError: there is none, or it is damaged or of another version.
     """
     folder = Path(folder)
-    try:
+    with reading(folder, REMEDY):
         meta = json.loads((folder / META_FILE).read_text())
         rows = pd.read_csv(folder / ROWS_FILE)
         formats = pd.read_csv(folder / FORMATS_FILE)
         absent = meta["absent"]
-    except FileNotFoundError as error:
-        raise RunError(
-            f"{folder} holds no whole measurement: {error.filename} is missing. {REMEDY}"
-        ) from error
-    except (OSError, ValueError, KeyError) as error:
-        raise RunError(f"the measurement in {folder} is damaged: {error}. {REMEDY}") from error
-    for found, wanted, name in ((rows, ROW_COLUMNS, ROWS_FILE), (formats, FORMAT_COLUMNS, FORMATS_FILE)):
-        if list(found.columns) != wanted:
-            raise RunError(f"{folder / name} has columns {list(found.columns)}; wanted {wanted}. {REMEDY}")
+    require_columns(folder / ROWS_FILE, rows, ROW_COLUMNS, REMEDY)
+    require_columns(folder / FORMATS_FILE, formats, FORMAT_COLUMNS, REMEDY)
     return Throughput(rows, formats, absent, meta)

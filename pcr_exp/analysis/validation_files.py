@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.measured_files import reading, require_columns
 from pcr_exp.errors import RunError
 from pcr_exp.records.atomic import make_folder, write_atomic
 from pcr_exp.runs import provenance
@@ -91,17 +92,8 @@ def load_validation(folder: str | Path) -> Validation:
         RunError: there is none, or it is damaged or of another version.
     """
     folder = Path(folder)
-    try:
+    with reading(folder, REMEDY):
         meta = json.loads((folder / META_FILE).read_text())
         rows = pd.read_csv(folder / ROWS_FILE)
-    except FileNotFoundError as error:
-        raise RunError(
-            f"{folder} holds no whole measurement: {error.filename} is missing. {REMEDY}"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise RunError(f"the measurement in {folder} is damaged: {error}. {REMEDY}") from error
-    if list(rows.columns) != ROW_COLUMNS:
-        raise RunError(
-            f"{folder / ROWS_FILE} has columns {list(rows.columns)}; wanted {ROW_COLUMNS}. {REMEDY}"
-        )
+    require_columns(folder / ROWS_FILE, rows, ROW_COLUMNS, REMEDY)
     return Validation(rows, meta)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.data import RunData
-from pcr_exp.storage.page_cache import drop, resident_share
+from pcr_exp.storage.page_cache import drop, resident_share_of
 
 log = logging.getLogger(__name__)
 
@@ -16,12 +16,12 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
     """Drop the training records from the page cache if `storage.cold_cache`, and log what it holds then.
 
     Returns:
-        The mean share (0 to 1) of a record file that the page cache holds; None if that cannot be known.
+        The share (0 to 1) of the records' bytes that the page cache holds; None if that cannot be known.
     """
     files = _record_files(config, data)
     if config.storage.cold_cache:
         _drop(files, config.records.root)
-    cached = _cached_share(files)
+    cached = resident_share_of(files) if files else None
     log.info("page cache: %s of the training records", "unknown share" if cached is None else f"{cached:.0%}")
     return cached
 
@@ -43,9 +43,3 @@ def _drop(files: list[Path], root: str) -> None:
     if kept:
         path, reason = next(iter(kept.items()))
         log.warning("storage.cold_cache=true: %d files could not be; %s: %s", len(kept), path, reason)
-
-
-def _cached_share(files: list[Path]) -> float | None:
-    shares = [resident_share(file) for file in files]
-    known = [share for share in shares if share is not None]
-    return sum(known) / len(known) if known and len(known) == len(shares) else None
