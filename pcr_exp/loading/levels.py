@@ -16,6 +16,8 @@ from pcr_exp.records.jpeg import segments
 
 _DQT_CODE, _SOF2_CODE, _SOS_CODE = 0xDB, 0xC2, 0xDA
 _TABLE_BYTES = 65
+_LAST_COEFFICIENT = 63
+_LARGEST_QUANTISER = 0xFFFF
 
 
 class _Scan(NamedTuple):
@@ -40,14 +42,15 @@ class _Structure(NamedTuple):
 def with_level_zero(jpeg: bytes) -> bytes | None:
     """The progressive file that decodes to the same coefficients, each at level 0.
 
-    None where that cannot be said: coefficients have not come at all, or quantisers have 16 bits already.
+    None where that cannot be said: coefficients have not come at all, quantisers have 16 bits already or need
+    more, or the header contradicts itself, which the decoder will say better.
 
     Raises:
         ImageError: the bytes are not a JPEG, or damaged.
     """
     structure = _read(jpeg)
     levels = _levels(jpeg, structure) if structure else {}
-    if structure is None or not levels:
+    if structure is None or not levels or not _fits(jpeg, structure, levels):
         return None
     changed = bytearray(jpeg)
     tables = b""
@@ -75,6 +78,8 @@ def _read(jpeg: bytes) -> _Structure | None:
                 if jpeg[start] >> 4 != 0:
                     return None
                 tables[jpeg[start]] = jpeg[start + 1 : start + _TABLE_BYTES]
+                if start + _TABLE_BYTES > segment.end:
+                    return None
         elif segment.code == _SOF2_CODE:
             # T.81 B.2.2: from the sixth byte on, three for every component: its name, sampling, table.
             components = {jpeg[i]: i + 2 for i in range(at + 6, segment.end, 3)}
@@ -83,9 +88,24 @@ def _read(jpeg: bytes) -> _Structure | None:
             spectrum = at + 1 + 2 * jpeg[at]
             if jpeg[spectrum] > 0:
                 scans.append(_Scan(jpeg[at + 1], jpeg[spectrum], jpeg[spectrum + 1], spectrum + 2))
+                if not scans[-1].first <= scans[-1].last <= _LAST_COEFFICIENT:
+                    return None
     if not {jpeg[place] for place in components.values()} <= tables.keys():
         return None
     return _Structure(tables, table_segments, components, scans)
+
+
+def _fits(jpeg: bytes, structure: _Structure, levels: dict[int, int]) -> bool:
+    """Whether every scan came down to its component's level, and every restated quantiser has 16 bits."""
+    for scan in structure.scans:
+        level, high, low = levels.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
+        if low < level or 0 < high <= level:
+            return False
+    for component, place in structure.components.items():
+        quantisers = structure.tables[jpeg[place]]
+        if max(quantisers[1:]) << levels[component] > _LARGEST_QUANTISER:
+            return False
+    return True
 
 
 def _levels(jpeg: bytes, structure: _Structure) -> dict[int, int]:

@@ -151,6 +151,31 @@ def test_quantisers_of_16_bits_leave_no_room_for_levels() -> None:
     assert switched_off(widen_tables(prefix("420", 5)), 5) is None
 
 
+@pytest.mark.parametrize("kind", ["420", "grey", "shared table"])
+@pytest.mark.parametrize("group", [2, 6, 9])
+def test_no_byte_of_a_damaged_header_breaks_the_restating(kind: str, group: int) -> None:
+    """Tables, frame and scan headers that contradict each other: restated, left alone or refused."""
+    jpeg = prefix(kind, group)
+    places = [
+        place
+        for segment in segments(jpeg)
+        if segment.code in (0xC2, 0xDA, 0xDB)
+        for place in range(segment.start + 2, min(segment.end, segment.payload + 200))
+    ]
+    num_read = 0
+    for place in places:
+        for value in (0, 1, 7, 16, 64, 129, 243, 255):
+            damaged = jpeg[:place] + bytes([value]) + jpeg[place + 1 :]
+            try:
+                header = read_progressive(damaged)
+                changed = without_smoothing(damaged, header, group) if header else None
+            except (ImageError, IndexError):
+                continue
+            num_read += 1
+            assert changed is None or changed[:2] == b"\xff\xd8"
+    assert num_read > len(places)
+
+
 def test_the_header_is_read_and_a_baseline_file_has_none() -> None:
     header = read_progressive(prefix("420", 1))
     assert header is not None
