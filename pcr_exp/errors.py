@@ -31,3 +31,7 @@ class RunError(PcrExpError):
 
 class LoaderError(PcrExpError):
     """The loader cannot deliver a batch: a worker died, or it was asked while paused or closed."""
+
+
+class GradientError(PcrExpError):
+    """What another process sent does not decode: bytes were lost, or its configuration is another."""

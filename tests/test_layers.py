@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[1]
-ROOMS = ["config", "datasets", "records", "storage", "loading", "training", "runs", "analysis", "experiments"]
+ROOMS = [
+    *("config", "datasets", "records", "storage", "loading"),
+    *("activations", "gradients", "training", "runs", "analysis", "experiments"),
+]
 LEAVES = {"config", "errors"}
 SOURCES = sorted([*(REPO / "pcr_exp").rglob("*.py"), *(REPO / "experiments").rglob("*.py")])
 

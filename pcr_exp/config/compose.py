@@ -13,6 +13,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.dataset import DATASET_SCHEMAS
 from pcr_exp.config.runners import DemoConfig, FiguresConfig, PrepareConfig, QualityConfig, TrainConfig
 from pcr_exp.config.scan import SCAN_SCHEMAS
@@ -31,6 +32,7 @@ RUNNER_SCHEMAS: dict[str, type] = {
     "throughput": ThroughputConfig,
     "figures": FiguresConfig,
     "demo": DemoConfig,
+    "activation_study": ActivationStudyConfig,
 }
 
 

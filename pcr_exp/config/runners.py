@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.check import require
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
@@ -35,10 +39,19 @@ class TrainConfig:
     scan: ScanConfig = MISSING
     storage: StorageConfig = MISSING
     loader: LoaderConfig = field(default_factory=LoaderConfig)
+    echo: EchoConfig = field(default_factory=EchoConfig)
+    activations: ActivationsConfig = field(default_factory=ActivationsConfig)
     training: TrainingConfig = MISSING
+    gradients: GradientsConfig = field(default_factory=GradientsConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    world_size: int = 1
+    """Processes that train together; each reads its share, in batches of `training.batch_size` of its own."""
     tracking: TrackingConfig = MISSING
     seed: int = 0
     runs_root: str = "results/runs"
+
+    def __post_init__(self) -> None:
+        require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -21,11 +21,20 @@ class Batch:
     num_batches: int
     """In this epoch."""
     record_bytes: int
-    """Bytes of the record prefixes whose first sample of the epoch lies in this batch."""
+    """Bytes of the reads (record prefixes, and what continues them) whose first use of the epoch is here."""
     full_bytes: int
-    """Bytes that these records have in all their scan groups."""
+    """Bytes that the records have in all their scan groups whose first use of the epoch is here."""
     group: int
     """Scan group of the record, among this batch's, that was read last."""
+    num_repeats: int = 0
+    """Images whose sample the epoch used before."""
+    decode_s: float = 0.0
+    """Seconds that decoding and augmenting took, in whichever process; 0 if it is a repeat as a whole."""
+
+    @property
+    def num_fresh(self) -> int:
+        """Images whose sample the epoch uses for the first time."""
+        return len(self.labels) - self.num_repeats
 
     def pin_memory(self) -> Batch:
         """A copy in page-locked memory, from which copies to a GPU do not block."""

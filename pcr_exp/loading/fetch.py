@@ -97,6 +97,8 @@ class Fetcher(Generic[Request, Result]):
         self._num_taken = 0
         self._num_wanted = 0
         self._in_flight: dict[int, Request] = {}
+        self._busy_s = 0.0
+        self._busy_since_s = 0.0
         self._paused = False
         self._held = False
         self._ended = False
@@ -104,6 +106,12 @@ class Fetcher(Generic[Request, Result]):
             threading.Thread(target=self._run, name=f"pcr-exp-fetch-{i}", daemon=True)
             for i in range(num_threads)
         ]
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which at least one read was in flight."""
+        with self._changed:
+            return self._busy_s + (time.monotonic() - self._busy_since_s if self._in_flight else 0.0)
 
     def start(self) -> None:
         """Begin to read."""
@@ -231,6 +239,8 @@ class Fetcher(Generic[Request, Result]):
                 request = self._next_request(number)
                 if request is not None:
                     self._num_begun += 1
+                    if not self._in_flight:
+                        self._busy_since_s = time.monotonic()
                     self._in_flight[number] = request
                     return number, request
 
@@ -256,6 +266,8 @@ class Fetcher(Generic[Request, Result]):
         with self._changed:
             self._results[number] = result
             del self._in_flight[number]
+            if not self._in_flight:
+                self._busy_s += time.monotonic() - self._busy_since_s
             if isinstance(result, _Failure):
                 self._ended = True
                 self._budget.notify_all()

@@ -77,16 +77,12 @@ class SentBatch:
     def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
         batch = self._batch
         told = (
-            batch.epoch,
-            batch.index,
-            batch.num_batches,
-            batch.record_bytes,
-            batch.full_bytes,
-            batch.group,
+            *(batch.epoch, batch.index, batch.num_batches, batch.record_bytes, batch.full_bytes, batch.group),
+            *(batch.num_repeats, batch.decode_s),
         )
         return _receive, (self._slabs, self._slab, tuple(batch.images.shape), batch.labels.numpy(), *told)
 
 
-def _receive(slabs: int, slab: int, shape: tuple[int, ...], labels: Any, *told: int) -> Batch:
+def _receive(slabs: int, slab: int, shape: tuple[int, ...], labels: Any, *told: Any) -> Batch:
     images = torch.from_numpy(receive_pixels(slabs, slab, shape))
     return Batch(images, torch.from_numpy(labels), *told)

@@ -2,28 +2,35 @@
 
     order -> fetch (threads) -> tasks: JPEG bytes (this process) -> decode, augment (workers) -> batch
 
+An echo stage, if there is one, is part of the order, or stands behind decoding in this process.
+
 Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, rank, world_size):
 never of workers, threads or how fast storage is.
 
 Memory: reading runs ahead of decoding, but however long nobody takes a batch, no more record prefixes are
 held or in flight than those of the windows that one batch touches (two, unless a window is smaller than a
-batch) and `records_ahead` more. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
-under way: num_workers x prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from.
+batch) and `records_ahead` more, besides those whose samples a shuffle buffer of echo will use again.
+`RecordLoader.max_held_bytes` gives that bound. Besides there are the batches under way: num_workers x
+prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from, and what a buffer behind decoding
+holds, in pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from itertools import accumulate
 
 import cv2
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.echo.ratio import Effort
+from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.order import epoch_order, samples_per_rank
 from pcr_exp.loading.policy import ScanPolicy
@@ -49,6 +56,7 @@ class RecordLoader:
         seed: int,
         shuffle: bool,
         storage_config: StorageConfig | None = None,
+        echo: EchoConfig | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -56,11 +64,13 @@ class RecordLoader:
 
         Raises:
             RecordError: a candidate of the policy is a scan group that the records lack.
-            ConfigError: the records lack the label, or there is no such rank.
+            ConfigError: the records lack the label, there is no such rank, or the echo does not fit them.
         """
         index = records.index
+        echo = echo or EchoConfig()
         for group in policy.candidates:
             index.check_group(group)
+        check_repeat_groups(echo, index, min(policy.candidates))
         if label not in index.classes:
             raise ConfigError(
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
@@ -69,9 +79,13 @@ class RecordLoader:
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
         self.num_samples = samples_per_rank(index.num_samples, world_size)
+        """Fresh ones, per epoch and rank."""
+        self._echo = EchoStage(
+            echo, num_samples=self.num_samples, batch_size=batch_size, seed=seed, rank=rank
+        )
+        self.num_batches = self._echo.num_batches
         """Per epoch and rank."""
-        self.num_batches = -(-self.num_samples // batch_size)
-        """Per epoch and rank."""
+        self._repeat_groups = echo.repeat_groups
         self._records = records
         self._policy = policy
         self._config = config
@@ -83,17 +97,28 @@ class RecordLoader:
         )
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(
-            lambda epoch: epoch_order(
-                [record.num_samples for record in index.records],
-                seed=seed,
-                epoch=epoch,
-                shuffle=shuffle,
-                shuffle_records=config.shuffle_records,
-                rank=rank,
-                world_size=world_size,
+            lambda epoch: self._echo.order(
+                epoch_order(
+                    [record.num_samples for record in index.records],
+                    seed=seed,
+                    epoch=epoch,
+                    shuffle=shuffle,
+                    shuffle_records=config.shuffle_records,
+                    rank=rank,
+                    world_size=world_size,
+                ),
+                epoch,
             )
         )
         self._stream: BatchStream | None = None
+        self._batches: BatchStream | Generator[Batch, None, None] | None = None
+        """What `batches` gave: the stream, or a stage behind it, which holds images of its own."""
+        self._earlier_effort = Effort()
+
+    @property
+    def effort(self) -> Effort:
+        """Of all streams so far."""
+        return self._earlier_effort + (self._stream.effort if self._stream is not None else Effort())
 
     def batches(
         self, first_epoch: int, first_batch: int, num_epochs: int, end_batch: int | None = None
@@ -105,7 +130,8 @@ class RecordLoader:
         batches of each epoch before that one, and reads only records that they need.
 
         Raises:
-            LoaderError: an epoch has no batch `first_batch`.
+            LoaderError: an epoch has no batch `first_batch`, or `end_batch` is given and echo stands behind
+                decoding.
             ConfigError: the configured storage takes longer for one record than `loader.timeout_s`.
         """
         if not 0 <= first_batch <= self.num_batches:
@@ -116,25 +142,27 @@ class RecordLoader:
         self.close()
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
-        self._stream = BatchStream(
-            self._tasks(Span(first_epoch, first_batch, num_epochs, end_batch)), self._decoder, self._config
-        )
-        return self._stream
+        span = Span(first_epoch, first_batch, num_epochs, end_batch)
+        self._stream = BatchStream(self._tasks(self._echo.decoded_span(span)), self._decoder, self._config)
+        self._batches = self._echo.batches(self._stream, span)
+        return self._batches
 
     def max_held_bytes(self) -> int:
         """Bytes that the record prefixes of a stream take at most, those in flight included.
 
-        (windows that a batch touches x `shuffle_records` + records ahead) x the largest prefix at the
-        largest scan group that the policy may choose.
+        (windows that a batch touches x `shuffle_records` + records ahead, and with a shuffle buffer of echo
+        one record per example in it) x the largest prefix at the largest scan group that the policy may
+        choose or a repeat shows.
         """
         records, window = self._records.index.records, self._config.shuffle_records
-        group = max(self._policy.candidates)
+        group = self._largest_group
         largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
         # Of the windows that a batch touches, all but the first and the last lie within it.
         ends = accumulate(sorted(record.num_samples for record in records))
         num_within = sum(end <= self._batch_size - 2 for end in ends)
         num_windows = 2 + num_within // window
-        return (num_windows * window + self._reading()[1]) * largest
+        num_in_buffer = min(self._echo.num_kept_in_use, len(records))
+        return (num_windows * window + num_in_buffer + self._reading()[1]) * largest
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -148,8 +176,12 @@ class RecordLoader:
 
     def close(self) -> None:
         """End the stream with its threads and processes. `batches` may be called again."""
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
         if self._stream is not None:
             self._stream.close()
+            self._earlier_effort = self.effort
             self._stream = None
 
     def __enter__(self) -> RecordLoader:
@@ -159,7 +191,7 @@ class RecordLoader:
         self.close()
 
     def _tasks(self, span: Span) -> Tasks:
-        self._check_patience(max(self._policy.candidates))
+        self._check_patience(self._largest_group)
         in_flight, ahead = self._reading()
         return Tasks(
             self._records,
@@ -171,6 +203,7 @@ class RecordLoader:
             num_threads=in_flight,
             ahead=ahead,
             timeout_s=self._config.timeout_s,
+            repeat_groups=self._repeat_groups,
         )
 
     def _reading(self) -> tuple[int, int]:
@@ -181,6 +214,10 @@ class RecordLoader:
         window = self._config.shuffle_records
         ahead = reads_ahead(in_flight, window, self._mean_read_bytes(largest))
         return in_flight, self._config.records_ahead or ahead
+
+    @property
+    def _largest_group(self) -> int:
+        return max([*self._policy.candidates, *self._repeat_groups])
 
     def _mean_read_bytes(self, group: int) -> float:
         index = self._records.index

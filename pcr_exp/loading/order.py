@@ -24,22 +24,31 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
-    """What one rank reads in an epoch: R reads in W windows, n samples. All arrays are int64."""
+    """What one rank reads in an epoch: R reads in W windows, n samples. All arrays are int64.
+
+    Reads are numbered, and windows laid out, in the order in which they are wanted.
+    """
 
     records: Ints
     """[R] record number of every read."""
+    levels: Ints
+    """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
+    bases: Ints
+    """[R] the read that a read of level k > 0 continues; of level 0, the read itself."""
     window_reads: Ints
     """[W + 1] window w is made of the reads window_reads[w] to window_reads[w + 1]."""
     window_samples: Ints
-    """[W + 1] and gives the samples at the positions window_samples[w] to window_samples[w + 1]."""
+    """[W + 1] and is needed for positions from window_samples[w] on; the last entry is n."""
     reads: Ints
     """[n] for every position, the read that its sample comes from."""
     samples: Ints
     """[n] and the sample's number in that record."""
+    repeats: Ints
+    """[n] and how often the epoch used it before."""
     first_use: Ints
     """[R] the first position that a read serves."""
     last_use: Ints
-    """[R] the last one."""
+    """[R] the last one, also through reads that continue it."""
 
 
 def samples_per_rank(num_samples: int, world_size: int) -> int:
@@ -78,10 +87,13 @@ def epoch_order(
     reads = np.concatenate([reads for reads, _ in windows])
     return EpochOrder(
         records=line[[place for place, _, _ in parts]],
+        levels=np.zeros(len(parts), dtype=np.int64),
+        bases=np.arange(len(parts)),
         window_reads=window_reads,
         window_samples=np.cumsum([0, *(len(reads) for reads, _ in windows)]),
         reads=reads,
         samples=np.concatenate([samples for _, samples in windows]),
+        repeats=np.zeros(len(reads), dtype=np.int64),
         first_use=_last_position(reads[::-1], len(parts), reverse=True),
         last_use=_last_position(reads, len(parts)),
     )

@@ -26,6 +26,9 @@ class Update:
     """From 0."""
     ends_epoch: bool
     num_images: int
+    """Trained on, repeats of data echoing included."""
+    num_fresh: int
+    """Of these, the ones that had to be read."""
     group: int
     """Scan group of the record, among the batch's, that was read last."""
     loss: float

@@ -14,6 +14,7 @@ class Purpose(IntEnum):
     SAMPLE_ORDER = 2
     AUGMENTATION = 3
     SCAN_GROUP = 4
+    ECHO = 5
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

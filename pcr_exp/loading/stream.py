@@ -9,6 +9,7 @@ from typing import Any
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo.ratio import Effort
 from pcr_exp.loading.pool import open_pool
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.worker_death import named_worker_death
@@ -24,6 +25,13 @@ class BatchStream:
         self._config = config
         self._pool: Iterator[Any] | None = None
         self._closed = False
+        self._decode_s = 0.0
+        self._num_decoded = 0
+
+    @property
+    def effort(self) -> Effort:
+        """Of this stream so far."""
+        return Effort(self._tasks.fetcher.busy_s, self._decode_s, self._num_decoded)
 
     def __iter__(self) -> BatchStream:
         return self
@@ -52,6 +60,8 @@ class BatchStream:
             self._tasks.num_decoding -= 1
             if isinstance(item, PcrExpError):
                 raise item
+            self._decode_s += item.decode_s
+            self._num_decoded += len(item.labels)
             return item
 
     def _next_item(self) -> Batch | PcrExpError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TypeAlias
 
 import torch
@@ -36,6 +37,7 @@ class BatchDecoder(Dataset[Decoded]):
 
     def decode(self, task: Task, images: torch.Tensor) -> Batch | PcrExpError:
         """The task's batch, in `images`, uint8 [B, image_size, image_size, 3]."""
+        started_s = time.perf_counter()
         rng = stream(self._seed, Purpose.AUGMENTATION, task.epoch, self._rank, task.index)
         # All at once: a call for each number costs more than the number.
         draws = rng.random((len(task.jpegs), self._transform.num_draws)).tolist()
@@ -55,6 +57,8 @@ class BatchDecoder(Dataset[Decoded]):
             record_bytes=task.record_bytes,
             full_bytes=task.full_bytes,
             group=task.group,
+            num_repeats=task.num_repeats,
+            decode_s=time.perf_counter() - started_s,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,24 @@ from pcr_exp.errors import RecordError
 from pcr_exp.records.format import RecordHeader, unpack_group, unpack_header
 from pcr_exp.records.index import RangeReader, RecordEntry, RecordIndex, read_index
 from pcr_exp.records.jpeg import EOI
+
+
+class Stretch(NamedTuple):
+    """Bytes of one read, and for every group in them the N + 1 offsets in them that bound its pieces."""
+
+    data: bytes
+    bounds: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """The groups `after` + 1 to `group` of a record, which continue a prefix of `after` groups."""
+
+    after: int
+    group: int
+    num_bytes: int
+    """Bytes that were read for it."""
+    stretch: Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +41,7 @@ class RecordPrefix:
     group: int
     num_bytes: int
     """Bytes that were read for it."""
-    _data: bytes
-    _bounds: list[list[int]]
-    """For every group read, the N + 1 offsets in `_data` that bound its pieces."""
+    _stretches: tuple[Stretch, ...]
     _ending: bytes
 
     def __len__(self) -> int:
@@ -37,9 +54,28 @@ class RecordPrefix:
         """
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
-        view = memoryview(self._data)
-        pieces = [view[bounds[i] : bounds[i + 1]] for bounds in self._bounds[:group]]
+        views = [
+            (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
+        ]
+        pieces = [view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]]
         return b"".join((*pieces, self._ending))
+
+    def extended(self, more: Extension) -> RecordPrefix:
+        """The samples at the fidelity of more groups. Shares memory with this prefix, which stays as it is.
+
+        Raises:
+            ValueError: `more` does not begin where this prefix ends.
+        """
+        if more.after != self.group:
+            raise ValueError(
+                f"groups from {more.after + 1} on do not continue a prefix of {self.group} groups"
+            )
+        return replace(
+            self,
+            group=more.group,
+            num_bytes=self.num_bytes + more.num_bytes,
+            _stretches=(*self._stretches, more.stretch),
+        )
 
 
 class RecordSet:
@@ -51,11 +87,12 @@ class RecordSet:
         self._storage = storage
         self._ending = b"" if self.index.encoding == "baseline" else EOI
 
-    def describe(self, record: int, group: int) -> str:
-        """What `read_prefix` reads, and from where, in words."""
+    def describe(self, record: int, group: int, after: int = 0) -> str:
+        """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
         entry = self.index.records[record]
-        num_bytes = self.index.prefix_bytes(record, group)
-        return f"{self._path(entry)} ({num_bytes} bytes: scan groups 1 to {group}) from {self._storage}"
+        num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
+        what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
+        return f"{self._path(entry)} ({what}) from {self._storage}"
 
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
@@ -69,19 +106,39 @@ class RecordSet:
         path = self._path(entry)
         where = f"record {path}"
         data = self._storage.read(path, 0, num_bytes)
-        if len(data) != num_bytes:
-            raise RecordError(
-                f"{where} is cut short: groups 1 to {group} take {num_bytes} bytes, {len(data)} are there. "
-                "Copy the file again from where it was made, or delete the records' folder and encode again."
-            )
+        _check_length(data, num_bytes, 0, group, where)
         header, start = unpack_header(data, where)
         self._check_match(header, entry, where)
-        bounds = []
-        for number, end in enumerate(entry.group_ends[:group], start=1):
-            bounds.append(unpack_group(data, start, end, entry.num_samples, f"group {number} of {where}"))
-            start = end
+        bounds = _unpack_groups(data, start, entry, 0, group, where)
         labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
-        return RecordPrefix(header.ids, labels, group, num_bytes, data, bounds, self._ending)
+        return RecordPrefix(header.ids, labels, group, num_bytes, (Stretch(data, bounds),), self._ending)
+
+    def read_extension(self, record: int, after: int, group: int) -> Extension:
+        """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
+
+        Of `group` = `after` nothing is read: the extension is empty.
+
+        Raises:
+            ValueError: `group` is below `after`, or there is nothing to extend: use `read_prefix`.
+            RecordError: the records lack the group; the file is cut short or damaged.
+            StorageError: the storage could not deliver.
+        """
+        if not 1 <= after <= group:
+            raise ValueError(f"groups {after + 1} to {group} do not extend a prefix")
+        if group == after:
+            return Extension(after, group, 0, Stretch(b"", []))
+        start = self._start(record, after)
+        num_bytes = self.index.prefix_bytes(record, group) - start
+        entry = self.index.records[record]
+        path = self._path(entry)
+        where = f"record {path}"
+        data = self._storage.read(path, start, num_bytes)
+        _check_length(data, num_bytes, after, group, where)
+        bounds = _unpack_groups(data, 0, entry, after, group, where)
+        return Extension(after, group, num_bytes, Stretch(data, bounds))
+
+    def _start(self, record: int, after: int) -> int:
+        return self.index.prefix_bytes(record, after) if after else 0
 
     def _path(self, entry: RecordEntry) -> str:
         return f"{self.folder}/{entry.file}" if self.folder else entry.file
@@ -102,3 +159,25 @@ class RecordSet:
                     f"{where} does not belong to its index: {name} is {found!r}, the index says {wanted!r}. "
                     "Files of two encodes are mixed: delete the records' folder and encode again."
                 )
+
+
+def _check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
+    if len(data) != num_bytes:
+        raise RecordError(
+            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, "
+            f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
+            "folder and encode again."
+        )
+
+
+def _unpack_groups(
+    data: bytes, start: int, entry: RecordEntry, after: int, group: int, where: str
+) -> list[list[int]]:
+    """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`."""
+    offset = entry.group_ends[after - 1] if after else 0
+    bounds = []
+    for number in range(after + 1, group + 1):
+        end = entry.group_ends[number - 1] - offset
+        bounds.append(unpack_group(data, start, end, entry.num_samples, f"group {number} of {where}"))
+        start = end
+    return bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
@@ -15,6 +16,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
+from pcr_exp.training.distributed.processes import Processes
 
 _UNLIMITED = StorageConfig(name="unlimited")
 
@@ -33,8 +35,13 @@ class RunData:
         return len(self.train.index.classes[label])
 
 
-def open_data(config: TrainConfig, *, progress: bool) -> RunData:
+def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None) -> RunData:
     """Open the records; missing ones are made first if `records.auto_prepare` and the root is a local folder.
+
+    Args:
+        config: The whole configuration.
+        progress: Show bars on stderr.
+        bucket: The state of a storage throttle that other processes share.
 
     Raises:
         ConfigError: the records have no such label.
@@ -45,7 +52,7 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
         with counting_bar("records", shown=progress) as tell:
             prepare_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
-    storage = CountingStorage(open_storage(root, config.storage))
+    storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}")
     val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline")
     label = config.dataset.label
@@ -55,8 +62,10 @@ def open_data(config: TrainConfig, *, progress: bool) -> RunData:
     return RunData(train, val, storage)
 
 
-def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RecordLoader:
-    """Make the loader of augmented, shuffled batches."""
+def training_loader(
+    config: TrainConfig, data: RunData, policy: ScanPolicy, processes: Processes
+) -> RecordLoader:
+    """Make the loader of augmented, shuffled batches of this process's share."""
     return RecordLoader(
         data.train,
         policy,
@@ -67,6 +76,9 @@ def training_loader(config: TrainConfig, data: RunData, policy: ScanPolicy) -> R
         seed=config.seed,
         shuffle=True,
         storage_config=config.storage,
+        echo=config.echo,
+        rank=processes.rank,
+        world_size=processes.world_size,
     )
 
 

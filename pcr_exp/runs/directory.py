@@ -40,6 +40,10 @@ class RunDirectory:
         return self.path / "rows.jsonl"
 
     @property
+    def layers_path(self) -> Path:
+        return self.path / "activations.csv"
+
+    @property
     def log_path(self) -> Path:
         return self.path / "log.txt"
 
@@ -60,6 +64,11 @@ class RunDirectory:
         return "interrupted" if manifest.status == "running" else manifest.status
 
 
+def run_path(config: TrainConfig) -> Path:
+    """Return `<runs_root>/<run_id>`."""
+    return Path(config.runs_root) / run_id(config)
+
+
 @contextmanager
 def claim(config: TrainConfig) -> Iterator[RunDirectory]:
     """Hold the run's directory `<runs_root>/<run_id>`, made here if it is new.
@@ -67,7 +76,7 @@ def claim(config: TrainConfig) -> Iterator[RunDirectory]:
     Raises:
         RunError: a live process holds it, it belongs to another configuration, or it is not a run's.
     """
-    path = Path(config.runs_root) / run_id(config)
+    path = run_path(config)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.mkdir(exist_ok=False)

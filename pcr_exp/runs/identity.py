@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 
@@ -18,32 +20,80 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
+# What came after the first published runs, with the values that describe those runs: while a key has that
+# value it is left out, so that a run keeps its name. Such a default must never change.
+_ADDED_LATER: dict[str, dict[str, Any]] = {
+    "storage": {"cold_cache": False},
+    "echo": asdict(EchoConfig()),
+    "activations": asdict(ActivationsConfig()),
+}
+_OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
+"""One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
 
 def run_id(config: TrainConfig) -> str:
     """Return the run's name, such as `photos-focus-resnet18-group_5-hdd-s0-1a2b3c4d`.
 
     The eight hex digits are a key of the scientific configuration: everything but paths, workers, logging,
-    device. A file of pretrained weights counts by its name.
+    device. A file of pretrained weights counts by its name. A neighbour of PCR, such as echo, is named before
+    the seed if there is one.
     """
+    part = scientific_part(asdict(config))
     words = (
         config.dataset.name,
         config.dataset.label,
         config.model.name,
         config.scan.name,
         config.storage.name,
+        *_names_of_added_groups(part),
+        *_processes(config),
         f"s{config.seed}",
-        key_of(scientific_part(asdict(config))),
+        key_of(part),
     )
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
+
+
+def _processes(config: TrainConfig) -> tuple[str, ...]:
+    if config.world_size == 1:
+        return ()
+    return (f"{config.gradients.name}_{config.gradients.mode}_x{config.world_size}", config.network.name)
 
 
 def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a whole configuration, as plain dicts, without what cannot change what is learned."""
     part: dict[str, Any] = {key: value for key, value in config.items() if key not in _GROUPS_WITHOUT_EFFECT}
+    if part.get("world_size", 1) == 1:
+        for key in _OF_SEVERAL_PROCESSES:
+            part.pop(key, None)
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
-    return part
+    return without_defaults(part, _ADDED_LATER)
+
+
+def _names_of_added_groups(part: Mapping[str, Any]) -> list[str]:
+    groups = [group for group, keys in _ADDED_LATER.items() if "name" in keys]
+    return [part[group]["name"] for group in groups if "name" in part.get(group, {})]
+
+
+def without_defaults(config: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a copy of a configuration without the added keys that have their default.
+
+    A configuration with the defaults and one from before there were such keys become the same.
+
+    Args:
+        config: Groups of settings; a group of `added` may be missing.
+        added: By group, the keys that were added and their defaults. A group that loses its last key goes.
+    """
+    kept = dict(config)
+    for group, defaults in added.items():
+        kept[group] = {
+            key: value
+            for key, value in config.get(group, {}).items()
+            if key not in defaults or value != defaults[key]
+        }
+        if not kept[group]:
+            del kept[group]
+    return kept
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:

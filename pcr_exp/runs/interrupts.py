@@ -28,6 +28,12 @@ class StopRequest:
         """Whether a signal has come."""
         return self._signal is not None
 
+    def agree(self, asked: bool) -> bool:
+        """Return `requested`, which becomes true if another process of the run was asked."""
+        if asked and self._signal is None:
+            self._signal = signal.SIGTERM
+        return self.requested
+
     @contextmanager
     def graceful(self) -> Iterator[None]:
         """Within, the first signal only sets `requested`; afterwards it takes effect."""

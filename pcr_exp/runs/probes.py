@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.decode import open_decoder
@@ -16,6 +17,7 @@ from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.similarity import mean_similarities
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.runs.data import RunData, training_loader
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.gradient_cosine import gradient_cosines
 from pcr_exp.training.progress import Progress
 from pcr_exp.training.trainer import Trainer
@@ -29,8 +31,10 @@ class Probes:
     config: TrainConfig
     data: RunData
     trainer: Trainer
+    processes: Processes
     consensus: Consensus
     val_loss: Callable[[], float]
+    steps_per_epoch: int
     sample: FixedSample | None = None
 
     def run(self, probe: Probe, progress: Progress) -> dict[int, float]:
@@ -62,19 +66,20 @@ class Probes:
         )
 
     def _trial_losses(self, probe: TrialProbe, progress: Progress) -> dict[int, float]:
+        config = replace(self.config, echo=EchoConfig())  # a trial is judged by what is read, not by repeats
+
         @contextmanager
         def batches(group: int) -> Iterator[Iterator[Batch]]:
             # The images that training will see next, so that all candidates see the same ones.
-            with training_loader(self.config, self.data, StaticScan(group)) as loader:
+            with training_loader(config, self.data, StaticScan(group), self.processes) as loader:
                 yield loader.batches(progress.epoch, 0, progress.epoch + 1, probe.num_steps)
 
-        batch_size = self.config.training.batch_size
         return trial_losses(
             self.trainer,
             batches,
             probe.candidates,
             step=progress.step,
-            steps_per_epoch=-(-self.data.train.index.num_samples // batch_size),
+            steps_per_epoch=self.steps_per_epoch,
             evaluate=self.val_loss if probe.judge == "val" else None,
         )
 

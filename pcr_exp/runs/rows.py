@@ -73,6 +73,7 @@ _COUNT = Column(whole=True)
 _POSITIVE = Column(whole=True, low=1)
 _REAL = Column(whole=False)
 _SHARE = Column(whole=False, high=1)
+_MEASURE = Column(whole=False, nullable=True)  # null: nothing to measure yet
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "val_loss", "images_per_s")
 """What the scores of a policy's candidates can be; `given`: the configuration said it."""
@@ -123,15 +124,37 @@ COLUMNS: dict[str, dict[str, AnyColumn]] = {
 }
 LATER: dict[str, float] = {"probe_s": 0.0, "probe_bytes": 0}
 """Columns that rows from before there were probes lack, and what they are taken to hold."""
+OPTIONAL: dict[str, AnyColumn] = {
+    "samples_trained": _COUNT,  # images of all updates, repeats of data echoing included
+    "upstream_s_per_sample": _MEASURE,  # per fresh image, of what stands in front of the echo
+    "downstream_s_per_sample": _MEASURE,  # per image trained on, of what stands behind it
+    "upstream_ratio": _MEASURE,  # R: the first over the second
+}
+"""Columns of every row that runs of earlier versions lack, and that nothing can be taken for."""
+TRAFFIC: dict[str, AnyColumn] = {
+    "bytes_sent": _COUNT,  # of gradients and model changes, by all processes
+    "pushed_values": _COUNT,  # gradient values that all processes encoded
+    "pushed_bytes": _COUNT,  # and the bytes of their messages, each counted once
+    "pulled_values": _COUNT,  # the same of what processes decoded of a server's messages
+    "pulled_bytes": _COUNT,
+    "network_s": _REAL,  # seconds of train_s that the first process waited for the throttled network
+}
+"""Columns of runs of several processes, in rows of every kind, since the run began: all, or none."""
 CUMULATIVE = (
-    *("step", "samples_seen", "train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
+    *("step", "samples_seen", "samples_trained"),
+    *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
     *("record_bytes", "probe_bytes", "bytes_read"),
 )
 MEASURED = (
     *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s", "probe_bytes", "bytes_read"),
-    *("images_per_s", "storage_mib_per_s", "wait_share"),
+    *("images_per_s", "storage_mib_per_s", "wait_share", "network_s", "bytes_sent"),
+    *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
 )
-"""Columns that two runs of one configuration need not share; all others are deterministic on a CPU."""
+"""Columns that two runs of one configuration need not share; all others are deterministic on a CPU.
+
+`bytes_sent` is among them because a resumed run's first step sends one larger message: DDP cuts its buckets
+only after it.
+"""
 
 _CLOCK_TOLERANCE = 0.01
 
@@ -148,11 +171,13 @@ def validate_row(row: Mapping[str, Any]) -> None:
     if columns is None:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(COLUMNS)}.")
     row = {**LATER, **row}
+    if TRAFFIC.keys() & row.keys():
+        columns = columns | TRAFFIC
     missing = sorted(columns.keys() - row.keys())
-    unknown = sorted(row.keys() - columns.keys() - {"kind"})
+    unknown = sorted(row.keys() - columns.keys() - OPTIONAL.keys() - {"kind"})
     if missing or unknown:
         raise RunError(f"{kind} row: missing columns {missing}, unknown columns {unknown}.")
-    for name, column in columns.items():
+    for name, column in (columns | {name: OPTIONAL[name] for name in OPTIONAL if name in row}).items():
         if wanted := column.problem(row[name]):
             raise RunError(f"{kind} row: {name}={row[name]!r}; wanted {wanted}.")
     total_s = sum(row[f"{clock}_s"] for clock in CLOCKS)
@@ -186,6 +211,6 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _require_growth(before: Row, row: Row) -> None:
-    for name in CUMULATIVE:
-        if row[name] < before[name]:
+    for name in (*CUMULATIVE, *TRAFFIC):
+        if name in row and row[name] < before.get(name, 0):
             raise RunError(f"{name} fell from {before[name]} to {row[name]}; wanted it to grow.")

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.echo.ratio import stage_columns
+from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.order import samples_per_rank
 from pcr_exp.loading.policies.catalog import open_policy, require_validation
 from pcr_exp.loading.policies.consensus import open_consensus
 from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader
 from pcr_exp.runs.probes import Probes
+from pcr_exp.runs.team_row import team_row
 from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.training.clocks import Clocks
-from pcr_exp.training.device import synchronizer
+from pcr_exp.training.device import cpu_threads, synchronizer
+from pcr_exp.training.distributed.open import open_exchange
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.models import check_model, open_model
@@ -38,9 +46,15 @@ class Session:
     validation: ValidationBatches
     probes: Probes
     session_bytes: Callable[[], int]
-    """Bytes of training records that storage delivered in this session."""
+    """Bytes of training records that storage delivered to this process in this session."""
+    echo: EchoConfig
+    num_workers: int
+    """Decoding processes of the loader."""
+    processes: Processes = field(default_factory=Processes)
     earlier_bytes: int = 0
     """The same, of the sessions before."""
+    earlier_probe_bytes: int = 0
+    """Bytes that a scan policy's probes had read by then."""
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -49,28 +63,50 @@ class Session:
         return self.trainer.config.epochs * self.loader.num_batches
 
     def bytes_read(self) -> int:
-        """Return the bytes of training records that storage delivered since the run began."""
+        """Return the bytes of training records that storage delivered here since the run began."""
         return self.earlier_bytes + self.session_bytes()
 
     def rows(
         self, *, checkpoint: Callable[[], None], should_stop: Callable[[], bool]
     ) -> Generator[Row, None, None]:
-        """Train and yield rows; see `pcr_exp.training.loop.fit`."""
-        return fit(
+        """Train and yield rows, of all processes together; see `pcr_exp.training.loop.fit`.
+
+        Every process calls this, takes every row, and stops at the same update as the others.
+        """
+        rows = fit(
             self.trainer,
             self.loader,
             self.policy,
             self.progress,
             self.clocks,
-            evaluate=lambda: _scores(self.trainer, self.validation),
+            evaluate=lambda: self.processes.from_first(self._global_scores),
             probe=lambda wanted: self.probes.run(wanted, self.progress),
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
+            measure=self.measure_stages,
+        )
+        with closing(rows):
+            for row in rows:
+                yield team_row(row, self.trainer.exchange, self.processes)
+
+    def measure_stages(self, row: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return how long the stages around the echo take, by what this session measured."""
+        probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
+        return stage_columns(
+            self.echo,
+            self.loader.effort,
+            num_workers=self.num_workers,
+            bytes_read=self.session_bytes() - probe_bytes,
+            counters=row,
         )
 
+    def _global_scores(self) -> dict[str, float | int | None]:
+        with self.trainer.exchange.global_weights():
+            return _scores(self.trainer, self.validation)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that training changes."""
+        """Return everything that training changes in this process."""
         return {
             **self.trainer.state_dict(),
             "progress": self.progress.state_dict(),
@@ -86,27 +122,33 @@ class Session:
         self.policy.load_state_dict(state["policy"])
         self.clocks.load_state_dict(state["clocks"])
         self.earlier_bytes = state["bytes_read"]
+        self.earlier_probe_bytes = self.progress.probe_bytes
 
 
 @contextmanager
-def open_session(config: TrainConfig, data: RunData, device: torch.device) -> Iterator[Session]:
+def open_session(
+    config: TrainConfig, data: RunData, device: torch.device, processes: Processes
+) -> Iterator[Session]:
     """Put a run together, at its beginning; its loaders are closed with the block.
 
     Raises:
-        ConfigError: the model does not exist, or does not take the batches that it would get; or the scan
-            policy wants validation images, and there are none.
+        ConfigError: the model does not exist, does not take the batches that it would get, or does not suit
+            `activations`; the scan policy wants validation images, and there are none; or what processes
+            send each other does not suit the rest.
     """
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
     model = open_model(config.model, data.num_classes(config.dataset.label))
+    num_fresh = samples_per_rank(data.train.index.num_samples, processes.world_size)
+    num_train = num_examples(config.echo, num_fresh)
     check_model(
         model,
         config.model.name,
-        train_batches=_batch_shapes(data.train.index.num_samples, training.batch_size, training.image_size),
+        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
         eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
     )
     require_validation(config.scan, data.val.index.num_samples)
-    consensus = open_consensus(device)
+    consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     policy = open_policy(
         config.scan,
         seed=config.seed,
@@ -114,12 +156,21 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
         index=data.train.index,
         supplied=data.storage.supplied,
     )
+    _check_bounds(config)
+    trainer = Trainer(
+        model,
+        training,
+        device=device,
+        seed=config.seed,
+        activations=config.activations,
+        exchange=open_exchange(config.gradients, config.network, processes, config.seed),
+    )
+    _check_precision(config, trainer)
     index_bytes = data.storage.bytes_read
     with (
-        closing(training_loader(config, data, policy)) as loader,
+        closing(training_loader(config, data, policy, processes)) as loader,
         closing(validation_loader(config, data)) as val_loader,
     ):
-        trainer = Trainer(model, training, device=device, seed=config.seed)
         validation = ValidationBatches(val_loader, training.eval_image_size)
         yield Session(
             trainer=trainer,
@@ -127,8 +178,49 @@ def open_session(config: TrainConfig, data: RunData, device: torch.device) -> It
             policy=policy,
             clocks=Clocks(synchronizer(device)),
             validation=validation,
-            probes=Probes(config, data, trainer, consensus, lambda: _val_loss(trainer, validation)),
+            probes=Probes(
+                config,
+                data,
+                trainer,
+                processes,
+                consensus,
+                val_loss=lambda: _val_loss(trainer, validation),
+                steps_per_epoch=loader.num_batches,
+            ),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
+            echo=config.echo,
+            num_workers=config.loader.num_workers,
+            processes=processes,
+        )
+
+
+def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes) -> None:
+    """Choose torch's threads and convolutions for this process."""
+    threads = cpu_threads(device, config.loader.num_workers, processes.per_host)
+    num_threads = config.training.num_threads or threads
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    # Batches have few shapes: the search for the fastest convolution pays off.
+    torch.backends.cudnn.benchmark = device.type == "cuda"
+
+
+def _check_precision(config: TrainConfig, trainer: Trainer) -> None:
+    gradients = config.gradients
+    if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
+        raise ConfigError(
+            f"training.amp=true with gradients={gradients.name} (mode {gradients.mode}): this GPU has no "
+            "bfloat16, so losses are scaled by factors that change, and what a codec left out of one step "
+            "would have the wrong scale in the next. Use training.amp=false."
+        )
+
+
+def _check_bounds(config: TrainConfig) -> None:
+    adapts = config.activations.name == "error_bounded" and config.activations.bounds == "adaptive"
+    if adapts and config.world_size > 1 and config.gradients.mode == "server":
+        raise ConfigError(
+            "activations.bounds=adaptive with gradients.mode=server: the bounds follow the optimizer's "
+            "momentum, and only the first process has an optimizer that moves. Use activations.bounds=fixed, "
+            "or gradients.mode=ddp."
         )
 
 

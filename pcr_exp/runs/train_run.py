@@ -15,8 +15,11 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import open_data
-from pcr_exp.runs.directory import RunDirectory, claim
+from pcr_exp.runs.directory import RunDirectory, claim, run_path
+from pcr_exp.runs.follow import Assignment, follow
+from pcr_exp.runs.identity import run_id
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
+from pcr_exp.runs.layer_file import write_layers
 from pcr_exp.runs.log_file import log_to
 from pcr_exp.runs.manifest import (
     Manifest,
@@ -29,10 +32,12 @@ from pcr_exp.runs.manifest import (
 from pcr_exp.runs.page_cache import settle_page_cache
 from pcr_exp.runs.row_file import RowFile
 from pcr_exp.runs.rows import Row
-from pcr_exp.runs.session import Session, open_session
+from pcr_exp.runs.session import Session, open_session, set_up_torch
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
-from pcr_exp.training.device import cpu_threads, open_device
+from pcr_exp.training.device import open_device
+from pcr_exp.training.distributed.open import check_exchange
+from pcr_exp.training.distributed.processes import Processes, join_processes
 from pcr_exp.training.models import check_name
 
 log = logging.getLogger(__name__)
@@ -55,7 +60,8 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
     """Train as configured, in `<runs_root>/<run_id>`.
 
     A finished run is skipped. An interrupted or failed one goes on from its checkpoint, and ends with the
-    rows of one that was never interrupted (clocks, rates and bytes_read excepted).
+    rows of one that was never interrupted (clocks, rates and bytes_read excepted). Of several processes, all
+    call this; the first writes the files, the others train along.
 
     Args:
         config: The whole configuration.
@@ -67,12 +73,18 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after a checkpoint; it then says `interrupted`.
     """
     # Before the directory is made: a typing error shall not leave one behind.
+    check_exchange(config.gradients, config.network, config.world_size)
+    processes = join_processes(config.world_size)
     device = open_device(config.training.device)
     check_name(config.model)
+    if not processes.first:
+        finished = follow(config, device, processes)
+        return RunOutcome(run_id(config), run_path(config), "finished" if finished else "skipped")
     with claim(config) as directory:
         name, status = directory.path.name, directory.status
         if status == "finished":
             log.info("%s is finished: skipped", directory.path)
+            processes.from_first(lambda: None)
             return RunOutcome(name, directory.path, "skipped")
         with log_to(directory.log_path), handled_signals() as stop:
             log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
@@ -80,7 +92,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest())
             with _recorded(directory, manifest, stop), named_worker_death():
-                _train(config, device, directory, manifest, stop, progress=progress, draw=draw)
+                _train(config, device, directory, manifest, stop, processes, progress=progress, draw=draw)
             log.info("finished: %s", directory.path)
     return RunOutcome(name, directory.path, "finished")
 
@@ -91,22 +103,20 @@ def _train(
     directory: RunDirectory,
     manifest: Manifest,
     stop: StopRequest,
+    processes: Processes,
     *,
     progress: bool,
     draw: DrawRun | None,
 ) -> None:
-    num_threads = config.training.num_threads or cpu_threads(device, config.loader.num_workers)
-    if num_threads is not None:
-        torch.set_num_threads(num_threads)
-    # Batches have few shapes: the search for the fastest convolution pays off.
-    torch.backends.cudnn.benchmark = device.type == "cuda"
-    data = open_data(config, progress=progress)
+    set_up_torch(config, device, processes)
+    assignment = processes.from_first(lambda: Assignment.of(config, directory))
+    data = open_data(config, progress=progress, bucket=assignment.bucket)
     describe_records(manifest, data.train.index, data.val.index)
     manifest.cached_share = settle_page_cache(config, data)
     write_manifest(directory.manifest_path, manifest)
     epochs = config.training.epochs
     with (
-        open_session(config, data, device) as session,
+        open_session(config, data, device, processes) as session,
         RowFile(directory.rows_path, _restore(session, directory)) as rows,
         _tracked(config, directory) as tracker,
         training_bar(
@@ -119,10 +129,15 @@ def _train(
 
         def checkpoint() -> None:
             rows.sync()
-            state = {**session.state_dict(), "num_rows": rows.num_rows}
+            own, *others = processes.gather(session.state_dict())
+            state = {**own, "others": others, "num_rows": rows.num_rows}
             save_checkpoint(directory.checkpoint_path, state)
+            write_layers(directory.layers_path, session.trainer.activations.history)
 
-        with closing(session.rows(checkpoint=checkpoint, should_stop=lambda: stop.requested)) as stream:
+        def should_stop() -> bool:
+            return stop.agree(processes.any(stop.requested))
+
+        with closing(session.rows(checkpoint=checkpoint, should_stop=should_stop)) as stream:
             for row in stream:
                 rows.append(row)
                 tracker.log(row)

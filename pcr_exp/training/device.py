@@ -39,8 +39,10 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def cpu_threads(device: torch.device, num_workers: int) -> int | None:
+def cpu_threads(device: torch.device, num_workers: int, per_host: int = 1) -> int | None:
     """Return how many threads torch should compute with beside `num_workers` decoding processes.
+
+    `per_host` training processes share the cores, each with workers of its own.
 
     On a CPU: the cores that the workers leave, at least one. OpenMP threads that share a core with a worker
     wait for each other in every operation: on 2 cores, 2 threads and 1 worker were up to 6 times slower
@@ -48,7 +50,7 @@ def cpu_threads(device: torch.device, num_workers: int) -> int | None:
     """
     if device.type == "cuda":
         return None
-    return max(1, num_cores() - num_workers)
+    return max(1, num_cores() // per_host - num_workers)
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from pcr_exp.loading.policy import ScanPolicy, Update
 from pcr_exp.training.clocks import ClockName, Clocks
 from pcr_exp.training.decisions import RunProbe, decisions
 from pcr_exp.training.progress import MeanLoss, Progress
-from pcr_exp.training.report import Reporter, Row
+from pcr_exp.training.report import Measure, Reporter, Row, no_measure
 from pcr_exp.training.schedule import learning_rate
 from pcr_exp.training.trainer import Trainer
 
@@ -47,6 +47,7 @@ def fit(
     bytes_read: Callable[[], int],
     checkpoint: Callable[[], None],
     should_stop: Callable[[], bool] = lambda: False,
+    measure: Measure = no_measure,
 ) -> Generator[Row, None, None]:
     """Train from where `progress` stands to the end of the last epoch, and yield rows.
 
@@ -67,12 +68,13 @@ def fit(
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
             `checkpoint_every_steps` updates, and before stopping early.
         should_stop: Asked after each update.
+        measure: Makes more columns of a row from the counters and clocks in it.
 
     Raises:
         RunError: a loss is not finite, or the loader ended early.
     """
     config = trainer.config
-    reporter = Reporter(progress, clocks, bytes_read)
+    reporter = Reporter(progress, clocks, bytes_read, measure)
     last_step = config.epochs * loader.num_batches
 
     def decided() -> Iterator[Row]:
@@ -131,7 +133,8 @@ def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_e
     progress.step += 1
     progress.epoch = batch.epoch + ends_epoch
     progress.batch = 0 if ends_epoch else batch.index + 1
-    progress.samples_seen += num_images
+    progress.samples_seen += batch.num_fresh
+    progress.samples_trained += num_images
     progress.record_bytes += batch.record_bytes
     progress.full_bytes += batch.full_bytes
     progress.scan_group = batch.group
@@ -148,6 +151,7 @@ def _update(batch: Batch, loss: float, clocks: Clocks) -> Update:
         epoch=batch.epoch,
         ends_epoch=batch.index + 1 == batch.num_batches,
         num_images=len(batch.labels),
+        num_fresh=batch.num_fresh,
         group=batch.group,
         loss=loss,
         train_s=seconds["train_s"],

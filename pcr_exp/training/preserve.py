@@ -19,8 +19,9 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     """Within, the trainer may be used at will; afterwards all is as it was. Yields a way to go back early.
 
     That is: parameters, buffers (batch-norm statistics), gradients, train or eval mode of every module, the
-    optimiser, the loss scaler, and the random states of torch on all devices, numpy and Python. Tensors
-    keep their place in memory. Takes the memory of a second model and optimiser.
+    optimiser, the loss scaler, what is known of compressed activations, and the random states of torch on all
+    devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second model and
+    optimiser. Of several processes, each tries by itself, and sends nothing.
     """
     model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
     tensors = [*model.parameters(), *model.buffers()]
@@ -29,6 +30,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     modes = [(module, module.training) for module in model.modules()]
     optimizer_state = copy.deepcopy(optimizer.state_dict())
     scaler_state = copy.deepcopy(scaler.state_dict())
+    activations_state = copy.deepcopy(trainer.activations.state_dict())
     random_states = _random_states()
 
     def restore() -> None:
@@ -42,12 +44,14 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
         # A copy: the optimiser keeps the tensors that it is given, and goes on to change them.
         optimizer.load_state_dict(copy.deepcopy(optimizer_state))
         scaler.load_state_dict(scaler_state)
+        trainer.activations.load_state_dict(copy.deepcopy(activations_state))
         _set_random_states(random_states)
 
     # Nothing shall be added to the gradients that are kept.
     optimizer.zero_grad(set_to_none=True)
     try:
-        yield restore
+        with trainer.alone():
+            yield restore
     finally:
         restore()
 

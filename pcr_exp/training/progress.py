@@ -36,6 +36,9 @@ class Progress:
     batch: int = 0
     """Index of the next batch in its epoch."""
     samples_seen: int = 0
+    """Fresh images: each counts once an epoch, however often it is used."""
+    samples_trained: int = 0
+    """Images of all updates, repeats included."""
     record_bytes: int = 0
     """Of the records that the samples came from, each time they were read for an epoch."""
     full_bytes: int = 0

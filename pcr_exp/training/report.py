@@ -12,23 +12,40 @@ from pcr_exp.training.progress import MeanLoss, Progress
 Row = dict[str, Any]
 
 MIB = 2**20
+Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""More columns of a row, from its counters and clocks."""
+
+
+def no_measure(row: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001
+    """None."""
+    return {}
+
+
 _INTERVAL = ("train_s", "wait_s", "eval_s", "wall_s", "samples_seen", "bytes_read")
 
 
 class Reporter:
     """Makes rows; the schema that they obey is in `pcr_exp.runs.rows`."""
 
-    def __init__(self, progress: Progress, clocks: Clocks, bytes_read: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        clocks: Clocks,
+        bytes_read: Callable[[], int],
+        measure: Measure = no_measure,
+    ) -> None:
         """Report on these counters.
 
         Args:
             progress: Its interval and epoch means are begun anew by the row that reports them.
             clocks: Read once a row.
             bytes_read: What storage has delivered since the run began.
+            measure: Called once a row.
         """
         self._progress = progress
         self._clocks = clocks
         self._bytes_read = bytes_read
+        self._measure = measure
 
     def train_row(self, epoch: int) -> Row:
         """Report the updates since the last train row; `epoch` counts from 1."""
@@ -57,9 +74,10 @@ class Reporter:
 
     def _cumulative(self) -> Row:
         progress = self._progress
-        return {
+        counted = {
             "step": progress.step,
             "samples_seen": progress.samples_seen,
+            "samples_trained": progress.samples_trained,
             **self._clocks.read(),
             "scan_group": progress.scan_group,
             "record_bytes": progress.record_bytes,
@@ -67,6 +85,7 @@ class Reporter:
             "bytes_read": self._bytes_read(),
             "learning_rate": progress.learning_rate,
         }
+        return {**counted, **self._measure(counted)}
 
 
 def interval_rates(start: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:

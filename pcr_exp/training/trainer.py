@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcr_exp.activations.keep import open_activations
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
+from pcr_exp.training.distributed.exchange import Exchange, NoExchange
 from pcr_exp.training.inputs import model_input
 
 
@@ -21,8 +26,21 @@ class Trainer:
     so that a resumed run draws what an uninterrupted one would have drawn.
     """
 
-    def __init__(self, model: nn.Module, config: TrainingConfig, *, device: torch.device, seed: int) -> None:
-        """Move `model` to `device` and make its optimizer."""
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        *,
+        device: torch.device,
+        seed: int,
+        activations: ActivationsConfig | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Move `model` to `device` and make its optimizer; `exchange` reaches the other processes, if any.
+
+        Raises:
+            ConfigError: the model or the optimizer does not suit `activations`.
+        """
         self.config = config
         self.device = device
         self.seed = seed
@@ -37,26 +55,33 @@ class Trainer:
             nesterov=config.nesterov,
             weight_decay=config.weight_decay,
         )
+        self.exchange = exchange or NoExchange()
+        self._replica = self.exchange.attach(self.model)
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
+        self.activations = open_activations(activations or ActivationsConfig(), self.model, self.optimizer)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
         inputs = model_input(images, self.device, channels_last=self.config.channels_last)
         with torch.autocast(self.device.type, dtype=self.amp_dtype, enabled=self.amp_dtype is not None):
-            logits = self.model(inputs)
+            logits = self._replica(inputs) if self.model.training else self.model(inputs)
         return logits.float()
 
     def loss(self, images: Tensor, labels: Tensor, *, step: int) -> Tensor:
-        """Return the mean loss of a batch, as update `step` would take it; arguments as in `update`."""
+        """Return the mean loss of a batch of this process, as update `step` would take it.
+
+        Arguments as in `update`.
+        """
         torch.manual_seed(_step_seed(self.seed, step))
         self.model.train()
+        self.activations.begin(step)
         logits = self.forward(images)
         targets = labels.to(self.device, non_blocking=True)
         return F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
 
     def update(self, images: Tensor, labels: Tensor, *, step: int, learning_rate: float) -> float:
-        """Take one step of SGD and return the batch's mean loss.
+        """Take one step of SGD and return the mean loss of the batch, or of all processes' batches.
 
         A loss that is not finite is returned without a step: the model stays as it was.
 
@@ -70,12 +95,27 @@ class Trainer:
             group["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(images, labels, step=step)
-        value = loss.item()
+        value = self.exchange.mean(loss.item())
         if np.isfinite(value):
+            loss_scale = self.scaler.get_scale()
             self.scaler.scale(loss).backward()
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
+            self.exchange.step(self._step)
+            self.activations.end(step, loss_scale)
         return value
+
+    def _step(self) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within, updates are made of this process's gradients, and nothing is sent."""
+        exchange, replica = self.exchange, self._replica
+        self.exchange, self._replica = NoExchange(), self.model
+        try:
+            yield
+        finally:
+            self.exchange, self._replica = exchange, replica
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that updates change."""
@@ -83,6 +123,8 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
+            "activations": self.activations.state_dict(),
+            "exchange": self.exchange.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -90,6 +132,9 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
+        # A checkpoint from before there was a choice has none of these, and there was nothing to keep.
+        self.activations.load_state_dict(state.get("activations", {}))
+        self.exchange.load_state_dict(state.get("exchange", {}))
 
 
 def _step_seed(seed: int, step: int) -> int:

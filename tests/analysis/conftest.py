@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pcr_exp.config.dataset import PhotosConfig
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
@@ -43,6 +44,9 @@ def write_run(
     top1: Sequence[float] = (0.3, 0.6, 0.9),
     status: str = "finished",
     epochs: int | None = None,
+    echo: EchoConfig | None = None,
+    batch_size: int = 16,
+    learning_rate: float = 0.1,
 ) -> Path:
     group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
     config = TrainConfig(
@@ -51,8 +55,13 @@ def write_run(
         scan=ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group),
         storage=StorageConfig(name="hdd", bandwidth_mib_per_s=8.0),
         training=TrainingConfig(
-            epochs=epochs or len(top1), batch_size=16, image_size=64, eval_image_size=64, learning_rate=0.1
+            epochs=epochs or len(top1),
+            batch_size=batch_size,
+            image_size=64,
+            eval_image_size=64,
+            learning_rate=learning_rate,
         ),
+        echo=echo or EchoConfig(),
         tracking=TrackingConfig(name="none"),
         seed=seed,
         runs_root=str(root),
@@ -65,9 +74,20 @@ def write_run(
         write_manifest(directory.manifest_path, manifest)
         with RowFile(directory.rows_path, 0) as rows:
             for epoch, accuracy in enumerate(top1, start=1):
-                rows.append(_row("train", epoch, group, epoch_s, accuracy))
-                rows.append(_row("eval", epoch, group, epoch_s, accuracy))
+                for kind in ("train", "eval"):
+                    row = _row(kind, epoch, group, epoch_s, accuracy)
+                    rows.append(row if echo is None else row | _stages(row, echo))
     return directory.path
+
+
+def _stages(row: dict[str, Any], echo: EchoConfig) -> dict[str, Any]:
+    """Reading takes 40 ms per fresh image, an update 10 ms per image."""
+    return {
+        "samples_trained": round(echo.factor * row["samples_seen"]),
+        "upstream_s_per_sample": 0.04,
+        "downstream_s_per_sample": 0.01,
+        "upstream_ratio": 4.0,
+    }
 
 
 def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:

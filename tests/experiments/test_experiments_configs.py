@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
+from pcr_exp.config.gradients import CODECS
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import SCAN_SCHEMAS
@@ -19,6 +21,7 @@ RUNNER_OF_EXPERIMENT = {
     "throughput_model": "throughput",
 }
 """Experiments of another runner than `train`."""
+GROUPS = ("scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 
 
 def composed(runner: str, *overrides: str) -> Any:
@@ -47,12 +50,21 @@ def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [(group, option) for group in ("scan", "storage", "loader", "tracking") for option in options(group)],
+    [(group, option) for group in GROUPS for option in options(group)],
 )
 def test_every_option_composes(group: str, option: str) -> None:
     config: TrainConfig = composed("train", f"{group}={option}")
-    if group in ("scan", "storage"):
+    if group in ("scan", "storage", "network"):
         assert getattr(config, group).name == option
+
+
+def test_every_way_of_keeping_activations_composes() -> None:
+    modes = options("activations")
+    names = {mode: composed("train", f"activations={mode}").activations.name for mode in modes}
+    assert names.pop("error_bounded_paper") == "error_bounded"
+    assert names == {name: name for name in ("none", "lossless", "error_bounded", "recompute")}
+    assert composed("train", "activations=error_bounded_paper").activations.error_model == "paper"
+    assert composed("train", "activations=none").activations == ActivationsConfig()
 
 
 def test_there_is_an_option_for_every_scan_group() -> None:
@@ -92,12 +104,46 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("loader.records_ahead=0", "loader.records_ahead=0: wanted null or at least 1"),
         ("loader.prefetch_batches=0", "loader.prefetch_batches=0: wanted at least 1"),
         ("loader.decode=fast", "loader.decode='fast': wanted"),
+        ("echo.name=often", "echo.name='often': wanted none, example_before, example_after, batch"),
+        ("echo=batch echo.factor=0.5", "echo.factor=0.5: wanted a number of uses, 1 or more"),
+        ("echo=batch echo.factor=inf", "echo.factor=inf: wanted a number of uses"),
+        ("echo=batch echo.factor=nan", "echo.factor=nan: wanted a number of uses"),
+        ("echo=example_after echo.buffer=0", "echo.buffer=0: wanted at least 1"),
+        ("echo.factor=2", "echo.factor=2.0: wanted 1 with echo=none"),
+        ("echo.buffer=64", "echo.buffer=64: wanted 1 with echo=none.* echo=example_before echo.factor=1"),
+        ("echo=batch echo.buffer=64", "echo.buffer=64: wanted 1 with echo=batch"),
+        (
+            "echo=example_after echo.repeat_groups=[10]",
+            r"echo.repeat_groups=\[10\]: wanted none with echo=example_after",
+        ),
+        ("echo=example_before echo.repeat_groups=[11]", r"echo.repeat_groups=\[11\]: wanted scan groups"),
+        (
+            "echo=example_before echo.factor=3 echo.repeat_groups=[5,2]",
+            r"echo.repeat_groups=\[5, 2\]: wanted scan groups in 1..10, each higher",
+        ),
+        (
+            "echo=example_before echo.factor=2 echo.repeat_groups=[5,10]",
+            r"echo.repeat_groups=\[5, 10\]: wanted at most one group per repeat, and echo.factor=2 makes 1",
+        ),
         ("training.epochs=0", "training.epochs=0: wanted at least 1"),
         ("training.learning_rate=0", "training.learning_rate=0.0: wanted above 0"),
         ("training.momentum=1", r"training.momentum=1.0: wanted in \[0, 1\)"),
         ("training.label_smoothing=1", r"training.label_smoothing=1.0: wanted in \[0, 1\)"),
         ("training.warmup_epochs=-1", "training.warmup_epochs=-1.0: wanted 0 or more"),
         ("training.schedule=linear", "training.schedule='linear': wanted step or cosine or constant"),
+        ("activations.codec=zfp", "activations.codec='zfp': wanted quantise or sz"),
+        ("activations.interval=0", "activations.interval=0: wanted at least 1"),
+        ("gradients.name=gzip", "gradients.name='gzip': wanted none, fp16, .* topk or int8"),
+        ("gradients.mode=ring", "gradients.mode='ring': wanted ddp or server"),
+        ("gradients.sparsity=0.99", r"gradients.sparsity=0.99: wanted a number in \[1, 2\)"),
+        ("gradients.sparsity=2", r"gradients.sparsity=2.0: wanted a number in \[1, 2\)"),
+        ("gradients.sparsity=1.99999999", r"gradients.sparsity=1.99999999: wanted a number in \[1, 2\)"),
+        ("gradients.fraction=0", r"gradients.fraction=0.0: wanted a share in \(0, 1\]"),
+        ("gradients.rank=0", "gradients.rank=0: wanted at least 1"),
+        ("gradients.min_values=-1", "gradients.min_values=-1: wanted 0 or more"),
+        ("network.bandwidth_mbit_per_s=0", "network.bandwidth_mbit_per_s=0.0: wanted a rate above 0"),
+        ("network.latency_ms=-1", "network.latency_ms=-1.0: wanted 0 or more"),
+        ("world_size=0", "world_size=0: wanted at least 1"),
         ("tracking.name=mlflow", "tracking.name='mlflow': wanted none or wandb"),
         ("tracking.mode=later", "tracking.mode='later': wanted offline or online"),
         ("+dataset.typo=5", "unknown configuration key: .*typo"),
@@ -107,7 +153,25 @@ def test_there_is_an_option_for_every_scan_group() -> None:
 )
 def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed("train", override)
+        composed("train", *override.split())
+
+
+def test_there_is_an_option_for_every_gradient_codec() -> None:
+    assert {composed("train", f"gradients={option}").gradients.name for option in options("gradients")} == {
+        *CODECS
+    }
+
+
+def test_powersgd_has_no_server() -> None:
+    with pytest.raises(ConfigError, match=r"gradients\.mode='server': wanted ddp: PowerSGD needs sums"):
+        composed("train", "gradients=powersgd", "gradients.mode=server")
+
+
+def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert composed("train").world_size == 1
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert composed("train").world_size == 4
 
 
 @pytest.mark.parametrize(
@@ -120,6 +184,13 @@ def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: 
         ("quality", "crop_size_px=16", "crop_size_px=16: wanted at least 32"),
         ("figures", "compare=loader.decode", "reference=None: wanted a value of loader.decode"),
         ("quality", "num_workers=0", "num_workers=0: wanted at least 1"),
+        ("activation_study", "bounds=[0]", r"bounds=\[0.0\]: wanted one value or more, each above 0"),
+        ("activation_study", "batch_sizes=[]", r"batch_sizes=\[\]: wanted one value or more"),
+        (
+            "activation_study",
+            "training.batch_size=8",
+            "batch_sizes=.*: wanted at most training.batch",
+        ),
         ("demo", "labels=[]", r"labels=\[\]: wanted at least one label"),
         ("demo", "scans=[group_1]", "scans=.*: wanted scan levels with baseline among them"),
         (

@@ -42,7 +42,12 @@ class Simulation:
     """One record is one batch. Reading is `AHEAD` records ahead and does one after the other."""
 
     def __init__(
-        self, bandwidth: Callable[[float], float], images_per_s: float, *, jitter: float = 0.0
+        self,
+        bandwidth: Callable[[float], float],
+        images_per_s: float,
+        *,
+        jitter: float = 0.0,
+        echo_factor: float = 1.0,
     ) -> None:
         self.bandwidth = bandwidth
         self.images_per_s = images_per_s
@@ -50,6 +55,7 @@ class Simulation:
         self.now_s = self.train_s = self.wait_s = 0.0
         self.random = random.Random(0)
         self.jitter = jitter
+        self.echo_factor = echo_factor
         self.done: list[tuple[float, float, float, int]] = []  # end, bytes, seconds, group
         self.groups: list[int] = []
         self.waits: list[float] = []
@@ -73,7 +79,8 @@ class Simulation:
         for i in range(first, first + num_updates):
             self.read(policy)
             arrived_s, _, _, group = self.done[i]
-            train_s = BATCH / self.images_per_s * self.random.uniform(1 - self.jitter, 1 + self.jitter)
+            uses = round(BATCH * self.echo_factor)
+            train_s = uses / self.images_per_s * self.random.uniform(1 - self.jitter, 1 + self.jitter)
             decode_s = max(0.0, BATCH / self.decode_per_s.get(group, math.inf) - train_s)
             waited_s = max(0.0, arrived_s - self.now_s) + decode_s
             self.now_s += waited_s + train_s
@@ -81,7 +88,7 @@ class Simulation:
             self.wait_s += waited_s
             self.waits.append(waited_s / (waited_s + train_s))
             self.groups.append(group)
-            policy.observe(Update(0, False, BATCH, group, 1.0, self.train_s, self.wait_s))
+            policy.observe(Update(0, False, uses, BATCH, group, 1.0, self.train_s, self.wait_s))
             if (decision := policy.take_decision()) is not None:
                 self.decisions.append(decision)
 
@@ -113,6 +120,14 @@ def test_it_settles_where_the_trainer_does_not_wait(
     assert jitter or len(set(settled)) == 1, "no oscillation"
     if ideal(bytes_per_s, images_per_s) > 1:
         assert sum(simulation.waits[-100:]) / 100 < 0.05 + slack
+
+
+def test_echoed_images_need_no_bandwidth() -> None:
+    plain, echoed = (Simulation(lambda _: 28e6, 1000.0, echo_factor=factor) for factor in (1, 3))
+    for simulation in (plain, echoed):
+        simulation.run(balanced(simulation), 100)
+    assert plain.groups[-1] == ideal(28e6, 1000.0)
+    assert echoed.groups[-1] == ideal(28e6, 1000.0 / 3) > plain.groups[-1]
 
 
 def test_it_follows_a_bandwidth_that_halves_and_recovers() -> None:
@@ -168,7 +183,7 @@ def test_nothing_is_decided_before_storage_has_shown_anything() -> None:
     policy = balanced(simulation, every_steps=1)
     assert policy.take_decision() == Decision(1, "given")
     for step in range(5):
-        policy.observe(Update(0, False, 8, 1, 1.0, train_s=float(step), wait_s=0.0))
+        policy.observe(Update(0, False, 8, 8, 1, 1.0, train_s=float(step), wait_s=0.0))
     assert policy.take_decision() is None
 
 
@@ -282,7 +297,8 @@ def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
         asked_s = time.perf_counter()
         train_s += asked_s - got_s
         groups.append(batch.group)
-        policy.observe(Update(batch.epoch, False, len(batch.labels), batch.group, 1.0, train_s, wait_s))
+        count = len(batch.labels)
+        policy.observe(Update(batch.epoch, False, count, count, batch.group, 1.0, train_s, wait_s))
         if len(groups) in (120, 240):
             changing.change(little if len(groups) == 120 else plenty)
     assert set(groups[60:120]) == {10}

@@ -24,7 +24,7 @@ def plateau_of(rank: int, consensus: Consensus) -> list[int | None]:
     losses = ((1.0, 1.0, 1.0, 1.0), (1.0, 0.8, 0.6, 0.6))[rank]
     decided = []
     for epoch, loss in enumerate(losses):
-        policy.observe(Update(epoch, True, 8, 10, loss, 0.0, 0.0))
+        policy.observe(Update(epoch, True, 8, 8, 10, loss, 0.0, 0.0))
         decided.append(policy.group(epoch + 2, 0))
     return decided
 
@@ -43,7 +43,7 @@ def balanced_of(rank: int, consensus: Consensus) -> list[int | None]:
     groups = []
     for _ in range(9):
         steps += 1
-        policy.observe(Update(0, False, 10, 1, 1.0, train_s=float(steps), wait_s=0.0))
+        policy.observe(Update(0, False, 10, 10, 1, 1.0, train_s=float(steps), wait_s=0.0))
         groups.append(policy.group(0, 0))
     return groups
 

@@ -16,6 +16,7 @@ import pytest
 import skimage.data
 from PIL import Image
 
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.format import RecordHeader, pack_record
@@ -103,6 +104,26 @@ def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
             loader = open_loader(group=group, batch_size=batch_size, config=config)
             largest = max(records.index.prefix_bytes(record, group) for record in range(7))
             assert loader.max_held_bytes() == num_records * largest
+
+
+@pytest.mark.parametrize("name", ["example_before", "example_after"])
+def test_a_shuffle_buffer_of_echo_is_within_the_bound(
+    split: Path, open_loader: Callable[..., RecordLoader], name: str
+) -> None:
+    """In front of decoding it keeps at most a record per example in it, and no more than there are."""
+    for buffer, num_in_buffer in ((3, 3), (60, 7)):
+        records = WatchedRecords(LocalStorage(split), "pcr")
+        loader = open_loader(
+            records=records,
+            config=LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=1),
+            echo=EchoConfig(name=name, factor=2, buffer=buffer),
+        )
+        bound = loader.max_held_bytes()
+        largest = max(records.index.prefix_bytes(record, 5) for record in range(7))
+        assert bound == (3 + 1 + (num_in_buffer if name == "example_before" else 0)) * largest
+        for _ in loader.batches(0, 0, 2):
+            records.settle()
+        assert records.peak_bytes <= bound
 
 
 PROGRAM = """

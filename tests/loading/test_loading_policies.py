@@ -37,7 +37,7 @@ def opened(config: ScanConfig, seed: int = 0) -> ScanPolicy:
 
 
 def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images: int = 8) -> Update:
-    return Update(epoch, ends_epoch, num_images, group=5, loss=loss, train_s=0.0, wait_s=0.0)
+    return Update(epoch, ends_epoch, num_images, num_images, group=5, loss=loss, train_s=0.0, wait_s=0.0)
 
 
 def continued(policy: ScanPolicy, config: ScanConfig) -> ScanPolicy:

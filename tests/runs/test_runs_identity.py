@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.identity import differences, run_id, scientific_part
+from pcr_exp.runs.identity import differences, run_id, scientific_part, without_defaults
 
 WITHOUT_EFFECT = {
     *(
@@ -48,10 +50,11 @@ def another(value: object) -> object:
 
 
 def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any) -> None:
-    config = configure()
+    # Of several processes: one alone has no use for gradients= and network=.
+    config = configure(world_size=2)
     before = run_id(config)
     keys = leaves(config)
-    assert len(keys) > 60
+    assert len(keys) > 70
     for key in keys:
         changed = copy.deepcopy(config)
         *groups, name = key.split(".")
@@ -68,6 +71,57 @@ def test_the_name_is_readable(configure: Any) -> None:
     words = run_id(config).split("-")
     assert words[:-1] == ["photos", "photo", "shufflenet_v2_x0_5", "my_scan_2", "unlimited", "s3"]
     assert len(words[-1]) == 8
+
+
+@pytest.mark.parametrize(
+    ("group", "value"),
+    [
+        ("echo", EchoConfig(name="batch", factor=2)),
+        ("activations", ActivationsConfig(name="error_bounded")),
+    ],
+)
+def test_a_group_that_came_later_is_named_once_it_does_something(
+    configure: Any, group: str, value: Any
+) -> None:
+    config: TrainConfig = configure()
+    setattr(config, group, value)
+    assert run_id(config).split("-")[4:-1] == ["unlimited", value.name, "s0"]
+
+
+def test_runs_from_before_a_group_keep_their_names(configure: Any) -> None:
+    """The id of this configuration was computed by the version that knew none of these keys."""
+    config = configure()
+    assert run_id(config) == "photos-photo-shufflenet_v2_x0_5-group_5-unlimited-s0-e1187ca0"
+    before = asdict(config)
+    del before["echo"], before["activations"], before["storage"]["cold_cache"]
+    assert scientific_part(before) == scientific_part(asdict(config))
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"a": 1, "b": {"x": 0, "y": [1]}}, {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ({"b": {"x": 0, "y": [2]}}, {"b": {"y": [2]}}),
+        ({"b": {"x": 0, "y": [1], "older": 3}}, {"b": {"older": 3}}),
+        ({"b": {"x": 1}}, {"b": {"x": 1}}),
+    ],
+)
+def test_added_keys_with_their_defaults_are_left_out(config: dict[str, Any], kept: dict[str, Any]) -> None:
+    before = copy.deepcopy(config)
+    assert without_defaults(config, {"b": {"x": 0, "y": [1]}}) == kept
+    assert config == before
+
+
+def test_runs_of_one_process_are_called_what_they_were_before_there_were_several(configure: Any) -> None:
+    config = configure(gradients__name="threelc", network__latency_ms=1.0)
+    assert run_id(config) == run_id(configure())
+    assert scientific_part(asdict(config)).keys().isdisjoint({"gradients", "network", "world_size"})
+
+
+def test_the_name_of_a_run_of_several_processes(configure: Any) -> None:
+    config = configure(world_size=4, gradients__name="threelc", gradients__mode="server", network__name="lan")
+    assert run_id(config).split("-")[4:-1] == ["unlimited", "threelc_server_x4", "lan", "s0"]
 
 
 def test_a_written_configuration_is_the_same_science(configure: Any) -> None:

@@ -45,6 +45,13 @@ def test_handlers_are_put_back() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+def test_a_signal_to_another_process_of_the_run_counts() -> None:
+    with handled_signals() as stop, pytest.raises(SystemExit), stop.graceful():
+        assert not stop.agree(False)
+        assert stop.agree(True)
+        assert stop.requested
+
+
 def test_without_a_signal_nothing_is_raised() -> None:
     with handled_signals() as stop, stop.graceful():
         pass

@@ -8,7 +8,16 @@ import pytest
 
 from pcr_exp.errors import RunError
 from pcr_exp.runs.row_file import RowFile
-from pcr_exp.runs.rows import COLUMNS, CUMULATIVE, LATER, MEASURED, read_rows, validate_row
+from pcr_exp.runs.rows import (
+    COLUMNS,
+    CUMULATIVE,
+    LATER,
+    MEASURED,
+    OPTIONAL,
+    TRAFFIC,
+    read_rows,
+    validate_row,
+)
 
 
 def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
@@ -86,10 +95,37 @@ def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
         validate_row(row(kind, time_to_accuracy_s=3.0))
 
 
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_several_processes_come_together(kind: str) -> None:
+    traffic = dict.fromkeys(TRAFFIC, 1)
+    validate_row(row(kind, **traffic))
+    del traffic["pushed_bytes"]
+    with pytest.raises(RunError, match=r"missing columns \['pushed_bytes'\]"):
+        validate_row(row(kind, **traffic))
+    with pytest.raises(RunError, match=r"bytes_sent=1.5; wanted a whole number"):
+        validate_row(row(kind) | dict.fromkeys(TRAFFIC, 1) | {"bytes_sent": 1.5})
+
+
+def test_traffic_only_grows(tmp_path: Path) -> None:
+    rows = [row(**dict.fromkeys(TRAFFIC, sent)) for sent in (5, 4)]
+    path = write(tmp_path / "rows.jsonl", *(json.dumps(each) for each in rows))
+    with pytest.raises(RunError, match="fell from 5 to 4"):
+        read_rows(path)
+
+
 @pytest.mark.parametrize("kind", ["test", None, ["eval"]])
 def test_a_kind_that_there_is_not(kind: Any) -> None:
     with pytest.raises(RunError, match="wanted train or eval or policy"):
         validate_row(row() | {"kind": kind})
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_that_came_later_may_be_missing_but_not_wrong(kind: str) -> None:
+    validate_row(row(kind, samples_trained=1280, upstream_ratio=None))
+    with pytest.raises(RunError, match=r"samples_trained=0.5; wanted a whole number in \[0, inf\]"):
+        validate_row(row(kind, samples_trained=0.5))
+    with pytest.raises(RunError, match=r"upstream_ratio=-1; wanted a finite number in \[0, inf\] or null"):
+        validate_row(row(kind, upstream_ratio=-1))
 
 
 def test_clocks_that_do_not_add_up() -> None:
@@ -99,7 +135,7 @@ def test_clocks_that_do_not_add_up() -> None:
 
 
 def test_lists_of_columns_name_columns() -> None:
-    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys()
+    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys() | OPTIONAL.keys() | TRAFFIC.keys()
     assert set(MEASURED) < known
     assert set(CUMULATIVE) < known
 
@@ -122,10 +158,11 @@ def test_rows_are_read_in_order(tmp_path: Path) -> None:
         (json.dumps(row(kind="eval") | {"val_top1": 2}), "line 2: eval row: val_top1=2"),
         (json.dumps(row(step=9)), "line 2: step fell from 10 to 9"),
         (json.dumps(row(bytes_read=1)), "line 2: bytes_read fell"),
+        (json.dumps(row(samples_trained=1)), "line 2: samples_trained fell from 1280 to 1"),
     ],
 )
 def test_the_line_that_is_wrong_is_named(tmp_path: Path, line: str, wanted: str) -> None:
-    path = write(tmp_path / "rows.jsonl", json.dumps(row()), line)
+    path = write(tmp_path / "rows.jsonl", json.dumps(row(samples_trained=1280)), line)
     with pytest.raises(RunError, match=f"rows.jsonl, {wanted}"):
         read_rows(path)
 

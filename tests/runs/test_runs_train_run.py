@@ -282,5 +282,8 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
     path.write_text(path.read_text().replace('"finished"', '"failed"'))
     run(config)
     assert restored == [
-        ["bytes_read", "clocks", "format", "model", "num_rows", "optimizer", "policy", "progress", "scaler"]
+        [
+            *("activations", "bytes_read", "clocks", "exchange", "format", "model", "num_rows"),
+            *("optimizer", "others", "policy", "progress", "scaler"),
+        ]
     ]

@@ -9,6 +9,7 @@ from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.runs.data import open_data, training_loader, validation_loader
 from pcr_exp.runs.validation import ValidationBatches
+from pcr_exp.training.distributed.processes import Processes
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> 
     with validation_loader(config, data) as loader:
         list(loader.batches(0, 0, 1))
     assert data.storage.bytes_read == index_bytes
-    with training_loader(config, data, StaticScan(config.scan.group)) as loader:
+    with training_loader(config, data, StaticScan(config.scan.group), Processes()) as loader:
         total = sum(batch.record_bytes for batch in loader.batches(0, 0, 1))
     assert data.storage.bytes_read - index_bytes == total == data.train.index.epoch_bytes(5)
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from pcr_exp.training.clocks import NAMES, Clocks
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.progress import Progress
-from pcr_exp.training.report import MIB, Row, interval_rates
+from pcr_exp.training.report import MIB, Measure, Row, interval_rates, no_measure
 from pcr_exp.training.schedule import learning_rate
 from pcr_exp.training.trainer import Trainer
 
@@ -115,6 +116,7 @@ class Run:
         self.rows: list[Row] = []
         self.saved: list[dict[str, Any]] = []
         self.stop_at: int | None = None
+        self.measure: Measure = no_measure
         if saved is not None:
             self.trainer.load_state_dict(saved["trainer"])
             self.progress = Progress.from_state(saved["progress"])
@@ -161,6 +163,7 @@ class Run:
             bytes_read=self.bytes_read,
             checkpoint=self.checkpoint,
             should_stop=lambda: self.progress.step == self.stop_at,
+            measure=self.measure,
         )
         for row in stream:
             assert self.clocks.current == "other"
@@ -202,6 +205,29 @@ def test_counters_and_rates() -> None:
     assert run.policy.updates[4].wait_s == 5 * 2 + 0.5
     epoch_losses = [u.loss * u.num_images for u in run.policy.updates[:3]]
     assert sum(epoch_losses) / 20 == pytest.approx(rows[1]["train_loss"])
+
+
+def test_repeats_are_trained_on_but_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two images of every batch repeat others of the epoch, which is counted in fresh ones."""
+    batch_of = FakeLoader.batch
+    monkeypatch.setattr(FakeLoader, "batch", lambda *args: replace(batch_of(*args), num_repeats=2))
+    rows = Run().go()
+    assert [row["samples_seen"] for row in rows if row["kind"] == "eval"] == [14, 28, 42, 56]
+    assert [row["samples_trained"] for row in rows if row["kind"] == "eval"] == [20, 40, 60, 80]
+
+
+def test_what_is_measured_is_in_every_row() -> None:
+    run = Run()
+    run.measure = lambda row: {"updates_and_images": (row["step"], row["samples_seen"])}
+    assert [row["updates_and_images"] for row in run.go()] == [
+        (row["step"], row["samples_seen"]) for row in run.rows
+    ]
+
+
+def test_counters_that_a_checkpoint_does_not_know_begin_at_zero() -> None:
+    state = Progress(step=7, samples_seen=9, samples_trained=12).state_dict()
+    del state["samples_trained"]
+    assert Progress.from_state(state) == Progress(step=7, samples_seen=9)
 
 
 def test_every_second_goes_to_its_clock() -> None:

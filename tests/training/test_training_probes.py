@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from training_models import batch, everything, make_trainer, next_losses
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import RunError
 from pcr_exp.loading.fixed_sample import SampleBatch
 from pcr_exp.training.gradient_cosine import gradient_cosines
@@ -66,6 +67,19 @@ def test_a_probe_leaves_no_trace_and_the_next_20_losses_are_the_same(
     assert everything(trainer) == before
     assert [p.stride() for p in trainer.model.parameters()] == strides
     assert next_losses(trainer, steps) == next_losses(undisturbed, steps)
+    assert everything(trainer) == everything(undisturbed)
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_probe_leaves_no_trace_in_the_bounds_of_compressed_activations(probe: str) -> None:
+    """Though every update adapts them."""
+    keeping = ActivationsConfig(name="error_bounded", interval=1)
+    undisturbed, trainer = make_trainer(activations=keeping), make_trainer(activations=keeping)
+    before = everything(trainer)
+    assert before[-1]["history"]
+    PROBES[probe](trainer)
+    assert everything(trainer) == before
+    assert next_losses(trainer) == next_losses(undisturbed)
     assert everything(trainer) == everything(undisturbed)
 
 

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.training.inputs import model_input
 from pcr_exp.training.trainer import Trainer, _step_seed
 
@@ -99,6 +101,39 @@ def test_a_loss_that_is_not_finite_moves_nothing() -> None:
     loss = trainer.update(*batch(), step=0, learning_rate=0.1)
     assert loss != loss
     assert torch.equal(trainer.model[5].weight, before)  # type: ignore[index, union-attr, arg-type]
+
+
+@pytest.mark.parametrize("name", ["none", "lossless", "error_bounded"])
+def test_compressed_activations_resume_where_they_were(name: str) -> None:
+    def trainer() -> Trainer:
+        activations = ActivationsConfig(name=name, interval=2)
+        return Trainer(small_model(), config(), device=CPU, seed=0, activations=activations)
+
+    def updates(of: Trainer, steps: range) -> list[float]:
+        return [of.update(*batch(step), step=step, learning_rate=0.1) for step in steps]
+
+    whole, first, second = trainer(), trainer(), trainer()
+    losses = updates(whole, range(6))
+    assert updates(first, range(3)) == losses[:3]
+    second.load_state_dict(first.state_dict())
+    assert updates(second, range(3, 6)) == losses[3:]
+    assert second.activations.history == whole.activations.history
+    assert len(whole.activations.history) == (0 if name == "none" else 3)
+    if name != "error_bounded":
+        plain = Trainer(small_model(), config(), device=CPU, seed=0)
+        assert updates(plain, range(6)) == losses
+
+
+def test_a_model_that_does_not_suit_the_mode_is_refused() -> None:
+    with pytest.raises(ConfigError, match="activations=recompute: Sequential is a plain chain"):
+        Trainer(small_model(), config(), device=CPU, seed=0, activations=ActivationsConfig(name="recompute"))
+
+
+def test_a_checkpoint_from_before_activations_were_kept_in_ways_is_read() -> None:
+    trainer = Trainer(small_model(), config(), device=CPU, seed=0)
+    state = trainer.state_dict()
+    del state["activations"]
+    trainer.load_state_dict(state)
 
 
 def test_mixed_precision_on_a_cpu_is_full_precision() -> None:

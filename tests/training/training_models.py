@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.trainer import Trainer
 
@@ -26,7 +28,9 @@ class Running(nn.Module):
         return x
 
 
-def make_trainer(steps: int = 3, dropout: float = 0.5, **changes: Any) -> Trainer:
+def make_trainer(
+    steps: int = 3, dropout: float = 0.5, activations: ActivationsConfig | None = None, **changes: Any
+) -> Trainer:
     """After some updates: momentum, batch-norm statistics and gradients are there to be lost."""
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -39,7 +43,8 @@ def make_trainer(steps: int = 3, dropout: float = 0.5, **changes: Any) -> Traine
         nn.Linear(144, 5),
     )
     fields = {"epochs": 9, "batch_size": 4, "image_size": 8, "eval_image_size": 8, "learning_rate": 0.1}
-    trainer = Trainer(model, TrainingConfig(**{**fields, **changes}), device=torch.device("cpu"), seed=0)
+    config = TrainingConfig(**{**fields, **changes})
+    trainer = Trainer(model, config, device=torch.device("cpu"), seed=0, activations=activations)
     for step in range(steps):
         trainer.update(*batch(step), step=step, learning_rate=0.05)
     return trainer
@@ -65,6 +70,7 @@ def everything(trainer: Trainer) -> list[Any]:
         torch.get_rng_state().numpy().tobytes(),
         np.random.get_state()[1].tobytes(),  # noqa: NPY002
         random.getstate(),
+        copy.deepcopy(trainer.activations.state_dict()),
     ]
 
 

@@ -25,6 +25,12 @@ def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, lis
     return figure, list(axes.flat[:num_panels])
 
 
+def wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure with `num_panels` axes below each other, for many bars or a legend at their side."""
+    figure = new_figure(1.6 * PANEL_WIDTH_IN, PANEL_HEIGHT_IN * num_panels)
+    return figure, list(figure.subplots(num_panels, squeeze=False).flat)
+
+
 def new_figure(width_in: float, height_in: float) -> Figure:
     """A figure that pyplot does not know of: nothing to close, and no window system is asked for."""
     return Figure(figsize=(width_in, height_in), layout="constrained")

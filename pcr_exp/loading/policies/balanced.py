@@ -78,7 +78,7 @@ class BalancedScan(OneGroup):
             self._began = now
             return
         self._num_steps += 1
-        self._num_images += update.num_images
+        self._num_images += update.num_fresh  # echoed images cost storage nothing
         self._is_settled = self._is_settled and update.group == max(self.current, self._floor_group)
         if self._num_steps == self._every_steps:
             passed = [after - before for after, before in zip(now, self._began, strict=True)]

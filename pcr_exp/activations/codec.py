@@ -1,0 +1,39 @@
+"""What a codec of activations is.
+
+Which values are zero is stored exactly and beside every codec (`pcr_exp.activations.packed`), one bit a
+value, so that no codec can turn a zero into something else or hide a ReLU's mask.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Payload(Protocol):
+    """The values of one tensor, encoded."""
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Everything that it keeps; its bytes are those of their storages."""
+
+    def decode(self, nonzero: Tensor) -> Tensor:
+        """Return the values, in `nonzero`'s shape, and exactly 0 where it is false.
+
+        Args:
+            nonzero: bool, as it was given to `encode`.
+        """
+
+
+class Codec(Protocol):
+    """Encodes tensors so that no value moves by more than a bound."""
+
+    def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> Payload:
+        """Encode a contiguous tensor.
+
+        Args:
+            values: Floating point, of any shape: [N, C, H, W] as it lies in memory.
+            nonzero: `values != 0`.
+            bound: Largest error of a decoded value, in the values' own dtype; above 0.
+        """

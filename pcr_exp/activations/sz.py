@@ -1,0 +1,88 @@
+"""SZ3 through pysz (extra `sz`): the compressor of the paper's family, on the CPU.
+
+It proves ratios and accuracy, not speed: tensors go to the host and back. SZ does not keep zeros; here they
+are stored beside it (`pcr_exp.activations.packed`) and put back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcr_exp.activations.lossless import Exact
+from pcr_exp.errors import ConfigError
+
+_MAX_DIMENSIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SzStream:
+    """What SZ3 made of a whole tensor, zeros included."""
+
+    stream: Tensor
+    """uint8, on the host."""
+    dtype: torch.dtype
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [self.stream]
+
+    def decode(self, nonzero: Tensor) -> Tensor:
+        from pysz import sz
+
+        shape = _at_most_four(tuple(nonzero.shape))
+        values, _ = sz.decompress(self.stream.numpy(), _numpy_name(self.dtype), shape)
+        decoded = torch.from_numpy(values).reshape(nonzero.shape).to(nonzero.device, self.dtype)
+        return decoded.mul_(nonzero)
+
+
+class SzCodec:
+    """SZ3 with an absolute bound."""
+
+    def __init__(self) -> None:
+        """Check that pysz can be imported.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        try:
+            import pysz  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"activations.codec='sz' needs pysz, which cannot be imported ({error}). "
+                "Install it with: pip install 'pcr-exp[sz]'; or use activations.codec=quantise."
+            ) from error
+
+    def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> SzStream | Exact:
+        """Encode; `Exact` for an empty tensor and for values that are not finite."""
+        from pysz import sz, szConfig, szErrorBoundMode
+
+        if not values.numel() or not bool(values.isfinite().all()):
+            return Exact(values[nonzero])
+        config = szConfig()
+        config.errorBoundMode = szErrorBoundMode.ABS
+        # Half precision: the result is rounded once more, which at most doubles an error.
+        halves = values.dtype not in (torch.float32, torch.float64)
+        config.absErrorBound = bound / 2 if halves else bound
+        host = values.cpu().float() if halves else values.cpu()
+        stream, _ = sz.compress(host.view(_at_most_four(tuple(host.shape))).numpy(), config)
+        # A copy: the library may have reserved more than it used.
+        return SzStream(torch.from_numpy(stream).clone(), values.dtype)
+
+
+def _at_most_four(shape: tuple[int, ...]) -> tuple[int, ...]:
+    # SZ3 takes one to four dimensions.
+    if not shape:
+        return (1,)
+    if len(shape) <= _MAX_DIMENSIONS:
+        return shape
+    first = 1
+    for size in shape[: 1 - _MAX_DIMENSIONS]:
+        first *= size
+    return (first, *shape[1 - _MAX_DIMENSIONS :])
+
+
+def _numpy_name(dtype: torch.dtype) -> str:
+    return "float64" if dtype is torch.float64 else "float32"

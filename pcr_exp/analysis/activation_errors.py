@@ -1,0 +1,184 @@
+"""What a bound does: errors of decoded values, and errors of the weight gradients made with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcr_exp.activations.codec import Codec
+from pcr_exp.activations.error_model import PAPER_FACTOR, exact_sensitivity, paper_sensitivity
+from pcr_exp.activations.hooks import ConvInputs, Pack, convolutions
+from pcr_exp.activations.packed import Packed, pack
+from pcr_exp.activations.tally import LayerTally
+
+NUM_BINS = 40
+CODEC_COLUMNS = ["codec", "bound", "low", "high", "share", "std", "num_values"]
+SIGMA_COLUMNS = [
+    *("codec", "bound", "batch_size", "layer", "num_weights", "nonzero_share"),
+    *("measured_sigma", "exact_sigma", "paper_sigma", "ratio"),
+]
+NORMAL_COLUMNS = [
+    *("codec", "bound", "batch_size", "low", "high", "share"),
+    *("kurtosis", "within_one", "num_weights"),
+]
+
+_MIN_WEIGHTS = 32
+"""Fewer weights say too little about their deviation."""
+_REACH = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one forward and backward pass takes."""
+
+    inputs: Tensor
+    """float32 [N, 3, H, W]."""
+    labels: Tensor
+    """int64 [N]."""
+
+    def first(self, num_images: int) -> Batch:
+        """Return the first images."""
+        return Batch(self.inputs[:num_images], self.labels[:num_images])
+
+
+def codec_errors(model: nn.Module, batch: Batch, codecs: Mapping[str, Codec], bound: float) -> pd.DataFrame:
+    """CODEC_COLUMNS: per codec, shares of the errors of all layers' inputs in cells of bound / 20.
+
+    Errors are in units of the bound; values that are zero, which decode exactly, are left out.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, codec in codecs.items():
+        errors: list[Tensor] = []
+
+        def watched(_: str, values: Tensor, codec: Codec = codec, errors: list[Tensor] = errors) -> Packed:
+            packed = pack(values, codec, bound)
+            errors.append(((packed.unpack() - values)[values != 0] / bound).flatten())
+            return packed
+
+        _compressed_pass(model, batch, watched)
+        every = torch.cat(errors)
+        rows += [
+            {"codec": name, "bound": bound, "std": float(every.std()), "num_values": len(every), **cell}
+            for cell in _histogram(every, 1.0)
+        ]
+    return pd.DataFrame(rows, columns=CODEC_COLUMNS)
+
+
+def gradient_errors(
+    model: nn.Module,
+    batch: Batch,
+    name: str,
+    codec: Codec,
+    bounds: Sequence[float],
+    batch_sizes: Sequence[int],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compare weight gradients made from decoded inputs with those made from the inputs themselves.
+
+    Args:
+        model: In training mode.
+        batch: As many images as the largest of `batch_sizes`, or more.
+        name: Of the codec, for the tables.
+        codec: Any.
+        bounds: Each is tried.
+        batch_sizes: Each is tried.
+
+    Returns:
+        SIGMA_COLUMNS: per layer, the deviation of its gradient's error and what both models predict.
+        NORMAL_COLUMNS: the errors' histogram, each in units of its own deviation: output channels differ in
+            their gradients, input channels in their zeros, and taps of a kernel in how often padding silences
+            them. A mixture of normal distributions is not normal.
+    """
+    sigmas: list[dict[str, Any]] = []
+    normal: list[dict[str, Any]] = []
+    for batch_size in batch_sizes:
+        part = batch.first(batch_size)
+        _backward(model, part)
+        exact = _weight_gradients(model)
+        for bound in bounds:
+            run = {"codec": name, "bound": bound, "batch_size": len(part.labels)}
+            tallies = _compressed_pass(model, part, partial(_pack, codec, bound))
+            errors = {layer: lossy - exact[layer] for layer, lossy in _weight_gradients(model).items()}
+            sigmas += [run | _sigma_row(layer, errors[layer], tallies[layer], bound) for layer in errors]
+            normal += [run | cell for cell in _normality(list(errors.values()))]
+    return pd.DataFrame(sigmas, columns=SIGMA_COLUMNS), pd.DataFrame(normal, columns=NORMAL_COLUMNS)
+
+
+def _sigma_row(layer: str, error: Tensor, tally: LayerTally, bound: float) -> dict[str, Any]:
+    share = tally.nonzero_share
+    paper = paper_sensitivity(tally.mean_abs_gradient(1.0), tally.batch_size, share, PAPER_FACTOR)
+    return {
+        "layer": layer,
+        "num_weights": error.numel(),
+        "nonzero_share": share,
+        "measured_sigma": float(error.square().mean().sqrt()),
+        "exact_sigma": bound * exact_sensitivity(tally.gradient_norm(1.0), share),
+        "paper_sigma": bound * paper,
+        "ratio": tally.raw_bytes / tally.packed_bytes if tally.packed_bytes else math.nan,
+    }
+
+
+def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
+    # A convolution's [K, C, h, w] as K rows; depthwise ones have too short rows.
+    tables = [error.flatten(1) for error in errors]
+    wide = [table for table in tables if min(table.shape) >= _MIN_WEIGHTS]
+    if not wide:
+        return
+    scaled = torch.cat([_in_own_deviations(_in_own_deviations(table).T).flatten() for table in wide])
+    if not len(scaled):
+        return
+    facts = {
+        "kurtosis": float(scaled.double().pow(4).mean()),
+        "within_one": float((scaled.abs() < 1).double().mean()),
+        "num_weights": len(scaled),
+    }
+    for cell in _histogram(scaled, _REACH):
+        yield facts | cell
+
+
+def _in_own_deviations(rows: Tensor) -> Tensor:
+    # Without the rows that have no errors: of a channel that is never on, of an input that was kept exactly.
+    scale = rows.square().mean(dim=1, keepdim=True).sqrt()
+    alive = (scale > 0).flatten()
+    return rows[alive] / scale[alive]
+
+
+def _compressed_pass(model: nn.Module, batch: Batch, packed: Pack) -> dict[str, LayerTally]:
+    inputs = ConvInputs(model, packed)
+    try:
+        inputs.begin(watch_gradients=True)
+        _backward(model, batch)
+    finally:
+        inputs.remove()
+    return inputs.tallies
+
+
+def _pack(codec: Codec, bound: float, layer: str, values: Tensor) -> Packed:  # noqa: ARG001 - one bound for all
+    return pack(values, codec, bound)
+
+
+def _weight_gradients(model: nn.Module) -> dict[str, Tensor]:
+    weights = {layer: conv.weight for layer, conv in convolutions(model).items()}
+    return {layer: weight.grad for layer, weight in weights.items() if weight.grad is not None}
+
+
+def _backward(model: nn.Module, batch: Batch) -> None:
+    torch.manual_seed(0)  # of dropout: the same in every pass
+    model.zero_grad(set_to_none=True)
+    F.cross_entropy(model(batch.inputs).float(), batch.labels).backward()
+
+
+def _histogram(values: Tensor, reach: float) -> list[dict[str, float]]:
+    counts = torch.histc(values.float(), NUM_BINS, -reach, reach)
+    width = 2 * reach / NUM_BINS
+    return [
+        {"low": -reach + i * width, "high": -reach + (i + 1) * width, "share": count / len(values)}
+        for i, count in enumerate(counts.tolist())
+    ]

@@ -1,0 +1,1 @@
+"""What processes send each other while they train: gradients as bytes, and back."""

@@ -1,0 +1,42 @@
+"""The messages of many tensors in one: each with its length before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pcr_exp.errors import GradientError
+
+_LENGTH = torch.int32
+
+
+def bundle(messages: Sequence[Tensor]) -> Tensor:
+    """Return uint8: for each message its length in four bytes, then itself."""
+    parts = []
+    for message in messages:
+        length = torch.tensor([len(message)], dtype=_LENGTH).view(torch.uint8)
+        parts += [length.to(message.device), message]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
+
+
+def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
+    """Undo `bundle`; the messages are views.
+
+    Raises:
+        GradientError: the lengths do not add up to the bytes that are there.
+    """
+    messages = []
+    place = 0
+    for _ in range(num_messages):
+        start = place + _LENGTH.itemsize
+        length = int(data[place:start].clone().view(_LENGTH)) if start <= len(data) else 0
+        place = start + length
+        messages.append(data[start:place])
+    if place != len(data):
+        raise GradientError(
+            f"a bundle of {len(data)} bytes: its {num_messages} messages take {place}. Processes of one run "
+            "need the same version and the same gradients= settings."
+        )
+    return messages

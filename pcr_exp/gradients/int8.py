@@ -1,0 +1,41 @@
+"""Eight bits per value: the whole numbers -127..127 times one scale (a baseline of the 3LC paper)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pcr_exp.errors import GradientError
+from pcr_exp.gradients.header import joined, parted
+from pcr_exp.gradients.quantise import ternary_scale
+
+_LARGEST = 127
+
+
+class Int8:
+    """A message is max|values| (float32), then round(127 values / max), one int8 each; a NaN stands alone."""
+
+    feedback = False
+
+    def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Codec.encode`."""
+        scale = ternary_scale(values, 1.0)
+        if math.isnan(scale):
+            return joined([scale], values.new_empty(0, dtype=torch.uint8)), torch.full_like(values, math.nan)
+        levels = (values / scale).mul_(_LARGEST).round_() if scale > 0 else torch.zeros_like(values)
+        return joined([scale], levels.to(torch.int8).view(torch.uint8)), _values(levels, scale)
+
+    def decode(self, message: Tensor, num_values: int) -> Tensor:
+        """See `Codec.decode`."""
+        (scale,), payload = parted(message, 1)
+        if math.isnan(scale):
+            return torch.full((num_values,), math.nan, device=message.device)
+        if len(payload) != num_values:
+            raise GradientError(f"{len(payload)} eight-bit levels: wanted {num_values}.")
+        return _values(payload.view(torch.int8).to(torch.float32), scale)
+
+
+def _values(levels: Tensor, scale: float) -> Tensor:
+    return (levels / _LARGEST).mul_(scale)

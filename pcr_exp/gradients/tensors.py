@@ -1,0 +1,89 @@
+"""A model's gradients, tensor by tensor: the large ones through a codec, the small ones as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pcr_exp.gradients.bundle import bundle, unbundle
+from pcr_exp.gradients.codec import Codec
+from pcr_exp.gradients.feedback import Feedback
+from pcr_exp.gradients.floats import Floats
+from pcr_exp.gradients.ternary_stochastic import TernaryStochastic
+
+Named = Sequence[tuple[str, Tensor]]
+Shape = Sequence[int]
+
+
+def is_small(shape: Shape, min_values: int) -> bool:
+    """Whether a tensor stays uncompressed: fewer than two dimensions (norms, biases), or few values."""
+    return len(shape) < 2 or math.prod(shape) < min_values
+
+
+class TensorCodec:
+    """One sender's codecs with their residuals, one for each tensor, and any receiver's decoder."""
+
+    def __init__(self, open_codec: Callable[[str], Codec], min_values: int) -> None:
+        """Compress tensors from this size on; `open_codec` makes the codec of a tensor by its name."""
+        self._open_codec = open_codec
+        self._min_values = min_values
+        self._senders: dict[str, Feedback] = {}
+        self._decoder = open_codec("")
+        self._plain = Floats(torch.float32)
+
+    def encode(self, tensors: Named) -> tuple[Tensor, list[Tensor]]:
+        """Return the bytes of all tensors, and what each decodes to, in its shape and float32.
+
+        Args:
+            tensors: Names, by which residuals are kept, and values of any shape and floating-point type.
+        """
+        messages, sent = [], []
+        for name, tensor in tensors:
+            values = tensor.detach().reshape(-1).to(torch.float32)
+            small = is_small(tensor.shape, self._min_values)
+            message, arrived = (self._plain if small else self._sender(name)).encode(values)
+            messages.append(message)
+            sent.append(arrived.view(tensor.shape))
+        return bundle(messages), sent
+
+    def decode(self, data: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        """Return the tensors of a sender whose `encode` made `data`, float32.
+
+        Raises:
+            GradientError: the bytes are not of tensors of these shapes.
+        """
+        decoded = []
+        for message, shape in zip(unbundle(data, len(shapes)), shapes, strict=True):
+            codec = self._plain if is_small(shape, self._min_values) else self._decoder
+            decoded.append(codec.decode(message, math.prod(shape)).view(*shape))
+        return decoded
+
+    def state_dict(self) -> dict[str, dict[str, Tensor | None]]:
+        """Return each large tensor's residual, and the state of its lots if the codec draws any."""
+        return {
+            name: {"residual": sender.residual, "lots": _lots(sender.codec)}
+            for name, sender in self._senders.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]], device: torch.device) -> None:
+        """Go on from `state`, on `device`."""
+        self._senders = {}
+        for name, saved in state.items():
+            sender = self._sender(name)
+            if saved["residual"] is not None:
+                sender.residual = saved["residual"].to(device)
+            if isinstance(sender.codec, TernaryStochastic):
+                sender.codec.generator.set_state(saved["lots"])
+
+    def _sender(self, name: str) -> Feedback:
+        if name not in self._senders:
+            self._senders[name] = Feedback(self._open_codec(name))
+        return self._senders[name]
+
+
+def _lots(codec: Codec) -> Tensor | None:
+    return codec.generator.get_state() if isinstance(codec, TernaryStochastic) else None

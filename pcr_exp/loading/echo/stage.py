@@ -1,0 +1,114 @@
+"""Where a loader's echo stage stands, and what that makes of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import lru_cache
+
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo.after import batch_start, echo_batches, echo_examples, example_start
+from pcr_exp.loading.echo.before import echoed
+from pcr_exp.loading.echo.repeats import Echo, echo, num_echoed
+from pcr_exp.loading.order import EpochOrder
+from pcr_exp.loading.randomness import Purpose, stream
+from pcr_exp.loading.stream import BatchStream
+from pcr_exp.loading.tasks import Span
+from pcr_exp.records.index import RecordIndex
+
+
+def num_examples(config: EchoConfig, num_samples: int) -> int:
+    """Examples that an epoch of `num_samples` fresh ones is cut into batches from."""
+    return num_samples if config.name in ("none", "batch") else num_echoed(num_samples, config.factor)
+
+
+def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int) -> None:
+    """Refuse repeats that have nothing to read on to.
+
+    Args:
+        first_group: The scan group that is read first; of those that a policy chooses from, the lowest.
+
+    Raises:
+        ConfigError: the records have one group only, or `first_group` holds what a repeat asks for.
+        RecordError: the records lack a group.
+    """
+    groups = config.repeat_groups
+    if groups and index.encoding == "baseline":
+        raise ConfigError(
+            f"echo.repeat_groups={groups}: wanted none with scan=baseline, whose images are read whole. "
+            "Choose scan=group_1 to scan=group_9."
+        )
+    if groups and groups[0] <= first_group:
+        raise ConfigError(
+            f"echo.repeat_groups={groups}: wanted scan groups above {first_group}, which is read first: "
+            "these repeats would find all their bytes in memory. Lower scan.group, or leave them out."
+        )
+    for group in groups:
+        index.check_group(group)
+
+
+class EchoStage:
+    """What one rank's batches are made of. Without echo, everything passes through as it is."""
+
+    def __init__(
+        self, config: EchoConfig, *, num_samples: int, batch_size: int, seed: int, rank: int
+    ) -> None:
+        """`num_samples` are fresh, per epoch and rank.
+
+        Raises:
+            ConfigError: the buffer would hold more than an epoch.
+        """
+        num_fresh_batches = -(-num_samples // batch_size)
+        repeats_batches = config.name == "batch"
+        num_items = num_fresh_batches if repeats_batches else num_samples
+        num_uses = num_echoed(num_items, config.factor)
+        if config.buffer > num_uses:
+            raise ConfigError(
+                f"echo.buffer={config.buffer}: wanted at most {num_uses}, the examples of an epoch "
+                f"({num_samples} fresh ones x echo.factor={config.factor:g}); it is emptied at its end."
+            )
+        self.num_batches = num_uses if repeats_batches else -(-num_uses // batch_size)
+        """Per epoch."""
+        self.num_kept_in_use = config.buffer if config.name == "example_before" and config.buffer > 1 else 0
+        """Uses that a shuffle buffer in front of decoding holds, and with them their records."""
+        self._config = config
+        self._batch_size = batch_size
+        # Asked for by reading, batching and the stages behind decoding, a little apart.
+        self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(
+            lambda epoch: echo(
+                num_items, config.factor, config.buffer, stream(seed, Purpose.ECHO, epoch, rank)
+            )
+        )
+
+    def order(self, fresh: EpochOrder, epoch: int) -> EpochOrder:
+        """The order of what is decoded in an epoch."""
+        if self._config.name != "example_before":
+            return fresh
+        return echoed(fresh, self._echo(epoch), len(self._config.repeat_groups))
+
+    def decoded_span(self, span: Span) -> Span:
+        """The span of decoded batches that a span of the loader's batches is made of.
+
+        Raises:
+            LoaderError: epochs shall end early, and the echo stage stands behind decoding.
+        """
+        starts = {"example_after": example_start, "batch": batch_start}
+        start = starts.get(self._config.name)
+        if start is None or span.first_epoch >= span.num_epochs:
+            return span
+        if span.end_batch is not None:
+            raise LoaderError(
+                f"end_batch={span.end_batch}: wanted none with echo={self._config.name}, whose batches are "
+                "made of whole epochs. Open a loader without echo."
+            )
+        first_batch = start(self._echo(span.first_epoch), span.first_batch, self._batch_size)
+        return Span(span.first_epoch, first_batch, span.num_epochs)
+
+    def batches(self, decoded: BatchStream, span: Span) -> BatchStream | Generator[Batch, None, None]:
+        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        if self._config.name == "example_after":
+            return echo_examples(decoded, self._echo, span, self._batch_size)
+        if self._config.name == "batch":
+            return echo_batches(decoded, self._echo, span)
+        return decoded

@@ -1,0 +1,73 @@
+"""The processes beside the first: they train along and write nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.loading.worker_death import named_worker_death
+from pcr_exp.runs.data import open_data
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.interrupts import handled_signals
+from pcr_exp.runs.session import open_session, set_up_torch
+from pcr_exp.storage.bucket import new_bucket_path
+from pcr_exp.storage.open import is_limited
+from pcr_exp.training.checkpoint import load_checkpoint
+from pcr_exp.training.distributed.processes import Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the first process tells the others before they begin."""
+
+    checkpoint: Path | None
+    """Where to go on from."""
+    bucket: Path | None
+    """The state of the storage throttle: processes share one storage."""
+
+    @classmethod
+    def of(cls, config: TrainConfig, directory: RunDirectory) -> Assignment:
+        """Decide, as the holder of the run's directory."""
+        checkpoint = directory.checkpoint_path
+        return cls(
+            checkpoint=checkpoint if checkpoint.exists() else None,
+            bucket=new_bucket_path() if is_limited(config.storage) else None,
+        )
+
+
+def follow(config: TrainConfig, device: torch.device, processes: Processes) -> bool:
+    """Train along with the first process; return False if it finds the run finished already.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
+    """
+    with handled_signals() as stop, named_worker_death():
+        assignment = processes.from_first(_nothing)
+        if assignment is None:
+            return False
+        set_up_torch(config, device, processes)
+        data = open_data(config, progress=False, bucket=assignment.bucket)
+        with open_session(config, data, device, processes) as session, stop.graceful():
+            if assignment.checkpoint is not None:
+                others = load_checkpoint(assignment.checkpoint)["others"]
+                session.load_state_dict(others[processes.rank - 1])
+            rows = session.rows(
+                checkpoint=lambda: _give(processes, session.state_dict()),
+                should_stop=lambda: stop.agree(processes.any(stop.requested)),
+            )
+            with closing(rows) as stream:
+                for _ in stream:
+                    pass
+    return True
+
+
+def _nothing() -> Assignment | None:
+    return None
+
+
+def _give(processes: Processes, state: dict[str, object]) -> None:
+    processes.gather(state)

@@ -1,0 +1,78 @@
+"""From configuration to exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.network import NetworkConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.gradients.catalog import open_codec
+from pcr_exp.gradients.tensors import TensorCodec
+from pcr_exp.training.distributed.averaging import AllGather, AllReduce, Averaging
+from pcr_exp.training.distributed.ddp import DdpExchange
+from pcr_exp.training.distributed.exchange import Exchange, NoExchange
+from pcr_exp.training.distributed.link import Link
+from pcr_exp.training.distributed.parameter_server import ServerExchange
+from pcr_exp.training.distributed.powersgd import PowerSGD
+from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.distributed.wire import Wire
+
+_SUMMED = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Codecs whose messages can be added up: DDP sums them in a ring instead of sending each to all."""
+
+
+def check_exchange(gradients: GradientsConfig, network: NetworkConfig, world_size: int) -> None:
+    """Refuse what only several processes can do.
+
+    Raises:
+        ConfigError: there is one process, and settings that would have no effect.
+    """
+    if world_size > 1:
+        return
+    start = "start several: torchrun --nproc-per-node 2 -m experiments.train ..."
+    if gradients != GradientsConfig():
+        raise ConfigError(
+            f"gradients={gradients.name} (mode {gradients.mode}): it compresses what processes send each "
+            f"other, and this is one process. Use gradients=none, or {start}"
+        )
+    if network != NetworkConfig():
+        raise ConfigError(
+            f"network={network.name}: it slows down what processes send each other, and this is one process. "
+            f"Use network=unlimited, or {start}"
+        )
+
+
+def open_exchange(
+    gradients: GradientsConfig, network: NetworkConfig, processes: Processes, seed: int
+) -> Exchange:
+    """Make the configured exchange.
+
+    Args:
+        seed: Of the run; lots are drawn from streams of (seed, sender, tensor).
+    """
+    if processes.world_size == 1:
+        return NoExchange()
+    wire = Wire(Link(network))
+
+    def codec(sender: int) -> TensorCodec:
+        return TensorCodec(
+            lambda name: open_codec(gradients, seed_of_lots(seed, sender, name)), gradients.min_values
+        )
+
+    if gradients.mode == "server":
+        return ServerExchange(processes, wire, push=codec(processes.rank), pull=codec(processes.world_size))
+    averaging: Averaging
+    if gradients.name in _SUMMED:
+        averaging = AllReduce(wire, _SUMMED[gradients.name])
+    elif gradients.name == "powersgd":
+        averaging = PowerSGD(wire, gradients.rank, gradients.min_values)
+    else:
+        averaging = AllGather(wire, codec(processes.rank))
+    return DdpExchange(processes, wire, averaging)
+
+
+def seed_of_lots(seed: int, sender: int, name: str) -> int:
+    """Mix what a tensor's lots depend on: not on the order in which tensors are sent, which DDP changes."""
+    return int(np.random.SeedSequence((seed, sender, *name.encode())).generate_state(1)[0])

@@ -1,0 +1,156 @@
+"""A parameter server: processes push gradients, and pull what the model moved by (3LC, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pcr_exp.errors import ConfigError
+from pcr_exp.gradients.tensors import TensorCodec
+from pcr_exp.training.distributed.averaging import mean_of_messages
+from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.distributed.wire import Traffic, Wire
+
+Parameters = dict[str, nn.Parameter]
+
+
+class Server:
+    """The model at full precision, and what the workers' copies lack of it.
+
+    It compresses model changes once; all workers decode the same bytes.
+    """
+
+    def __init__(self, parameters: Parameters, codec: TensorCodec) -> None:
+        """Begin where the workers' copies are, `parameters` being the copy of the worker in this process."""
+        self.weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        self._parameters = parameters
+        self._codec = codec
+
+    def update(self, pushed: list[Tensor], take: Callable[[], None]) -> Tensor:
+        """Move the model by the mean of the workers' gradients; return the message that tells them.
+
+        Args:
+            pushed: Every worker's message.
+            take: The optimizer's step on `parameters` and their gradients.
+        """
+        like = [(name, parameter) for name, parameter in self._parameters.items()]
+        means = mean_of_messages(self._codec, pushed, like, like[0][1].device)
+        before = {name: weight.clone() for name, weight in self.weights.items()}
+        with self.in_place():
+            for (_, parameter), mean in zip(like, means, strict=True):
+                parameter.grad = mean.to(parameter.dtype)
+            take()
+        changes = [(name, weight - before[name]) for name, weight in self.weights.items()]
+        return self._codec.encode(changes)[0]
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within, the parameters of this process's model are the server's."""
+        copies = {name: parameter.data for name, parameter in self._parameters.items()}
+        for name, parameter in self._parameters.items():
+            parameter.data = self.weights[name]
+        try:
+            yield
+        finally:
+            for name, parameter in self._parameters.items():
+                parameter.data = copies[name]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights and what the workers lack."""
+        return {"weights": dict(self.weights), "pulls": self._codec.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Go on from `state`."""
+        for name, weight in self.weights.items():
+            weight.copy_(state["weights"][name])
+        self._codec.load_state_dict(state["pulls"], device)
+
+
+class ServerExchange:
+    """A worker, and in the first process the server beside it. The optimizer runs at the server only.
+
+    Each process keeps its own running statistics of normalisation layers; the first one's are evaluated,
+    with the server's weights.
+    """
+
+    def __init__(self, processes: Processes, wire: Wire, push: TensorCodec, pull: TensorCodec) -> None:
+        """Send gradients with `push`; `pull` is the server's encoder, and every worker's decoder."""
+        self._processes = processes
+        self._wire = wire
+        self._push = push
+        self._pull = pull
+        self._parameters: Parameters = {}
+        self._server: Server | None = None
+
+    @property
+    def traffic(self) -> Traffic:
+        """See `Exchange.traffic`."""
+        return self._wire.traffic
+
+    @property
+    def network_s(self) -> float:
+        """See `Exchange.network_s`."""
+        return self._wire.link.waited_s
+
+    def attach(self, model: nn.Module) -> nn.Module:
+        """See `Exchange.attach`."""
+        self._parameters = dict(model.named_parameters())
+        self._server = Server(self._parameters, self._pull) if self._processes.first else None
+        return model
+
+    def mean(self, loss: float) -> float:
+        """See `Exchange.mean`."""
+        return self._processes.mean(loss)
+
+    def step(self, take: Callable[[], None]) -> None:
+        """Push gradients, let the server take the step, pull the change.
+
+        Raises:
+            ConfigError: a parameter has no gradient, which a server cannot tell from zeros.
+        """
+        gradients = [(name, self._gradient(name)) for name in self._parameters]
+        message, _ = self._push.encode(gradients)
+        num_values = sum(gradient.numel() for _, gradient in gradients)
+        pushed = self._wire.push(message)
+        change = self._server.update(pushed, take) if self._server is not None else None
+        pulled = self._wire.pull(change)
+        traffic = self.traffic
+        traffic.pushed_values += num_values
+        traffic.pushed_bytes += len(message)
+        traffic.pulled_values += num_values
+        traffic.pulled_bytes += len(pulled)
+        shapes = [gradient.shape for _, gradient in gradients]
+        changes = self._pull.decode(pulled.to(gradients[0][1].device), shapes)
+        with torch.no_grad():
+            for parameter, moved in zip(self._parameters.values(), changes, strict=True):
+                parameter.add_(moved)
+
+    def global_weights(self) -> AbstractContextManager[None]:
+        """See `Exchange.global_weights`."""
+        return self._server.in_place() if self._server is not None else nullcontext()
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Exchange.state_dict`."""
+        server = self._server.state_dict() if self._server is not None else None
+        return {"push": self._push.state_dict(), "server": server, "wire": self._wire.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Exchange.load_state_dict`."""
+        device = next(iter(self._parameters.values())).device
+        self._push.load_state_dict(state["push"], device)
+        if self._server is not None:
+            self._server.load_state_dict(state["server"], device)
+        self._wire.load_state_dict(state["wire"])
+
+    def _gradient(self, name: str) -> Tensor:
+        gradient = self._parameters[name].grad
+        if gradient is None:
+            raise ConfigError(
+                f"gradients.mode=server: the model's parameter {name} gets no gradient. Wanted a model of "
+                "which every parameter takes part in the loss; use gradients.mode=ddp, or another model."
+            )
+        return gradient

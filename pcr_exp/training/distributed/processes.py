@@ -1,0 +1,106 @@
+"""The processes that train together, as `torchrun` started them."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar, cast
+
+import torch
+import torch.distributed as dist
+
+from pcr_exp.errors import ConfigError
+
+T = TypeVar("T")
+
+_TIMEOUT = timedelta(minutes=10)
+"""For a process that waits while another makes records or evaluates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process among all; with others, every method is called by all of them in the same order.
+
+    What they tell each other here (losses, scores, checkpoints) is not counted as traffic: it is what the
+    experiment needs to be watched, not what training needs.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    per_host: int = 1
+    """Processes on this host, which share its cores."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and evaluates."""
+        return self.rank == 0
+
+    def totals(self, numbers: list[float]) -> list[float]:
+        """Return the sum over all processes of each number; whole numbers below 2^53 stay exact."""
+        if self.world_size == 1:
+            return numbers
+        values = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(values)
+        return values.tolist()
+
+    def mean(self, number: float) -> float:
+        """Return the mean over all processes."""
+        return self.totals([number])[0] / self.world_size
+
+    def any(self, flag: bool) -> bool:
+        """Return whether it is so in some process."""
+        return self.totals([float(flag)])[0] > 0
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """Let the first process make something, and return it everywhere."""
+        if self.world_size == 1:
+            return make()
+        made = [make() if self.first else None]
+        dist.broadcast_object_list(made, src=0)
+        return cast(T, made[0])
+
+    def gather(self, own: T) -> list[T]:
+        """Return what all processes give, by rank, in the first; nothing elsewhere."""
+        if self.world_size == 1:
+            return [own]
+        given: list[T | None] | None = [None] * self.world_size if self.first else None
+        dist.gather_object(own, given, dst=0)
+        return cast(list[T], given or [])
+
+
+def join_processes(world_size: int) -> Processes:
+    """Find the other processes, if there are any; on a GPU machine, take this process's GPU.
+
+    Args:
+        world_size: What the configuration says.
+
+    Raises:
+        ConfigError: the process was not started as one of so many.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started != world_size:
+        raise ConfigError(
+            f"world_size={world_size}, but {started} process(es) were started. Leave the key out, and start "
+            f"with: torchrun --nproc-per-node {world_size} -m experiments.train ..."
+        )
+    if world_size == 1:
+        return Processes()
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", timeout=_TIMEOUT)
+        atexit.register(_leave)
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
+    return Processes(dist.get_rank(), world_size, per_host)
+
+
+def _leave() -> None:
+    # Threads of the group that outlive the interpreter abort a process that has done all its work. Models
+    # that DDP wraps keep the group alive, and lie in reference cycles.
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,45 @@
+"""`torchrun ... -m experiments.train`, as a user types it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.runs.rows import read_rows
+
+REPO = Path(__file__).parents[2]
+
+
+def launched(processes: int, tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)),
+        *("--master-port", str(29500 + os.getpid() % 1000), "-m", "experiments.train", "training=debug"),
+        *("dataset.num_train=24", "dataset.num_val=8", "dataset.size_px=64", "dataset.images_per_record=8"),
+        *(
+            f"dataset.root={tmp_path}/photos",
+            f"records.root={tmp_path}/records",
+            f"runs_root={tmp_path}/runs",
+        ),
+        *("loader.num_workers=0", f"hydra.run.dir={tmp_path}/hydra", *overrides),
+    ]
+    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.slow
+def test_two_processes_make_one_run(tmp_path: Path) -> None:
+    done = launched(2, tmp_path, "gradients=threelc_server", "network=1gbit")
+    assert done.returncode == 0, done.stderr
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    assert "threelc_server_x2-1gbit" in run.name
+    rows = read_rows(run / "rows.jsonl")
+    assert rows[-1]["samples_seen"] == 24
+    assert rows[-1]["pulled_bytes"] > 0
+
+
+@pytest.mark.slow
+def test_an_error_ends_all_processes(tmp_path: Path) -> None:
+    done = launched(2, tmp_path, "gradients=threelc", "model.name=resnet_18")
+    assert done.returncode != 0
+    assert "resnet_18" in done.stderr

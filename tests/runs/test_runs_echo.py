@@ -1,0 +1,81 @@
+"""Whole runs that echo: epochs are of fresh examples, schedules of updates, and rows say what R was."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.records.index import parse_index
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.schedule import learning_rate
+from pcr_exp.training.trainer import Trainer
+
+ECHOES = [
+    EchoConfig(name="example_before", factor=2.5, buffer=40),
+    EchoConfig(name="example_before", factor=2, buffer=20, repeat_groups=[10]),
+    EchoConfig(name="example_after", factor=2.5, buffer=40),
+    EchoConfig(name="batch", factor=1.5),
+]
+echoes = pytest.mark.parametrize("echo", ECHOES, ids=lambda echo: f"{echo.name}-{len(echo.repeat_groups)}")
+
+
+def rows_of(config: Any) -> list[Row]:
+    return read_rows(run_training(config, progress=False).folder / "rows.jsonl")
+
+
+def deterministic(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+@echoes
+def test_epochs_count_fresh_examples_and_schedules_updates(configure: Any, echo: EchoConfig) -> None:
+    config = configure(echo=echo, loader__num_workers=1, training__log_every_steps=1)
+    rows = rows_of(config)
+    evaluations = [row for row in rows if row["kind"] == "eval"]
+    assert [row["samples_seen"] for row in evaluations] == [52, 104]
+    # 52 images in batches of 16 are 4 batches; half of them, two, come once more.
+    per_epoch = {"batch": 6}.get(echo.name, -(-round(52 * echo.factor) // 16))
+    assert [row["step"] for row in evaluations] == [per_epoch, 2 * per_epoch]
+    if echo.name != "batch":
+        assert evaluations[-1]["samples_trained"] == 2 * round(52 * echo.factor)
+    for row in rows:
+        assert row["learning_rate"] == learning_rate(config.training, row["step"] - 1, per_epoch)
+    folder = next(Path(config.records.root).iterdir()) / "train" / "pcr"
+    index = parse_index((folder / "index.json").read_bytes(), "index")
+    group = max([5, *echo.repeat_groups])
+    assert rows[-1]["record_bytes"] == rows[-1]["bytes_read"] == 2 * index.epoch_bytes(group)
+
+
+def test_rows_say_how_long_the_stages_take(configure: Any) -> None:
+    config = configure(loader__num_workers=1)
+    config.storage.bandwidth_mib_per_s = 0.2
+    last = rows_of(config)[-1]
+    assert last["upstream_s_per_sample"] == pytest.approx(
+        last["record_bytes"] / last["samples_seen"] / (0.2 * 2**20), rel=0.3
+    )
+    assert last["downstream_s_per_sample"] >= last["train_s"] / last["samples_trained"]
+    ratio = last["upstream_s_per_sample"] / last["downstream_s_per_sample"]
+    assert last["upstream_ratio"] == pytest.approx(ratio)
+
+
+@echoes
+def test_an_interrupted_run_ends_with_the_same_rows(
+    configure: Any, echo: EchoConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows_of(configure(echo=echo, runs_root=str(tmp_path / "whole"), loader__num_workers=0))
+    config = configure(echo=echo)
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 9:
+            raise KeyboardInterrupt
+        return update(trainer, *args, **kwargs)
+
+    config.training.checkpoint_every_steps = 3
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rows_of(config)
+    monkeypatch.undo()
+    assert deterministic(rows_of(config)) == deterministic(whole)

@@ -1,0 +1,63 @@
+"""One process asked for what takes several, and several that the configuration does not know of."""
+
+import pytest
+
+from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.network import NetworkConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.training.distributed.exchange import NoExchange
+from pcr_exp.training.distributed.open import check_exchange, open_exchange
+from pcr_exp.training.distributed.processes import Processes, join_processes
+
+
+@pytest.mark.parametrize(
+    ("gradients", "network", "message"),
+    [
+        (
+            GradientsConfig(name="threelc"),
+            NetworkConfig(),
+            r"gradients=threelc \(mode ddp\): .*this is one process\. Use gradients=none, or start",
+        ),
+        (GradientsConfig(mode="server"), NetworkConfig(), r"gradients=none \(mode server\): .*one process"),
+        (
+            GradientsConfig(),
+            NetworkConfig(name="10mbit", bandwidth_mbit_per_s=10),
+            "network=10mbit: it s",
+        ),
+    ],
+)
+def test_one_process_has_nobody_to_send_to(
+    gradients: GradientsConfig, network: NetworkConfig, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_exchange(gradients, network, 1)
+    check_exchange(gradients, network, 2)
+
+
+def test_one_process_alone_exchanges_nothing() -> None:
+    check_exchange(GradientsConfig(), NetworkConfig(), 1)
+    exchange = open_exchange(GradientsConfig(), NetworkConfig(), Processes(), seed=0)
+    assert isinstance(exchange, NoExchange)
+    assert exchange.traffic is None
+
+
+@pytest.mark.parametrize(("world_size", "started"), [(2, None), (2, "3"), (1, "2")])
+def test_the_configuration_must_know_how_many_were_started(
+    world_size: int, started: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if started is not None:
+        monkeypatch.setenv("WORLD_SIZE", started)
+    message = rf"world_size={world_size}, but {started or 1} process\(es\) were started.*torchrun --nproc-per"
+    with pytest.raises(ConfigError, match=message):
+        join_processes(world_size)
+
+
+def test_one_process_talks_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    alone = join_processes(1)
+    assert alone.first
+    assert alone.totals([1.5, 2.0]) == [1.5, 2.0]
+    assert alone.any(True) is True
+    assert alone.from_first(lambda: "made") == "made"
+    assert alone.gather("own") == ["own"]
