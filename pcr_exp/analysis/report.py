@@ -13,6 +13,7 @@ from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
 from pcr_exp.analysis.figures.efficiency import draw_efficiency
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
+from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
 from pcr_exp.analysis.quality_files import load_quality
 from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
@@ -65,6 +66,8 @@ def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Pat
         figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
         figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
         figures += save_figure(draw_efficiency(curves), curves, out, "time_and_epochs")
+        totals = with_totals(frame)
+        figures += save_figure(draw_side_by_side(totals), totals, out, "side_by_side")
         points = tolerance_points(frame, quality)
         if points["ms_ssim"].nunique() > 1:
             tables.append(out / "accuracy_vs_mssim_fits.csv")

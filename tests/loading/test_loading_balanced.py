@@ -150,7 +150,7 @@ def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
     simulation.decode_per_s = dict.fromkeys(range(6, 11), 700.0)
     policy = balanced(simulation)
     simulation.run(policy, 300)
-    # Groups 1, 10, 5, 7 and 6 are compared over three stretches of ten updates each, and `AHEAD` between them.
+    # Groups 1, 10, 5, 7 and 6 are compared, each over three stretches of ten updates, with `AHEAD` between.
     assert set(simulation.groups[200:]) == {5}
     assert sum(simulation.waits[200:]) == 0
     simulation.decode_per_s = {}
