@@ -10,7 +10,7 @@ import torch
 from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan import ScanConfig, ScheduleConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
@@ -44,11 +44,11 @@ def write_run(
     status: str = "finished",
     epochs: int | None = None,
 ) -> Path:
-    group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
+    group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
     config = TrainConfig(
         dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
         model=ModelConfig(name="resnet18"),
-        scan=ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group),
+        scan=_scan_config(scan, group),
         storage=StorageConfig(name="hdd", bandwidth_mib_per_s=8.0),
         training=TrainingConfig(
             epochs=epochs or len(top1), batch_size=16, image_size=64, eval_image_size=64, learning_rate=0.1
@@ -68,6 +68,13 @@ def write_run(
                 rows.append(_row("train", epoch, group, epoch_s, accuracy))
                 rows.append(_row("eval", epoch, group, epoch_s, accuracy))
     return directory.path
+
+
+def _scan_config(scan: str, group: int) -> ScanConfig:
+    """A static level, or under any other name a policy."""
+    if scan != "baseline" and not scan.startswith("group_"):
+        return ScheduleConfig(name=scan, groups=[1, 5], milestones=[1])
+    return ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group)
 
 
 def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:
