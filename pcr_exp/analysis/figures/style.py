@@ -69,8 +69,8 @@ POLICY_LOOKS = {
     "plateau": ("#0b4f8a", "P"),
     "schedule": ("#6b8e23", "X"),
 }
-"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Two shapes
-are those of groups 8 and 9, as there are no more.
+"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Two
+shapes are those of groups 8 and 9, as there are no more.
 """
 OTHER_LOOK = ("#7f7f7f", ".")
 
