@@ -58,8 +58,8 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(folder: Path) -> 
         assert manifest.git_sha and manifest.git_dirty is False, f"{manifest.run_id}: not of a clean commit"
         assert manifest.cpu and manifest.num_cores >= 1
         last = run.rows[-1]
-        split = last["train_s"] + last["wait_s"] + last["eval_s"] + last["other_s"]
-        assert split == pytest.approx(last["wall_s"], rel=0.01)
+        split_s = sum(last[part] for part in ("train_s", "wait_s", "probe_s", "eval_s", "other_s"))
+        assert split_s == pytest.approx(last["wall_s"], rel=0.01)
 
 
 @pytest.mark.parametrize("rows", sorted(QUALITY.rglob("quality.csv")), ids=lambda rows: rows.parent.name)
