@@ -35,17 +35,19 @@ class Report:
     """PDF, PNG and CSV of each."""
 
 
-def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Path) -> Report:
+def write_report(
+    runs_root: str | Path, quality_root: str | Path, out: str | Path, target_top1: float | None = None
+) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
-    Either of the two roots may be missing or empty, not both.
+    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
     """
     out = Path(out)
     there = Path(runs_root).is_dir()
-    runs = read_runs(runs_root) if there else []
+    runs = read_runs(runs_root, target_top1) if there else []
     unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
     quality = load_quality(quality_root)
     if not runs and quality.empty:

@@ -54,6 +54,16 @@ def test_runs_and_measurements_give_all_figures(tmp_path: Path, make_run: MakeRu
     assert len(pd.read_csv(report.tables[0])) == 2
 
 
+def test_time_is_measured_to_another_target_if_one_is_given(tmp_path: Path, make_run: MakeRun) -> None:
+    folder = make_run(tmp_path / "runs", "group_2")
+    manifest = (folder / "manifest.json").read_bytes()
+    told = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "told").summary
+    asked = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "asked", 0.9).summary
+    assert (told["target_top1"].item(), asked["target_top1"].item()) == (0.6, 0.9)
+    assert (told["time_to_target_s_mean"].item(), asked["time_to_target_s_mean"].item()) == (20, 30)
+    assert (folder / "manifest.json").read_bytes() == manifest
+
+
 def test_either_is_enough(tmp_path: Path, make_run: MakeRun, measured: Path) -> None:
     make_run(tmp_path / "runs", "group_2")
     of_runs = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "of_runs")
