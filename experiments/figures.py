@@ -15,7 +15,7 @@ from pcr_exp.config.runners import FiguresConfig
 
 def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
-    show(write_report(config.runs_root, config.quality_root, config.out))
+    show(write_report(config.runs_root, config.quality_root, config.out, config.target_top1))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
     return "finished"

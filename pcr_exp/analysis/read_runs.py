@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,21 @@ class Run:
         return [row for row in self.rows if row["kind"] == "eval"]
 
 
-def read_runs(runs_root: str | Path) -> list[Run]:
+def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[Run]:
     """All finished runs in the folders of `runs_root`, by run id.
+
+    `target_top1` takes the place of the target in their manifests, which no file is changed for: what a run
+    did does not depend on it.
 
     Raises:
         RunError: `runs_root` is not there; a manifest is damaged; a row is wrong (names file and line); or a
             run is marked finished without an evaluation.
     """
-    return [
-        _read_run(directory) for directory in _directories(Path(runs_root)) if directory.status == "finished"
-    ]
+    finished = (entry for entry in _directories(Path(runs_root)) if entry.status == "finished")
+    runs = [_read_run(directory) for directory in finished]
+    if target_top1 is None:
+        return runs
+    return [replace(run, manifest=replace(run.manifest, target_top1=target_top1)) for run in runs]
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:

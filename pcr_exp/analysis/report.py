@@ -14,6 +14,7 @@ from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
 from pcr_exp.analysis.figures.efficiency import draw_efficiency
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
+from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
 from pcr_exp.analysis.quality_files import load_quality
 from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
@@ -35,17 +36,19 @@ class Report:
     """PDF, PNG and CSV of each."""
 
 
-def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Path) -> Report:
+def write_report(
+    runs_root: str | Path, quality_root: str | Path, out: str | Path, target_top1: float | None = None
+) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
-    Either of the two roots may be missing or empty, not both.
+    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
     """
     out = Path(out)
     there = Path(runs_root).is_dir()
-    runs = read_runs(runs_root) if there else []
+    runs = read_runs(runs_root, target_top1) if there else []
     unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
     quality = load_quality(quality_root)
     if not runs and quality.empty:
@@ -66,6 +69,8 @@ def write_report(runs_root: str | Path, quality_root: str | Path, out: str | Pat
         figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
         figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
         figures += save_figure(draw_efficiency(curves), curves, out, "time_and_epochs")
+        totals = with_totals(frame)
+        figures += save_figure(draw_side_by_side(totals), totals, out, "side_by_side")
         points = tolerance_points(frame, quality)
         if points["ms_ssim"].nunique() > 1:
             tables.append(out / "accuracy_vs_mssim_fits.csv")

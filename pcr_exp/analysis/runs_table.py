@@ -14,6 +14,7 @@ from pcr_exp.runs.identity import scientific_part
 from pcr_exp.training.report import interval_rates
 
 NEVER = float("nan")
+_STATIC_KEYS = {"name", "encoding", "group"}
 
 RUN_IDENTITY = [
     "run_id",
@@ -44,6 +45,8 @@ RUN_COLUMNS = [
     "samples",
     "train_s",
     "wait_s",
+    "probe_s",
+    "record_bytes",
     "git_sha",
     "git_dirty",
     "hardware",
@@ -63,8 +66,9 @@ def runs_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run: what it was, what it read, how fast, how good. Shares are 0..1.
 
     `setting` is a key of everything that was configured but scan, seed and target: runs that share it differ
-    in nothing else. Rates are over the whole run: `images_per_s` and `wait_share` over training and waiting
-    for data, `storage_mib_per_s` over the wall less evaluation.
+    in nothing else. `group` is NaN of a policy's run, and `mean_image_bytes` what it read. Rates are over the
+    whole run: `images_per_s` and `wait_share` over training and waiting for data, `storage_mib_per_s` over
+    the wall less evaluation.
     """
     return pd.DataFrame([_run_row(run) for run in runs], columns=RUN_COLUMNS)
 
@@ -95,12 +99,12 @@ def _run_row(run: Run) -> dict[str, Any]:
         "model": manifest.model,
         "scan": config["scan"]["name"],
         "encoding": manifest.encoding,
-        "group": manifest.scan_group,
+        "group": NEVER if has_policy(config) else manifest.scan_group,
         "storage": config["storage"]["name"],
         "setting": setting_of(config),
         "seed": manifest.seed,
         "target_top1": manifest.target_top1,
-        "mean_image_bytes": manifest.mean_prefix_bytes,
+        "mean_image_bytes": _mean_image_bytes(run),
         **storage,
         **interval_rates({}, last),
         "best_top1": max(row["val_top1"] for row in run.eval_rows),
@@ -110,10 +114,25 @@ def _run_row(run: Run) -> dict[str, Any]:
         "samples": last["samples_seen"],
         "train_s": last["train_s"],
         "wait_s": last["wait_s"],
+        "probe_s": last["probe_s"],
+        "record_bytes": last["record_bytes"],
         "git_sha": manifest.git_sha,
         "git_dirty": manifest.git_dirty,
         "hardware": f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores",
     }
+
+
+def has_policy(config: Mapping[str, Any]) -> bool:
+    """Whether the run's scan group was chosen as it went: its scan has more keys than a static level's."""
+    return not config["scan"].keys() <= _STATIC_KEYS
+
+
+def _mean_image_bytes(run: Run) -> float:
+    """Of a static level, as the index says; of a policy, what its run read per image."""
+    last = run.rows[-1]
+    if not has_policy(run.config) or last["samples_seen"] == 0:
+        return run.manifest.mean_prefix_bytes
+    return last["record_bytes"] / last["samples_seen"]
 
 
 def setting_of(config: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ def summary_table(runs: pd.DataFrame, quality: pd.DataFrame | None = None) -> pd
     * `speedup_over_baseline`: the baseline's mean seconds to the target over this level's, NaN unless every
       seed of both reached it.
     * `ms_ssim`: mean of the dataset's quality rows (columns dataset, group, ms_ssim) at the level's group; 1
-      for the baseline, whose pixels are those of all scans; NaN where it was not measured.
+      for the baseline, whose pixels are those of all scans; NaN where it was not measured, and of policies.
     """
     rows = [_summary(key, level, quality) for key, level in runs.groupby([*GROUP_KEYS, "scan"], sort=True)]
     table = pd.DataFrame(rows)
@@ -38,7 +38,7 @@ def _summary(key: tuple, level: pd.DataFrame, quality: pd.DataFrame | None) -> d
     row = {
         **dict(zip([*GROUP_KEYS, "scan"], key, strict=True)),
         "encoding": first["encoding"],
-        "group": int(first["group"]),
+        "group": first["group"],
         "n": len(level),
         "mean_image_bytes": level["mean_image_bytes"].mean(),
         "ms_ssim": ms_ssim_of(first, quality),

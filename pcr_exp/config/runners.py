@@ -92,12 +92,16 @@ class FiguresConfig:
     runs_root: str = "results/runs"
     quality_root: str = "results/quality"
     out: str = "results/figures"
+    target_top1: float | None = None
+    """Validation accuracy to which time is measured; null: that of each run's dataset."""
     compare: str | None = None
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None
     """The value of `compare` that the others are compared with."""
 
     def __post_init__(self) -> None:
+        there = self.target_top1 is None or 0 < self.target_top1 <= 1
+        require(there, "target_top1", self.target_top1, "an accuracy in (0, 1], or null")
         given = self.compare is None or self.reference is not None
         require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
 

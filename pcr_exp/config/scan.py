@@ -155,8 +155,8 @@ class BalancedConfig(CandidatesConfig):
     """Updates between two decisions."""
     headroom: float = 0.1
     """Share by which storage must exceed what a higher group takes, before it is chosen."""
-    max_wait_share: float = 0.05
-    """Waiting more than this share of the time, though storage keeps up, is put down to decoding."""
+    max_slowdown: float = 0.05
+    """Share of a lower group's images/s that a group may cost though storage keeps up: decoding's."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
@@ -167,7 +167,7 @@ class BalancedConfig(CandidatesConfig):
         require(self.every_steps >= 1, "scan.every_steps", self.every_steps, "at least 1")
         require(0 <= self.headroom < math.inf, "scan.headroom", self.headroom, "a share of 0 or more")
         wanted = "a share in (0, 1)"
-        require(0 < self.max_wait_share < 1, "scan.max_wait_share", self.max_wait_share, wanted)
+        require(0 < self.max_slowdown < 1, "scan.max_slowdown", self.max_slowdown, wanted)
 
 
 def _require_groups(key: str, groups: list[int]) -> None:

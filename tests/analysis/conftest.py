@@ -11,7 +11,7 @@ from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan import ScanConfig, ScheduleConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
@@ -48,11 +48,11 @@ def write_run(
     batch_size: int = 16,
     learning_rate: float = 0.1,
 ) -> Path:
-    group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
+    group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
     config = TrainConfig(
         dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
         model=ModelConfig(name="resnet18"),
-        scan=ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group),
+        scan=_scan_config(scan, group),
         storage=StorageConfig(name="hdd", bandwidth_mib_per_s=8.0),
         training=TrainingConfig(
             epochs=epochs or len(top1),
@@ -88,6 +88,13 @@ def _stages(row: dict[str, Any], echo: EchoConfig) -> dict[str, Any]:
         "downstream_s_per_sample": 0.01,
         "upstream_ratio": 4.0,
     }
+
+
+def _scan_config(scan: str, group: int) -> ScanConfig:
+    """A static level, or under any other name a policy."""
+    if scan != "baseline" and not scan.startswith("group_"):
+        return ScheduleConfig(name=scan, groups=[1, 5], milestones=[1])
+    return ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group)
 
 
 def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:

@@ -19,11 +19,19 @@ from pcr_exp.analysis.figures.decode_modes import draw_decode_modes
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.seeds import mean_over_seeds
-from pcr_exp.analysis.figures.style import kilobytes, scan_color, scan_marker, scan_order
+from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
+from pcr_exp.analysis.figures.style import (
+    POLICY_LOOKS,
+    kilobytes,
+    scan_color,
+    scan_dashes,
+    scan_marker,
+    scan_order,
+)
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
 from pcr_exp.analysis.figures.training_curve import draw_training_curve
 from pcr_exp.analysis.read_runs import read_runs
-from pcr_exp.analysis.runs_table import eval_curves
+from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.runs.rows import read_rows
 
 LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]
@@ -165,16 +173,36 @@ def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
     groups = lightness[1:]
     assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
     assert len({scan_marker(scan) for scan in ("baseline", *(f"group_{g}" for g in range(1, 11)))}) == 11
-    assert scan_color("a_policy") == scan_color("baseline")
+    levels = [*LEVELS, *POLICY_LOOKS, "anybodys"]
+    for look in (scan_color, scan_marker):
+        assert len({look(level) for level in levels}) == len(levels)
+    assert scan_color("cosine_often") == scan_color("cosine")
+    dashes = {scan_dashes(level) for level in ("baseline", "group_1", "cosine")}
+    assert len(dashes) == 3 and scan_dashes("cosine") == scan_dashes("anybodys")
 
 
-def test_scan_levels_are_ordered_by_bytes() -> None:
-    assert scan_order(["group_10", "group_2", "baseline", "group_1", "group_2"]) == [
-        "baseline",
-        "group_1",
-        "group_2",
-        "group_10",
-    ]
+def test_scan_levels_are_ordered_by_bytes_and_policies_come_last() -> None:
+    mixed = ["cosine", "group_10", "group_2", "baseline", "balanced", "group_1", "group_2"]
+    assert scan_order(mixed) == ["baseline", "group_1", "group_2", "group_10", "balanced", "cosine"]
+
+
+def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "schedule", seed=seed, top1=(0.2, 0.5, 0.6 - 0.1 * seed))
+    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    target, seconds, mib, top1 = draw_side_by_side(totals).axes
+    assert [label.get_text() for label in target.get_yticklabels()] == ["baseline", "schedule"]
+    assert "target 60%" in texts(target)
+    dots = [np.asarray(line.get_xydata()).tolist() for line in target.lines]
+    assert dots == [[[80, 0], [80, 0]], [[80, -0.36], [80, 0.36]], [[30, 1]]], "no mean of the lucky ones"
+    assert "1 of 2 did not" in texts(target)
+    (baseline, _, schedule, _) = [np.asarray(line.get_xdata()).tolist() for line in seconds.lines]
+    assert (baseline, schedule) == ([120, 120], [30, 30])
+    assert np.asarray(mib.lines[0].get_xdata()) == pytest.approx(3 * 64_000 / 2**20)
+    assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
 
 
 @pytest.mark.parametrize(

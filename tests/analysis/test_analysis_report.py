@@ -39,11 +39,12 @@ def test_runs_and_measurements_give_all_figures(tmp_path: Path, make_run: MakeRu
         "time_to_accuracy.png",
         "accuracy_vs_epoch.png",
         "time_and_epochs.png",
+        "side_by_side.png",
         "accuracy_vs_mssim.png",
         "mssim_vs_scan.png",
         "bytes_per_group.png",
     ]
-    assert len(report.figures) == 18
+    assert len(report.figures) == 21
     assert names(report.tables) == ["runs.csv", "summary.csv", "summary.md", "accuracy_vs_mssim_fits.csv"]
     assert report.summary["ms_ssim"].tolist() == [1, 0.8]
     assert report.unfinished["status"].tolist() == ["failed"]
@@ -53,11 +54,21 @@ def test_runs_and_measurements_give_all_figures(tmp_path: Path, make_run: MakeRu
     assert len(pd.read_csv(report.tables[0])) == 2
 
 
+def test_time_is_measured_to_another_target_if_one_is_given(tmp_path: Path, make_run: MakeRun) -> None:
+    folder = make_run(tmp_path / "runs", "group_2")
+    manifest = (folder / "manifest.json").read_bytes()
+    told = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "told").summary
+    asked = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "asked", 0.9).summary
+    assert (told["target_top1"].item(), asked["target_top1"].item()) == (0.6, 0.9)
+    assert (told["time_to_target_s_mean"].item(), asked["time_to_target_s_mean"].item()) == (20, 30)
+    assert (folder / "manifest.json").read_bytes() == manifest
+
+
 def test_either_is_enough(tmp_path: Path, make_run: MakeRun, measured: Path) -> None:
     make_run(tmp_path / "runs", "group_2")
     of_runs = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "of_runs")
     of_quality = write_report(tmp_path / "nothing", measured, tmp_path / "of_quality")
-    assert len(of_runs.figures) == 9 and len(of_quality.figures) == 6
+    assert len(of_runs.figures) == 12 and len(of_quality.figures) == 6
     assert of_quality.summary.empty and of_quality.tables == []
 
 

@@ -33,6 +33,18 @@ def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
     assert math.isnan(time_to_accuracy([], 0.5))
 
 
+def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    make_run(tmp_path, "schedule")
+    runs = load_runs(tmp_path).set_index("scan")
+    assert runs["group"].isna().to_dict() == {"group_2": False, "schedule": True}
+    assert runs["mean_image_bytes"].to_dict() == {"group_2": 2000, "schedule": 1000}
+    quality = pd.DataFrame({"dataset": "photos", "group": [1, 2], "ms_ssim": [0.8, 0.9]})
+    summary = summary_table(load_runs(tmp_path), quality)
+    assert summary["scan"].tolist() == ["group_2", "schedule"]
+    assert summary["ms_ssim"].isna().tolist() == [False, True]
+
+
 def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline", epoch_s=40)
     make_run(tmp_path, "group_2", seed=1)

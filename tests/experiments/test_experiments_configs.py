@@ -182,6 +182,7 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
         ("quality", "max_images=0", "max_images=0: wanted at least 1"),
         ("quality", "decodes=[fast]", r"decodes=\['fast'\]: wanted libjpeg or unsmoothed or scaled"),
         ("quality", "crop_size_px=16", "crop_size_px=16: wanted at least 32"),
+        ("figures", "target_top1=60", r"target_top1=60.0: wanted an accuracy in \(0, 1\], or null"),
         ("figures", "compare=loader.decode", "reference=None: wanted a value of loader.decode"),
         ("quality", "num_workers=0", "num_workers=0: wanted at least 1"),
         ("activation_study", "bounds=[0]", r"bounds=\[0.0\]: wanted one value or more, each above 0"),

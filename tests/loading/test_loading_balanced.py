@@ -52,6 +52,8 @@ class Simulation:
         self.bandwidth = bandwidth
         self.images_per_s = images_per_s
         self.decode_per_s: dict[int, float] = {}
+        self.handover_s = 0.0
+        self.slowdown: dict[int, float] = {}
         self.now_s = self.train_s = self.wait_s = 0.0
         self.random = random.Random(0)
         self.jitter = jitter
@@ -81,8 +83,9 @@ class Simulation:
             arrived_s, _, _, group = self.done[i]
             uses = round(BATCH * self.echo_factor)
             train_s = uses / self.images_per_s * self.random.uniform(1 - self.jitter, 1 + self.jitter)
+            train_s *= 1 + self.slowdown.get(group, 0.0)
             decode_s = max(0.0, BATCH / self.decode_per_s.get(group, math.inf) - train_s)
-            waited_s = max(0.0, arrived_s - self.now_s) + decode_s
+            waited_s = max(0.0, arrived_s - self.now_s) + decode_s + self.handover_s
             self.now_s += waited_s + train_s
             self.train_s += train_s
             self.wait_s += waited_s
@@ -94,7 +97,7 @@ class Simulation:
 
 
 def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
-    settings = {"every_steps": 10, "headroom": 0.1, "max_wait_share": 0.05} | given
+    settings = {"every_steps": 10, "headroom": 0.1, "max_slowdown": 0.05} | given
     floor = floor or StaticScan(1)
     return BalancedScan(1, floor, BYTES, simulation.supplied, Alone(), **settings)  # type: ignore[arg-type]
 
@@ -162,11 +165,33 @@ def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
     simulation.decode_per_s = dict.fromkeys(range(6, 11), 700.0)
     policy = balanced(simulation)
     simulation.run(policy, 300)
-    assert set(simulation.groups[150:]) == {5}
-    assert sum(simulation.waits[150:]) == 0
+    # Groups 1, 10, 5, 7 and 6 are compared, each over three stretches of ten updates, with `AHEAD` between.
+    assert set(simulation.groups[200:]) == {5}
+    assert sum(simulation.waits[200:]) == 0
     simulation.decode_per_s = {}
     simulation.run(policy, 400)
     assert simulation.groups[-1] == 10, "a limit is forgotten after a while"
+
+
+@pytest.mark.parametrize("start", [1, 10])
+def test_what_is_waited_at_every_group_is_not_decodings(start: int) -> None:
+    """Handing a batch over takes a tenth of the time: a lower group would not save it."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    simulation.handover_s = 0.1 * BATCH / 1000
+    policy = balanced(simulation)
+    policy.current = start
+    simulation.run(policy, 400)
+    assert set(simulation.groups[250:]) == {10}
+
+
+def test_decoding_that_slows_training_itself_is_found_out() -> None:
+    """They share their cores: nothing waits, and each image takes longer."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    simulation.slowdown = dict.fromkeys(range(6, 11), 0.2)
+    policy = balanced(simulation)
+    simulation.run(policy, 400)
+    assert set(simulation.groups[350:]) == {5}
+    assert len(simulation.decisions) < 12
 
 
 def test_a_decision_tells_the_rates_it_was_made_from() -> None:
@@ -283,7 +308,7 @@ def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
     storage = CountingStorage(changing)
     records = RecordSet(storage, "pcr")
     policy = BalancedScan(
-        *(1, StaticScan(1), sizes, storage.supplied, Alone()), every_steps=5, headroom=0.1, max_wait_share=0.9
+        *(1, StaticScan(1), sizes, storage.supplied, Alone()), every_steps=5, headroom=0.1, max_slowdown=0.9
     )
     config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=2)
     loader = open_loader(policy=policy, records=records, config=config)

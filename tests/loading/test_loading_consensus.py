@@ -38,7 +38,7 @@ def balanced_of(rank: int, consensus: Consensus) -> list[int | None]:
         return steps * (2000, 20)[rank], float(steps)
 
     policy = BalancedScan(
-        *(1, StaticScan(1), sizes, supplied, consensus), every_steps=2, headroom=0.1, max_wait_share=0.05
+        *(1, StaticScan(1), sizes, supplied, consensus), every_steps=2, headroom=0.1, max_slowdown=0.05
     )
     groups = []
     for _ in range(9):

@@ -92,7 +92,7 @@ def test_settings_change_the_run() -> None:
         ("scan=balanced scan@scan.floor=mssim scan.floor.threshold=2", "scan.threshold=2.0: wanted a mean"),
         ("scan=balanced scan.every_steps=0", "scan.every_steps=0: wanted at least 1"),
         ("scan=balanced scan.headroom=-1", "scan.headroom=-1.0: wanted a share of 0 or more"),
-        ("scan=balanced scan.max_wait_share=1", r"scan.max_wait_share=1.0: wanted a share in \(0, 1\)"),
+        ("scan=balanced scan.max_slowdown=1", r"scan.max_slowdown=1.0: wanted a share in \(0, 1\)"),
         ("scan=balanced scan.group=2 scan.candidates=[1,5]", r"scan.group=2: wanted one of \[1, 5\]"),
         ("scan=group_5 +scan.threshold=0.9", "unknown configuration key: .*threshold"),
     ],

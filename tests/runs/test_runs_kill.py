@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan import CosineConfig, ScanConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import MEASURED, Row, read_rows
 from pcr_exp.runs.train_run import run_training
@@ -31,6 +32,7 @@ Trainer.update = slow
 logging.basicConfig(level=logging.INFO)
 run_training(pickle.loads(Path(sys.argv[1]).read_bytes()), progress=True)
 """
+SPLIT_S = ("train_s", "wait_s", "probe_s", "eval_s", "other_s")
 REPO = Path(__file__).parents[2]
 
 
@@ -63,14 +65,24 @@ def deterministic(rows: list[Row]) -> list[Row]:
     return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
 
 
+@pytest.mark.parametrize(
+    "scan",
+    [
+        ScanConfig(name="group_2", group=2),
+        CosineConfig(name="cosine", threshold=0.9, first_epoch=1, every_epochs=1, num_images=8),
+    ],
+    ids=lambda scan: scan.name,
+)
 def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
-    configure: Any, tmp_path: Path
+    configure: Any, tmp_path: Path, scan: ScanConfig
 ) -> None:
-    changes = {"training__epochs": 3, "training__log_every_steps": 1, "loader__num_workers": 1}
+    """Also those of a policy, which goes on from what it knew at the checkpoint."""
+    changes = {"training__epochs": 3, "training__log_every_steps": 1, "loader__num_workers": 1, "scan": scan}
     whole = run_training(configure(**changes, runs_root=str(tmp_path / "whole")), progress=False)
     wanted = deterministic(read_rows(whole.folder / "rows.jsonl"))
 
     # Rows 6 to 8 are of updates 5 to 7, in epoch 2: killed after 7, it goes on from its checkpoint after 6.
+    # Of the policy's rows two are decisions; it goes on from the checkpoint after 3, before the second.
     config = configure(**changes, training__checkpoint_every_steps=3)
     process = start(config, tmp_path / "config.pickle")
     directory = wait_for_rows(config, process, 8)
@@ -87,8 +99,7 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     rows = read_rows(directory.rows_path)
     assert deterministic(rows) == wanted
     for row in rows:
-        total_s = row["train_s"] + row["wait_s"] + row["eval_s"] + row["other_s"]
-        assert total_s == pytest.approx(row["wall_s"], rel=0.01)
+        assert sum(row[part] for part in SPLIT_S) == pytest.approx(row["wall_s"], rel=0.01)
     assert f"process {process.pid} on" in directory.log_path.read_text()
     assert "died holding this run; taking over" in directory.log_path.read_text()
 

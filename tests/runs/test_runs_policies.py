@@ -276,7 +276,7 @@ def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
 
 
 def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> None:
-    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_wait_share=0.99)
+    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
     _, rows = run(config)
     choices = [row for row in rows if row["kind"] == "policy"]
     assert choices[-1]["group"] == 10
@@ -287,7 +287,7 @@ def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> N
 def test_balanced_goes_on_where_it_was_interrupted(
     configure: Any, monkeypatch: pytest.MonkeyPatch, floor: ScanConfig
 ) -> None:
-    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_wait_share=0.99)
+    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
     config = configure(scan=scan, training__epochs=EPOCHS)
     update = Trainer.update
 

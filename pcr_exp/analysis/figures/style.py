@@ -60,7 +60,19 @@ RC: dict[Any, Any] = {
 DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
 
 MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
-BASELINE_MARKER = "s"
+BASELINE, BASELINE_MARKER = "baseline", "s"
+POLICY_LOOKS = {
+    "balanced": ("#006d2c", "*"),
+    "cosine": ("#1f78b4", "8"),
+    "mixture": ("#a6611a", "d"),
+    "mssim": ("#41ae76", "H"),
+    "plateau": ("#0b4f8a", "P"),
+    "schedule": ("#6b8e23", "X"),
+}
+"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Two
+shapes are those of groups 8 and 9, as there are no more.
+"""
+OTHER_LOOK = ("#7f7f7f", ".")
 
 
 @contextmanager
@@ -71,14 +83,15 @@ def style() -> Iterator[None]:
 
 
 def scan_color(scan: str) -> str:
-    """The colour of a scan level, the same in every figure: `baseline` ink, group_1 light to group_10 dark.
+    """The colour of a scan level, the same in every figure: `baseline` ink, group_1 light to group_10 dark;
+    policies as POLICY_LOOKS has them, under names that begin with theirs.
 
     Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are equally far apart, on a
     ramp of even perceived lightness: order survives a black-and-white printer and colour blindness.
     """
     group = scan_group(scan)
     if group is None:
-        return INK
+        return INK if scan == BASELINE else _policy_look(scan)[0]
     share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
     return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
 
@@ -86,12 +99,16 @@ def scan_color(scan: str) -> str:
 def scan_marker(scan: str) -> str:
     """A shape for every scan level, for readers without colour."""
     group = scan_group(scan)
-    return BASELINE_MARKER if group is None else MARKERS[min(group, NUM_GROUPS)]
+    if group is None:
+        return BASELINE_MARKER if scan == BASELINE else _policy_look(scan)[1]
+    return MARKERS[min(group, NUM_GROUPS)]
 
 
 def scan_dashes(scan: str) -> str | tuple[int, tuple[float, float]]:
-    """The baseline is dashed, scan groups are solid."""
-    return (0, (4.0, 1.6)) if scan_group(scan) is None else "-"
+    """The baseline is dashed, policies are dotted, scan groups are solid."""
+    if scan_group(scan) is not None:
+        return "-"
+    return (0, (4.0, 1.6)) if scan == BASELINE else (0, (1.2, 1.0))
 
 
 def scan_label(scan: str) -> str:
@@ -100,14 +117,23 @@ def scan_label(scan: str) -> str:
 
 
 def scan_group(scan: str) -> int | None:
-    """The number in `group_5`; None for `baseline` and anything else that reads no scan group."""
+    """The number in `group_5`; None for `baseline` and policies, which read none or several."""
     stem, _, number = scan.rpartition("_")
     return int(number) if stem == "group" and number.isdigit() and int(number) >= 1 else None
 
 
 def scan_order(scans: Iterable[str]) -> list[str]:
-    """Distinct scan levels, the baseline first, then groups from few bytes to many."""
-    return sorted(set(scans), key=lambda scan: (scan_group(scan) is not None, scan_group(scan) or 0, scan))
+    """Distinct scan levels: the baseline first, then groups from few bytes to many, then policies."""
+
+    def place(scan: str) -> tuple[bool, int, str]:
+        group = scan_group(scan)
+        return (group is None and scan != BASELINE, group or 0, scan)
+
+    return sorted(set(scans), key=place)
+
+
+def _policy_look(scan: str) -> tuple[str, str]:
+    return next((look for policy, look in POLICY_LOOKS.items() if scan.startswith(policy)), OTHER_LOOK)
 
 
 def kilobytes(num_bytes: float) -> str:

@@ -3,9 +3,8 @@
 Ours. Every few updates the policy compares what training consumed with what storage supplied while it had
 reads to do, and takes the group whose bytes fit. Storage that supplies more than is consumed shows it, as
 reads then end early: the policy need not try a higher group to know that it fits. (Storage whose latency
-only many reads in flight can hide looks slower than it is while reading is far enough ahead.) Decoding shows
-its limit only where it is one: when training waits though the bytes fit, the group's rate is remembered, and
-forgotten again after a while.
+only many reads in flight can hide looks slower than it is while reading is far enough ahead.) What decoding
+costs has to be tried: a group at which training is slower though the bytes fit is left again (`pace`).
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from pcr_exp.loading.policies.consensus import Consensus
+from pcr_exp.loading.policies.pace import Pace
 from pcr_exp.loading.policies.probe import Probe
 from pcr_exp.loading.policies.supply import Stretch, balanced_group, supplied_per_s
 from pcr_exp.loading.policy import Decision, OneGroup, ScanPolicy, Update
 
 _MEMORY = 0.5
 """Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
-_FORGET_AFTER = 50
-"""Decisions after which a decoding limit is found out anew."""
 
 
 class BalancedScan(OneGroup):
@@ -38,7 +36,7 @@ class BalancedScan(OneGroup):
         *,
         every_steps: int,
         headroom: float,
-        max_wait_share: float,
+        max_slowdown: float,
     ) -> None:
         """Choose among the groups of `bytes_per_image`, which are the candidates and the floor's.
 
@@ -48,7 +46,7 @@ class BalancedScan(OneGroup):
             supplied: Bytes that storage delivered, and the seconds that it had reads to do.
             every_steps: Updates between two decisions.
             headroom: Share by which supply must exceed consumption at a higher group than the current.
-            max_wait_share: Waiting more than this share, though storage keeps up, is put down to decoding.
+            max_slowdown: Share of speed that a group may cost for other reasons than its bytes.
         """
         super().__init__(group, bytes_per_image)
         self._floor = floor
@@ -57,10 +55,8 @@ class BalancedScan(OneGroup):
         self._consensus = consensus
         self._every_steps = every_steps
         self._headroom = headroom
-        self._max_wait_share = max_wait_share
         self._past = Stretch()
-        self._decoded_per_s: dict[int, float] = {}
-        self._num_decisions = 0
+        self._pace = Pace(max_slowdown)
         self._floor_group = min(floor.candidates)
         self._began: tuple[float, ...] | None = None
         self._num_steps, self._num_images, self._is_settled = 0, 0, True
@@ -92,16 +88,18 @@ class BalancedScan(OneGroup):
         bytes_per_s, consumed_per_s = self._past.bytes_per_s, self._past.consumed_per_s
         if bytes_per_s is None:
             return
-        self._num_decisions += 1
-        if self._num_decisions % _FORGET_AFTER == 0:
-            self._decoded_per_s = {}
         read = max(self.current, self._floor_group)
+        lowest = min(group for group in self._bytes_per_image if group >= self._floor_group)
         storage_keeps_up = bytes_per_s >= consumed_per_s * self._bytes_per_image[read]
-        if is_settled and storage_keeps_up and stretch.wait_share > self._max_wait_share:
-            self._decoded_per_s[read] = stretch.delivered_per_s
-        sizes = {group: size for group, size in self._bytes_per_image.items() if group >= self._floor_group}
-        supplied = supplied_per_s(bytes_per_s, sizes, self._decoded_per_s)
-        chosen = balanced_group(self.current, consumed_per_s, supplied, self._headroom)
+        if is_settled and storage_keeps_up:
+            self._pace.observe(read, stretch.delivered_per_s, stretch.wait_share, lowest=lowest)
+        sizes = {group: size for group, size in self._bytes_per_image.items() if group >= lowest}
+        supplied = supplied_per_s(bytes_per_s, sizes, self._pace.too_slow)
+        # From a group whose speed is not known yet it goes down only: nothing could be compared with it.
+        highest = max(sizes) if self._pace.is_known(read) else read
+        open_groups = self._pace.fast_enough(sizes) or {lowest}
+        affordable = {g: rate for g, rate in supplied.items() if g in open_groups and g <= highest}
+        chosen = balanced_group(self.current, consumed_per_s, affordable, self._headroom)
         if chosen != read:
             self.choose(Decision(chosen, "images_per_s", supplied))
         self.current = chosen
@@ -123,12 +121,11 @@ class BalancedScan(OneGroup):
         return None if news is None else replace(news, group=max(self.current, self._floor_group))
 
     def state_dict(self) -> dict[str, Any]:
-        """Besides the group: the rates believed, and the floor. What is being counted is not saved."""
+        """Besides the group: what is known of the rates, and the floor. What is being counted is lost."""
         return {
             **super().state_dict(),
             "past": list(astuple(self._past)),
-            "decoded_per_s": dict(self._decoded_per_s),
-            "num_decisions": self._num_decisions,
+            "pace": self._pace.state_dict(),
             "floor_group": self._floor_group,
             "floor": self._floor.state_dict(),
         }
@@ -137,6 +134,6 @@ class BalancedScan(OneGroup):
         """Go on from there; counting begins anew with the first update."""
         super().load_state_dict(state)
         self._past = Stretch(*state["past"])
-        self._decoded_per_s = dict(state["decoded_per_s"])
-        self._num_decisions, self._floor_group = state["num_decisions"], state["floor_group"]
+        self._pace.load_state_dict(state["pace"])
+        self._floor_group = state["floor_group"]
         self._floor.load_state_dict(state["floor"])

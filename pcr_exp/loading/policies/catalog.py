@@ -66,7 +66,7 @@ def open_policy(
             consensus,
             every_steps=config.every_steps,
             headroom=config.headroom,
-            max_wait_share=config.max_wait_share,
+            max_slowdown=config.max_slowdown,
         )
     if isinstance(config, ScheduleConfig):
         return ScheduleScan(config.groups, config.milestones)

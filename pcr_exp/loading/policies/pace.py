@@ -1,0 +1,125 @@
+"""What fidelity costs besides bytes: how fast training goes at each scan group while storage keeps up.
+
+Decoding more scans takes processor time. Where decoding is the limit, training waits; where it shares its
+cores with training, training itself is slower. Both show in the images that come per second, compared with
+those at a lower group. Waiting alone shows nothing: handing batches over takes its time at every group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Any
+
+_FORGET_AFTER = 50
+"""Stretches after which a limit is found out anew: other processes come and go."""
+_NUM_TO_JUDGE = 3
+"""Stretches at a group before its speed is compared with others'."""
+_STANDARD_ERRORS = 2
+"""By which two groups' speeds must differ beyond what may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Images per second of some stretches: how many, their mean, and the squared differences from it."""
+
+    num: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def and_also(self, rate: float) -> Rates:
+        """With one more (Welford's recurrence)."""
+        mean = self.mean + (rate - self.mean) / (self.num + 1)
+        return Rates(self.num + 1, mean, self.squares + (rate - self.mean) * (rate - mean))
+
+    @property
+    def squared_error(self) -> float:
+        """Of the mean: variance / n; infinite for fewer than two."""
+        return self.squares / (self.num - 1) / self.num if self.num > 1 else math.inf
+
+
+class Pace:
+    """Remembers the groups that are too slow; told of stretches in which storage kept up."""
+
+    def __init__(self, max_slowdown: float) -> None:
+        """`max_slowdown` is the share of speed that may be lost."""
+        self._max_slowdown = max_slowdown
+        self._measured: dict[int, Rates] = {}
+        self._num_stretches = 0
+        self.too_slow: dict[int, float] = {}
+        """Images per second of the groups that are."""
+
+    def observe(self, group: int, rate: float, wait_share: float, *, lowest: int) -> None:
+        """Learn from a stretch at one group: its images/s and the share of waiting in its time.
+
+        `lowest` is the lowest group that may be read. While none below `group` is known, waiting is a reason
+        to get to know one.
+        """
+        self._num_stretches += 1
+        if self._num_stretches % _FORGET_AFTER == 0:
+            self._forget()
+        self._measured[group] = self._measured.get(group, Rates()).and_also(rate)
+        if not self._lower(group):
+            if group > lowest and wait_share > self._max_slowdown:
+                self.too_slow[group] = rate
+        elif self.is_known(group) and self._is_slow(group):
+            self.too_slow[group] = self._measured[group].mean
+        self.too_slow = {slow: rate for slow, rate in self.too_slow.items() if not self._is_cleared(slow)}
+
+    def is_known(self, group: int) -> bool:
+        """Whether there is enough of it to compare others with."""
+        return self._measured.get(group, Rates()).num >= _NUM_TO_JUDGE
+
+    def fast_enough(self, groups: Iterable[int]) -> set[int]:
+        """Those below every group that is too slow, as decoding gets no faster with more scans.
+
+        Of those that are not known, between a group that is known and one that is too slow, the lower half:
+        where the limit lies is found by bisection.
+        """
+        slow = min(self.too_slow, default=math.inf)
+        below = sorted(group for group in groups if group < slow)
+        unknown = [
+            group for group in below if not any(self.is_known(other) for other in below if other >= group)
+        ]
+        num_left_out = len(unknown) // 2 if self.too_slow else 0
+        return set(below[: len(below) - num_left_out])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was learned."""
+        return {
+            "measured": {group: list(astuple(rates)) for group, rates in self._measured.items()},
+            "num_stretches": self._num_stretches,
+            "too_slow": dict(self.too_slow),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._measured = {group: Rates(*rates) for group, rates in state["measured"].items()}
+        self._num_stretches, self.too_slow = state["num_stretches"], dict(state["too_slow"])
+
+    def _lower(self, group: int) -> list[Rates]:
+        return [
+            rates
+            for measured, rates in self._measured.items()
+            if measured < group and self.is_known(measured)
+        ]
+
+    def _is_slow(self, group: int) -> bool:
+        """Whether a lower group is faster by more than may be lost, and by more than chance gives."""
+        own, share = self._measured[group], 1 - self._max_slowdown
+        return any(
+            share * other.mean - own.mean
+            > _STANDARD_ERRORS * math.sqrt(own.squared_error + share**2 * other.squared_error)
+            for other in self._lower(group)
+        )
+
+    def _is_cleared(self, group: int) -> bool:
+        """Whether no lower group that is known is faster by more than may be lost."""
+        lower, share = self._lower(group), 1 - self._max_slowdown
+        return bool(lower) and all(self._measured[group].mean >= share * other.mean for other in lower)
+
+    def _forget(self) -> None:
+        lowest = min(self._measured)
+        self._measured = {lowest: self._measured[lowest]}
+        self.too_slow = {}
