@@ -81,6 +81,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
     assert last.keys() >= TRAFFIC.keys()
     assert last["network_s"] > 4 * 0.5e-3
     assert last["pushed_values"] == 2 * 4 * sum_of_parameters(runs[0])
+    assert 0 < last["pushed_plain_values"] < last["pushed_values"] / 8
     assert 0 < last["pushed_bytes"] < last["pushed_values"]
     assert (last["pulled_bytes"] > 0) == (mode == "server")
     assert last["bytes_sent"] > last["pushed_bytes"] / 2

@@ -27,9 +27,13 @@ class Traffic:
     """Gradient values that this process has encoded."""
     pushed_bytes: int = 0
     """And the bytes that they became, once, however many receivers there are."""
+    pushed_plain_values: int = 0
+    """Of the gradient values, those that went as float32 past the codec, with four bytes each."""
     pulled_values: int = 0
     """Model values that a server's messages to this process stood for."""
     pulled_bytes: int = 0
+    pulled_plain_values: int = 0
+    """Of the model values, those that went as float32 past the codec."""
 
 
 class Wire:
