@@ -57,7 +57,11 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> None:
     def config(folder: str) -> TrainConfig:
         return dataclasses.replace(
-            configure(runs_root=str(tmp_path / folder), training__log_every_steps=1),
+            configure(
+                runs_root=str(tmp_path / folder),
+                records__root=str(tmp_path / f"{mode}-records"),  # made by the first process alone
+                training__log_every_steps=1,
+            ),
             gradients=GradientsConfig(name="threelc", mode=mode, sparsity=1.5),
             network=NetworkConfig(name="lan", latency_ms=0.5, bandwidth_mbit_per_s=1000),
             world_size=2,

@@ -92,6 +92,7 @@ def _join(network: Network) -> None:
     for namespace, address in ends.items():
         _run("ip", "-n", namespace, "address", "add", address, "dev", "wire")
         _run("ip", "-n", namespace, "link", "set", "wire", "mtu", str(_MTU), "up")
+        _run("ip", "-n", namespace, "link", "set", "lo", "up")  # a process may talk to itself, too
         for setting, value in {
             # There and back are different ways.
             "conf/all/rp_filter": "0",

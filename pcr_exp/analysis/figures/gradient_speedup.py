@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.figures.gradient_look import gradient_links, look_of
 from pcr_exp.analysis.figures.panels import panels
@@ -30,7 +30,8 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
             _bars(right, rows, "best_top1", pd.Series(1.0, rows.index))
             if rows["bandwidth_mbit_per_s"].iloc[0] == _PUBLISHED_MBIT_PER_S:
                 _published(left, rows)
-            _speedup_axis(left, rows)
+            left.set_xlabel("speed-up over 32-bit floats")
+            left.set_xlim(left=0)
             right.set_xlabel("best validation top-1")
             right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_xlim(left=0)
@@ -55,13 +56,5 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str, scale: pd.Series) -> None:
 def _published(ax: Axes, rows: pd.DataFrame) -> None:
     speedups = [published(codec).speedup_at_10_mbit for codec in rows["codec"]]
     label = "published (remembered)"
-    ax.plot(speedups, range(len(rows)), "D", mfc="none", mec=INK, linestyle="none", label=label)
-    ax.legend(loc="lower right", fontsize=8)
-
-
-def _speedup_axis(ax: Axes, rows: pd.DataFrame) -> None:
-    ax.set_xscale("log")
-    ax.set_xlim(left=min(0.8, 0.9 * rows["speedup"].min()))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_xlabel("speed-up over 32-bit floats (log scale)")
+    ax.plot(speedups, range(len(rows)), "D", mfc="white", mec=INK, linestyle="none", label=label)
+    ax.legend(loc="upper right", fontsize=8)
