@@ -116,9 +116,11 @@ class Wire:
         for work in [dist.irecv(length, rank) for rank, length in lengths.items()]:
             _finish(work)
         received = {rank: data.new_empty(int(length)) for rank, length in lengths.items()}
-        if len(data):  # gloo sends no empty tensors
-            pending += [dist.isend(data, rank) for rank in send_to]
+        # Receive first: gloo tells a sender that its receiver is ready over the connection that takes the
+        # receiver's own data. Said after them, the two would send one after the other. No empty tensors.
         pending += [dist.irecv(other, rank) for rank, other in received.items() if len(other)]
+        if len(data):
+            pending += [dist.isend(data, rank) for rank in send_to]
         for work in pending:
             _finish(work)
         self.traffic.bytes_received += sum(len(other) + _LENGTH_BYTES for other in received.values())
