@@ -16,6 +16,7 @@ from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
+from pcr_exp.analysis.gradient_report import write_gradient_report
 from pcr_exp.analysis.quality_files import load_quality
 from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
@@ -77,6 +78,9 @@ def write_report(
             tolerance_fits(points).to_csv(tables[-1], index=False)
             figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
         figures += write_echo_figures(runs, out)
+        of_gradients = write_gradient_report(runs, out)
+        tables += of_gradients[0]
+        figures += of_gradients[1]
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")

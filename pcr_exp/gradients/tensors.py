@@ -62,6 +62,10 @@ class TensorCodec:
             decoded.append(codec.decode(message, math.prod(shape)).view(*shape))
         return decoded
 
+    def num_plain(self, shapes: Sequence[Shape]) -> int:
+        """Return how many values of tensors of these shapes go past the codec, as float32."""
+        return sum(math.prod(shape) for shape in shapes if is_small(shape, self._min_values))
+
     def state_dict(self) -> dict[str, dict[str, Tensor | None]]:
         """Return each large tensor's residual, and the state of its lots if the codec draws any."""
         return {

@@ -35,8 +35,23 @@ class RunData:
         return len(self.train.index.classes[label])
 
 
+def prepare_data(config: TrainConfig, *, progress: bool) -> None:
+    """Make missing records if `records.auto_prepare` and the root is a local folder.
+
+    Args:
+        config: The whole configuration.
+        progress: Show a bar on stderr.
+
+    Raises:
+        PcrExpError: they cannot be made.
+    """
+    if config.records.auto_prepare and "://" not in config.records.root:
+        with counting_bar("records", shown=progress) as tell:
+            prepare_records(config.dataset, config.records, progress=tell)
+
+
 def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None) -> RunData:
-    """Open the records; missing ones are made first if `records.auto_prepare` and the root is a local folder.
+    """Open the records; missing ones are made first, as `prepare_data` does it.
 
     Args:
         config: The whole configuration.
@@ -48,9 +63,7 @@ def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None
         PcrExpError: they are missing or damaged, or cannot be made.
     """
     root = config.records.root
-    if config.records.auto_prepare and "://" not in root:
-        with counting_bar("records", shown=progress) as tell:
-            prepare_records(config.dataset, config.records, progress=tell)
+    prepare_data(config, progress=progress)
     folder = records_folder(config.dataset, config.records)
     storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}")

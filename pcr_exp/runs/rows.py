@@ -135,8 +135,10 @@ TRAFFIC: dict[str, AnyColumn] = {
     "bytes_sent": _COUNT,  # of gradients and model changes, by all processes
     "pushed_values": _COUNT,  # gradient values that all processes encoded
     "pushed_bytes": _COUNT,  # and the bytes of their messages, each counted once
+    "pushed_plain_values": _COUNT,  # those of small tensors: float32, past the codec
     "pulled_values": _COUNT,  # the same of what processes decoded of a server's messages
     "pulled_bytes": _COUNT,
+    "pulled_plain_values": _COUNT,
     "network_s": _REAL,  # seconds of train_s that the first process waited for the throttled network
 }
 """Columns of runs of several processes, in rows of every kind, since the run began: all, or none."""

@@ -26,8 +26,10 @@ def team_row(row: Row, exchange: Exchange, processes: Processes) -> Row:
         "bytes_sent": traffic.bytes_sent,
         "pushed_values": traffic.pushed_values,
         "pushed_bytes": traffic.pushed_bytes,
+        "pushed_plain_values": traffic.pushed_plain_values,
         "pulled_values": traffic.pulled_values,
         "pulled_bytes": traffic.pulled_bytes,
+        "pulled_plain_values": traffic.pulled_plain_values,
     }
     totals = processes.totals([*(row[key] for key in keys), *counted.values()])
     summed = dict(zip([*keys, *counted], totals, strict=True))

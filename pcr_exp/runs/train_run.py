@@ -14,7 +14,7 @@ import torch
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import open_data
+from pcr_exp.runs.data import open_data, prepare_data
 from pcr_exp.runs.directory import RunDirectory, claim, run_path
 from pcr_exp.runs.follow import Assignment, follow
 from pcr_exp.runs.identity import run_id
@@ -109,6 +109,7 @@ def _train(
     draw: DrawRun | None,
 ) -> None:
     set_up_torch(config, device, processes)
+    prepare_data(config, progress=progress)  # alone: the others wait for what comes next
     assignment = processes.from_first(lambda: Assignment.of(config, directory))
     data = open_data(config, progress=progress, bucket=assignment.bucket)
     describe_records(manifest, data.train.index, data.val.index)

@@ -9,7 +9,9 @@ import torch
 
 from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig, ScheduleConfig
 from pcr_exp.config.storage import StorageConfig
@@ -47,6 +49,9 @@ def write_run(
     echo: EchoConfig | None = None,
     batch_size: int = 16,
     learning_rate: float = 0.1,
+    gradients: GradientsConfig | None = None,
+    mbit_per_s: float | None = None,
+    coded_bits: float = 32.0,
 ) -> Path:
     group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
     config = TrainConfig(
@@ -62,6 +67,9 @@ def write_run(
             learning_rate=learning_rate,
         ),
         echo=echo or EchoConfig(),
+        gradients=gradients or GradientsConfig(),
+        network=NetworkConfig(bandwidth_mbit_per_s=mbit_per_s),
+        world_size=1 if gradients is None else 2,
         tracking=TrackingConfig(name="none"),
         seed=seed,
         runs_root=str(root),
@@ -76,7 +84,11 @@ def write_run(
             for epoch, accuracy in enumerate(top1, start=1):
                 for kind in ("train", "eval"):
                     row = _row(kind, epoch, group, epoch_s, accuracy)
-                    rows.append(row if echo is None else row | _stages(row, echo))
+                    if echo is not None:
+                        row |= _stages(row, echo)
+                    if gradients is not None:
+                        row |= _traffic(row, gradients.mode, coded_bits)
+                    rows.append(row)
     return directory.path
 
 
@@ -95,6 +107,25 @@ def _scan_config(scan: str, group: int) -> ScanConfig:
     if scan != "baseline" and not scan.startswith("group_"):
         return ScheduleConfig(name=scan, groups=[1, 5], milestones=[1])
     return ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group)
+
+
+def _traffic(row: dict[str, Any], mode: str, coded_bits: float) -> dict[str, Any]:
+    """Two processes, 1,000 values an update of which 200 are small; pulls take twice the bits of pushes."""
+    num_coded = 2 * 800 * row["step"]
+    num_plain = 2 * 200 * row["step"]
+    pulls = mode == "server"
+    pushed_bytes = round(coded_bits * num_coded / 8) + 4 * num_plain
+    pulled_bytes = round(2 * coded_bits * num_coded / 8) + 4 * num_plain
+    return {
+        "bytes_sent": pushed_bytes,
+        "pushed_values": num_coded + num_plain,
+        "pushed_bytes": pushed_bytes,
+        "pushed_plain_values": num_plain,
+        "pulled_values": pulls * (num_coded + num_plain),
+        "pulled_bytes": pulls * pulled_bytes,
+        "pulled_plain_values": pulls * num_plain,
+        "network_s": 0.5 * (row["train_s"] + row["wait_s"]),
+    }
 
 
 def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:

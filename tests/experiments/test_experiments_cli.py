@@ -127,6 +127,28 @@ def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, m
     assert ("Traceback" in done.stderr) == (status == 1)
 
 
+@pytest.mark.parametrize(("num_processes", "jobs_done"), [(1, 2), (2, 1)])
+def test_a_failed_job_stops_a_sweep_of_several_processes(
+    num_processes: int, jobs_done: int, tmp_path: Path
+) -> None:
+    program = (
+        "from experiments.launch import launch\n"
+        "from pcr_exp.config.runners import FiguresConfig\n"
+        "launch(lambda config: print('began') or 1 / 0, 'figures', FiguresConfig)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-m", "out=one,two", f"hydra.sweep.dir={tmp_path}"],
+        cwd=REPO,
+        env=os.environ | {"WORLD_SIZE": str(num_processes)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("began") == jobs_done
+
+
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     done = call("figures", f"runs_root={tmp_path}", f"quality_root={tmp_path}", f"out={tmp_path / 'out'}")
     assert done.returncode == 1

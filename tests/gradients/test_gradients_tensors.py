@@ -43,6 +43,7 @@ def test_small_tensors_and_vectors_are_sent_as_they_are() -> None:
     codec = sender()
     codec.encode(tensors())
     assert codec.state_dict().keys() == {"conv", "head"}
+    assert codec.num_plain(list(SHAPES.values())) == 600 + 10
 
 
 def test_a_message_is_four_bytes_a_tensor_more_than_its_parts() -> None:

@@ -57,7 +57,11 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> None:
     def config(folder: str) -> TrainConfig:
         return dataclasses.replace(
-            configure(runs_root=str(tmp_path / folder), training__log_every_steps=1),
+            configure(
+                runs_root=str(tmp_path / folder),
+                records__root=str(tmp_path / f"{mode}-records"),  # made by the first process alone
+                training__log_every_steps=1,
+            ),
             gradients=GradientsConfig(name="threelc", mode=mode, sparsity=1.5),
             network=NetworkConfig(name="lan", latency_ms=0.5, bandwidth_mbit_per_s=1000),
             world_size=2,
@@ -81,6 +85,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
     assert last.keys() >= TRAFFIC.keys()
     assert last["network_s"] > 4 * 0.5e-3
     assert last["pushed_values"] == 2 * 4 * sum_of_parameters(runs[0])
+    assert 0 < last["pushed_plain_values"] < last["pushed_values"] / 8
     assert 0 < last["pushed_bytes"] < last["pushed_values"]
     assert (last["pulled_bytes"] > 0) == (mode == "server")
     assert last["bytes_sent"] > last["pushed_bytes"] / 2

@@ -40,13 +40,25 @@ def shaped_network(bytes_per_s: float, latency_s: float) -> Iterator[Network]:
 
     Exists on this machine alone, and is gone after the block. Skips where it cannot be made.
     """
+    if not Path("/dev/net/tun").exists():
+        pytest.skip("/dev/net/tun is not there: wanted a kernel with TUN interfaces")
+    with joined_namespaces() as network, ExitStack() as stack:
+        shape(network.server, bytes_per_s)
+        stack.enter_context(_delay_line(network, latency_s))
+        yield network
+
+
+@contextmanager
+def joined_namespaces() -> Iterator[Network]:
+    """Two namespaces with a virtual Ethernet called `wire` between them, as fast as the machine.
+
+    Gone after the block. Skips where they cannot be made.
+    """
     if os.geteuid() != 0:
         pytest.skip("not root: only root can make network namespaces")
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: apt-get install iproute2")
-    if not Path("/dev/net/tun").exists():
-        pytest.skip("/dev/net/tun is not there: wanted a kernel with TUN interfaces")
     name = f"pcr-exp-{os.getpid()}"
     network = Network(f"{name}-s", f"{name}-c", "10.203.0.1")
     with ExitStack() as stack:
@@ -54,9 +66,21 @@ def shaped_network(bytes_per_s: float, latency_s: float) -> Iterator[Network]:
             _run("ip", "netns", "add", namespace)
             stack.callback(_run, "ip", "netns", "del", namespace)
         _join(network)
-        _shape(network, bytes_per_s)
-        stack.enter_context(_delay_line(network, latency_s))
         yield network
+
+
+def shape(namespace: str, bytes_per_s: float, burst: str = "32kb") -> None:
+    """Let no more payload than this leave a namespace by the wire, but a burst after a silence."""
+    bits_per_s = round(8 * bytes_per_s * _FRAME_BYTES / _PAYLOAD_BYTES)
+    shaping = ("tbf", "rate", f"{bits_per_s}bit", "burst", burst, "limit", "16mb")
+    result = subprocess.run(
+        ["tc", "-n", namespace, "qdisc", "add", "dev", "wire", "root", *shaping],
+        capture_output=True,
+        text=True,
+    )
+    if "qdisc kind is unknown" in result.stderr:
+        pytest.skip("this kernel has no token bucket filter (module sch_tbf)")
+    assert result.returncode == 0, result.stderr
 
 
 def _join(network: Network) -> None:
@@ -68,6 +92,7 @@ def _join(network: Network) -> None:
     for namespace, address in ends.items():
         _run("ip", "-n", namespace, "address", "add", address, "dev", "wire")
         _run("ip", "-n", namespace, "link", "set", "wire", "mtu", str(_MTU), "up")
+        _run("ip", "-n", namespace, "link", "set", "lo", "up")  # a process may talk to itself, too
         for setting, value in {
             # There and back are different ways.
             "conf/all/rp_filter": "0",
@@ -78,19 +103,6 @@ def _join(network: Network) -> None:
             "tcp_slow_start_after_idle": "0",
         }.items():
             _run(*network.within(namespace, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{setting}"))
-
-
-def _shape(network: Network, bytes_per_s: float) -> None:
-    bits_per_s = round(8 * bytes_per_s * _FRAME_BYTES / _PAYLOAD_BYTES)
-    shaping = ("tbf", "rate", f"{bits_per_s}bit", "burst", "32kb", "limit", "16mb")
-    result = subprocess.run(
-        ["tc", "-n", network.server, "qdisc", "add", "dev", "wire", "root", *shaping],
-        capture_output=True,
-        text=True,
-    )
-    if "qdisc kind is unknown" in result.stderr:
-        pytest.skip("this kernel has no token bucket filter (module sch_tbf)")
-    assert result.returncode == 0, result.stderr
 
 
 @contextmanager

@@ -208,6 +208,10 @@ def test_traffic(way: tuple[str, str], two: Any) -> None:
     for traffic in (one, other):
         assert traffic.pushed_values == NUM_STEPS * num_values
         assert traffic.pulled_values == (NUM_STEPS * num_values if mode == "server" else 0)
+        summed = mode == "ddp" and name in ("none", "fp16", "bf16")  # all values in one type
+        num_plain = 0 if summed else NUM_STEPS * (2 * 8 + 20 + 5)
+        assert traffic.pushed_plain_values == num_plain
+        assert traffic.pulled_plain_values == (num_plain if mode == "server" else 0)
     assert one.bytes_sent == other.bytes_received
     assert other.bytes_sent == one.bytes_received
     if name == "none" and mode == "ddp":

@@ -68,8 +68,10 @@ class AllGather:
     def average(self, gradients: Named) -> list[Tensor]:
         """See `Averaging.average`. Every process adds in the order of ranks: equal bits everywhere."""
         message, _ = self._codec.encode(gradients)
-        self._wire.traffic.pushed_values += sum(gradient.numel() for _, gradient in gradients)
-        self._wire.traffic.pushed_bytes += len(message)
+        traffic = self._wire.traffic
+        traffic.pushed_values += sum(gradient.numel() for _, gradient in gradients)
+        traffic.pushed_plain_values += self._codec.num_plain([gradient.shape for _, gradient in gradients])
+        traffic.pushed_bytes += len(message)
         device = gradients[0][1].device
         return mean_of_messages(self._codec, self._wire.all_gather(message), gradients, device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -114,16 +115,18 @@ class ServerExchange:
         """
         gradients = [(name, self._gradient(name)) for name in self._parameters]
         message, _ = self._push.encode(gradients)
-        num_values = sum(gradient.numel() for _, gradient in gradients)
+        shapes = [gradient.shape for _, gradient in gradients]
+        num_values, num_plain = sum(map(math.prod, shapes)), self._push.num_plain(shapes)
         pushed = self._wire.push(message)
         change = self._server.update(pushed, take) if self._server is not None else None
         pulled = self._wire.pull(change)
         traffic = self.traffic
         traffic.pushed_values += num_values
         traffic.pushed_bytes += len(message)
+        traffic.pushed_plain_values += num_plain
         traffic.pulled_values += num_values
         traffic.pulled_bytes += len(pulled)
-        shapes = [gradient.shape for _, gradient in gradients]
+        traffic.pulled_plain_values += num_plain
         changes = self._pull.decode(pulled.to(gradients[0][1].device), shapes)
         with torch.no_grad():
             for parameter, moved in zip(self._parameters.values(), changes, strict=True):

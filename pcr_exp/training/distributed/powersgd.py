@@ -48,6 +48,7 @@ class PowerSGD:
             if product.isfinite().all():
                 self._factors[name], self._residuals[name] = factors[name], matrix - product
             means[name] = product
+        self._wire.traffic.pushed_plain_values += sum(gradient.numel() for _, gradient in plain)
         # Two factors stand for the matrix's values.
         self._wire.traffic.pushed_values = before + sum(gradient.numel() for _, gradient in gradients)
         return [means[name].view(gradient.shape) for name, gradient in gradients]

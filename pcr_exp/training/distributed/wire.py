@@ -27,9 +27,13 @@ class Traffic:
     """Gradient values that this process has encoded."""
     pushed_bytes: int = 0
     """And the bytes that they became, once, however many receivers there are."""
+    pushed_plain_values: int = 0
+    """Of the gradient values, those that went as float32 past the codec, with four bytes each."""
     pulled_values: int = 0
     """Model values that a server's messages to this process stood for."""
     pulled_bytes: int = 0
+    pulled_plain_values: int = 0
+    """Of the model values, those that went as float32 past the codec."""
 
 
 class Wire:
@@ -112,9 +116,11 @@ class Wire:
         for work in [dist.irecv(length, rank) for rank, length in lengths.items()]:
             _finish(work)
         received = {rank: data.new_empty(int(length)) for rank, length in lengths.items()}
-        if len(data):  # gloo sends no empty tensors
-            pending += [dist.isend(data, rank) for rank in send_to]
+        # Receive first: gloo tells a sender that its receiver is ready over the connection that takes the
+        # receiver's own data. Said after them, the two would send one after the other. No empty tensors.
         pending += [dist.irecv(other, rank) for rank, other in received.items() if len(other)]
+        if len(data):
+            pending += [dist.isend(data, rank) for rank in send_to]
         for work in pending:
             _finish(work)
         self.traffic.bytes_received += sum(len(other) + _LENGTH_BYTES for other in received.values())
