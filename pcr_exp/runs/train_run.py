@@ -109,8 +109,9 @@ def _train(
     draw: DrawRun | None,
 ) -> None:
     set_up_torch(config, device, processes)
-    assignment = processes.from_first(lambda: Assignment.of(config, directory))
+    assignment = Assignment.of(config, directory)
     data = open_data(config, progress=progress, bucket=assignment.bucket)
+    processes.from_first(lambda: assignment)  # not earlier: the others find the records made
     describe_records(manifest, data.train.index, data.val.index)
     manifest.cached_share = settle_page_cache(config, data)
     write_manifest(directory.manifest_path, manifest)

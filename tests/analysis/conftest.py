@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,10 @@ def write_run(
     echo: EchoConfig | None = None,
     batch_size: int = 16,
     learning_rate: float = 0.1,
+    more: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> Path:
+    """`more`: of the configuration; `columns`: of every row, in place of what would be there."""
     group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
     config = TrainConfig(
         dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
@@ -65,6 +68,7 @@ def write_run(
         tracking=TrackingConfig(name="none"),
         seed=seed,
         runs_root=str(root),
+        **(more or {}),
     )
     with claim(config) as directory:
         manifest = new_manifest(config, torch.device("cpu"), previous=None)
@@ -76,7 +80,8 @@ def write_run(
             for epoch, accuracy in enumerate(top1, start=1):
                 for kind in ("train", "eval"):
                     row = _row(kind, epoch, group, epoch_s, accuracy)
-                    rows.append(row if echo is None else row | _stages(row, echo))
+                    row = row if echo is None else row | _stages(row, echo)
+                    rows.append(row | (columns or {}))
     return directory.path
 
 
