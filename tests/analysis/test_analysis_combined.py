@@ -136,7 +136,7 @@ def test_the_figure_has_a_line_per_combination(six: Path) -> None:
     summary = combined_summary(combined_frame(read_runs(six)))
     shares, seconds, top1 = draw_combined(summary).axes
     assert [label.get_text() for label in shares.get_yticklabels()] == summary["combination"].tolist()
-    storage = next(line for line in shares.lines if line.get_label() == "read from storage")
+    storage = next(line for line in shares.lines if line.get_label() == "storage")
     np.testing.assert_allclose(storage.get_xdata(), summary["storage_share"])  # type: ignore[arg-type]
     widths = np.reshape([bar.get_width() for bar in seconds.patches], (3, 6))  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths.sum(axis=0), 20)

@@ -13,14 +13,9 @@ from pcr_exp.analysis.figures.style import INK, MUTED, PANEL_WIDTH_IN, panel_tit
 
 # Colours of Okabe and Ito (2008), as in the figures of data echoing; shapes for readers without colour.
 _LOOKS = {"storage": ("#0072B2", "o"), "network": ("#E69F00", "s"), "memory": ("#009E73", "D")}
-_NAMES = {
-    "storage": "read from storage",
-    "network": "sent over the network",
-    "memory": "kept for backward",
-}
 _COMPUTING = "#c4c4c4"
 _WIDTHS = (1.1, 1.0, 0.8)
-_INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.6
+_INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9
 
 
 def draw_combined(summary: pd.DataFrame) -> Figure:
@@ -61,13 +56,13 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
     for i, place in enumerate(places):
         color, marker = _LOOKS[place]
         heights = rows.index + 0.18 * (i - (len(places) - 1) / 2)  # equal shares do not hide each other
-        ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=_NAMES[place])
+        ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=place)
     ax.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=1)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
-    ax.set_xlabel("bytes, of those with all off (log scale)")
+    ax.set_xlabel("bytes read, sent, kept for backward\n(share of all off, log scale)")
     if places:
-        ax.legend(loc="lower left")
+        _legend_below(ax)
 
 
 def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
@@ -76,21 +71,28 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
     left = pd.Series(0.0, index=rows.index)
     for seconds, color, name in (
         (computing, _COMPUTING, "computing"),
-        (network, _LOOKS["network"][0], "waiting for the network"),
-        (wait, _LOOKS["storage"][0], "waiting for data"),
+        (network, _LOOKS["network"][0], "network"),
+        (wait, _LOOKS["storage"][0], "data"),
     ):
         ax.barh(rows.index, seconds, left=left, height=0.6, color=color, label=name)
         left = left + seconds
     _whiskers(ax, rows, "seconds", marker="")
     ax.set_xlabel("seconds of training and waiting")
-    ax.set_xlim(0, 1.45 * rows["seconds_max"].max())  # the legend stands beside the bars
-    ax.legend(loc="lower right", fontsize=8)
+    ax.set_xlim(left=0)
+    _legend_below(ax)
 
 
 def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
     _whiskers(ax, rows, "top1", marker="o")
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlabel("validation top-1")
+
+
+def _legend_below(ax: Axes) -> None:
+    """Under the axis's label, where it hides nothing; its distance does not depend on the panel's height."""
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=6, ncols=3, fontsize=8, columnspacing=1
+    )
 
 
 def _whiskers(ax: Axes, rows: pd.DataFrame, measure: str, *, marker: str) -> None:
