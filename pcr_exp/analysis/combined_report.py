@@ -22,7 +22,7 @@ def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], li
     """Write combined.md and the figure `combined` (PDF, PNG, CSV), if there are combinations to compare.
 
     Returns:
-        Tables and figures written; both empty if no runs differ in three of PCR and its neighbours.
+        Tables and figures written; both empty if `combined_summary` finds nothing to compare.
     """
     summary = combined_summary(combined_frame(runs))
     if summary.empty:
@@ -52,12 +52,13 @@ def combined_markdown(summary: pd.DataFrame) -> str:
     parts = []
     for key, rows in summary.groupby(PANEL_KEYS, sort=True):
         dataset, label, model, storage, network, processes, setting = key
+        several = "" if processes == 1 else "es"
         updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
         hardware = " / ".join(sorted(set(rows["hardware"])))
         facts = (
-            f"Storage {storage}, network {network}, {processes} processes; {updates} updates; mean over n "
-            "seeds (smallest to largest), bytes in brackets against all off. Bytes kept for backward are "
-            f"those of one process, each storage once. Setting {setting}; {hardware}."
+            f"Storage {storage}, network {network}, {processes} process{several}; {updates} updates; mean "
+            "over n seeds (smallest to largest), bytes in brackets against all off. Bytes kept for backward "
+            f"are those of one process, each storage once. Setting {setting}; {hardware}."
         )
         parts.append(f"### {dataset} · {label} · {model}\n\n{facts}\n\n{markdown_table(rows, columns)}\n")
     return "\n".join(parts)

@@ -51,7 +51,7 @@ def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per combination, over seeds: of every panel whose runs differ in three NEIGHBOURS or more.
+    """One row per combination, over seeds: where runs differ in `activations`, or in three NEIGHBOURS.
 
     Columns: PANEL_KEYS, NEIGHBOURS, combination, `n`, hardware; `<measure>_mean`, `_min` and `_max` for each
     of MEASURES; `<place>_share` for each of PLACES: its mean over that of the run with all off, NaN if there
@@ -59,7 +59,8 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):
-        if (of_panel[NEIGHBOURS].nunique() > 1).sum() < 3:
+        differs = of_panel[NEIGHBOURS].nunique() > 1
+        if not (differs["activations"] or differs.sum() >= 3):
             continue
         keys = dict(zip(PANEL_KEYS, panel, strict=True))
         combinations = [_over_seeds(runs) for _, runs in of_panel.groupby(["combination", "variant"])]
@@ -124,13 +125,14 @@ def _frame_row(run: Run) -> dict[str, Any]:
 
 
 def _neighbours(config: Mapping[str, Any]) -> dict[str, str]:
-    echo, gradients = config["echo"], config["gradients"]
+    echo, gradients, activations = config["echo"], config["gradients"], config["activations"]
     server = " server" if gradients["mode"] == "server" else ""
+    paper = " paper" if activations["error_model"] == "paper" else ""
     return {
         "scan": config["scan"]["name"].replace("_", " "),
         "echo": "none" if echo["factor"] == 1 else f"echo {echo['factor']:g}x",
         "gradients": gradients["name"] + server,
-        "activations": config["activations"]["name"].replace("_", " "),
+        "activations": activations["name"].replace("_", " ") + paper,
     }
 
 

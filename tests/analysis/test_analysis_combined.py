@@ -144,6 +144,23 @@ def test_the_figure_has_a_line_per_combination(six: Path) -> None:
     assert "validation top-1" in top1.get_xlabel()
 
 
+def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run: MakeRun) -> None:
+    for name, model, kept in (
+        ("none", "exact", 100),
+        ("error_bounded", "exact", 70),
+        ("error_bounded", "paper", 60),
+    ):
+        more = {"activations": ActivationsConfig(name=name, error_model=model)}
+        make_run(tmp_path, "baseline", more=more, columns={"kept_bytes_mean": kept, "kept_bytes_max": kept})
+    summary = combined_summary(combined_frame(read_runs(tmp_path)))
+    assert summary["combination"].tolist() == ["all off", "error bounded", "error bounded paper"]
+    assert summary["memory_share"].tolist() == [1, 0.7, 0.6]
+    text = combined_markdown(summary)
+    assert "network unlimited, 1 process; " in text
+    assert "| - | - | - | 70 B (70%) | 70 B |" in text
+    assert "network" not in [line.get_label() for line in draw_combined(summary).axes[0].lines]
+
+
 def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_run: MakeRun) -> None:
     for scan in ("baseline", "group_5"):
         for on in ((), ("echo",)):

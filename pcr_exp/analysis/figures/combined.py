@@ -44,7 +44,11 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             axes[0].invert_yaxis()
             low, high = rows["n"].min(), rows["n"].max()
             seeds = f"n = {low}" if low == high else f"n = {low} to {high}"
-            panel_title(axes[0], f"{dataset} · {label} · {model}", f"{processes} processes, {seeds}")
+            panel_title(
+                axes[0],
+                f"{dataset} · {label} · {model}",
+                f"{processes} process{'' if processes == 1 else 'es'}, {seeds}",
+            )
             panel_title(axes[1], " ", f"storage {storage}, network {network}")
             updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
             panel_title(axes[2], " ", f"after {updates} updates")
