@@ -159,6 +159,9 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
     assert "network unlimited, 1 process; " in text
     assert "| - | - | - | 70 B (70%) | 70 B |" in text
     assert "network" not in [line.get_label() for line in draw_combined(summary).axes[0].lines]
+    report = write_report(tmp_path, tmp_path / "nothing", tmp_path / "out")
+    assert report.tables[-1].read_text() == text
+    assert [path.name for path in report.figures][-3:] == ["combined.pdf", "combined.png", "combined.csv"]
 
 
 def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_run: MakeRun) -> None:
@@ -168,9 +171,8 @@ def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_ru
     assert write_combined(read_runs(tmp_path), tmp_path / "out") == ([], [])
 
 
-def test_the_report_has_it(six: Path, tmp_path: Path) -> None:
-    report = write_report(six, tmp_path / "nothing", tmp_path / "out")
-    assert [path.name for path in report.tables][-1] == "combined.md"
-    names = [path.name for path in report.figures if path.stem == "combined"]
-    assert names == ["combined.pdf", "combined.png", "combined.csv"]
-    assert len(pd.read_csv(tmp_path / "out" / "combined.csv")) == 6
+def test_the_table_and_the_figure_are_written(six: Path, tmp_path: Path) -> None:
+    tables, figures = write_combined(read_runs(six), tmp_path)
+    assert [path.name for path in tables] == ["combined.md"]
+    assert [path.name for path in figures] == ["combined.pdf", "combined.png", "combined.csv"]
+    assert len(pd.read_csv(tmp_path / "combined.csv")) == 6
