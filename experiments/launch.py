@@ -41,7 +41,8 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
     `task` returns one word for the sweep's table, such as "finished" or "skipped". A job that fails does
-    not stop a sweep, unless several processes make it together. Exits with status 1 if any job failed.
+    not stop a sweep, unless several processes make it: the others are in the middle of the job that failed
+    here, and would wait for this one forever. Exits with status 1 if any job failed.
     """
     register()
     outcomes: list[Outcome] = []
@@ -49,8 +50,8 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     @hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)
     def main(config: DictConfig) -> None:
         outcomes.append(_run(task, config, schema))
-        if outcomes[-1].failed and os.environ.get("WORLD_SIZE", "1") != "1":
-            sys.exit(1)  # the other processes wait for this one, until torchrun ends them
+        if outcomes[-1].failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise SystemExit(1)  # torchrun then ends the others
 
     try:
         main()

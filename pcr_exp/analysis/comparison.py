@@ -31,13 +31,15 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     the same seed at the value `reference`: mean over the seeds that have both, and its standard error.
 
     Args:
-        key: dotted, as on the command line: `loader.decode`.
+        key: dotted, as on the command line: `loader.decode`; or a group, `activations`, whose values are the
+            names of its options, with the settings in which runs of one name differ.
         reference: the value that the others are compared with, as text.
 
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    frame = pd.DataFrame([_row(run, key) for run in runs])
+    values = _as_text([_value(run, key) for run in runs])
+    frame = pd.DataFrame([_row(run, value) for run, value in zip(runs, values, strict=True)])
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
@@ -95,12 +97,30 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
     )
 
 
-def _row(run: Run, key: str) -> dict[str, Any]:
+def _value(run: Run, key: str) -> Any:
     value: Any = run.config
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             raise RunError(f"compare={key}: the configuration of {run.manifest.run_id} has no such key.")
         value = value[part]
+    return value
+
+
+def _as_text(values: Sequence[Any]) -> list[str]:
+    """`error_bounded, error_model=paper` for a group of settings; anything else as it is."""
+    groups = [value for value in values if isinstance(value, Mapping)]
+    texts = []
+    for value in values:
+        if not isinstance(value, Mapping):
+            texts.append(str(value))
+            continue
+        alike = [group for group in groups if group.get("name") == value.get("name")]
+        differing = [key for key in value if any(group.get(key) != value[key] for group in alike)]
+        texts.append(", ".join([str(value.get("name")), *(f"{key}={value[key]}" for key in differing)]))
+    return texts
+
+
+def _row(run: Run, value: str) -> dict[str, Any]:
     return {
         "run_id": run.manifest.run_id,
         "dataset": run.manifest.dataset,
@@ -109,7 +129,7 @@ def _row(run: Run, key: str) -> dict[str, Any]:
         "storage": run.config["storage"]["name"],
         "scan": run.config["scan"]["name"],
         "seed": run.manifest.seed,
-        "value": str(value),
+        "value": value,
         "top1": run.eval_rows[-1]["val_top1"],
     }
 

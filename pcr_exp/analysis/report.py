@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from pcr_exp.analysis.combined_report import write_combined
 from pcr_exp.analysis.echo_report import write_echo_figures
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
 from pcr_exp.analysis.figures.accuracy_vs_mssim import draw_accuracy_vs_mssim
@@ -81,6 +82,8 @@ def write_report(
         of_gradients = write_gradient_report(runs, out)
         tables += of_gradients[0]
         figures += of_gradients[1]
+        combined = write_combined(runs, out)
+        tables, figures = tables + combined[0], figures + combined[1]
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")

@@ -129,6 +129,8 @@ OPTIONAL: dict[str, AnyColumn] = {
     "upstream_s_per_sample": _MEASURE,  # per fresh image, of what stands in front of the echo
     "downstream_s_per_sample": _MEASURE,  # per image trained on, of what stands behind it
     "upstream_ratio": _MEASURE,  # R: the first over the second
+    "kept_bytes_mean": _MEASURE,  # that waited for backward in the first process, over updates looked at
+    "kept_bytes_max": Column(whole=True, nullable=True),  # the most of them
 }
 """Columns of every row that runs of earlier versions lack, and that nothing can be taken for."""
 TRAFFIC: dict[str, AnyColumn] = {

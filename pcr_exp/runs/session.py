@@ -84,22 +84,26 @@ class Session:
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
-            measure=self.measure_stages,
+            measure=self.measure,
         )
         with closing(rows):
             for row in rows:
                 yield team_row(row, self.trainer.exchange, self.processes)
 
-    def measure_stages(self, row: Mapping[str, Any]) -> dict[str, float | None]:
-        """Return how long the stages around the echo take, by what this session measured."""
+    def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return what updates keep for backward, and how long the stages around the echo take.
+
+        The latter by what this session measured.
+        """
         probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
-        return stage_columns(
+        stages = stage_columns(
             self.echo,
             self.loader.effort,
             num_workers=self.num_workers,
             bytes_read=self.session_bytes() - probe_bytes,
             counters=row,
         )
+        return self.trainer.kept.columns() | stages
 
     def _global_scores(self) -> dict[str, float | int | None]:
         with self.trainer.exchange.global_weights():

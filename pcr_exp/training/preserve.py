@@ -19,9 +19,9 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     """Within, the trainer may be used at will; afterwards all is as it was. Yields a way to go back early.
 
     That is: parameters, buffers (batch-norm statistics), gradients, train or eval mode of every module, the
-    optimiser, the loss scaler, what is known of compressed activations, and the random states of torch on all
-    devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second model and
-    optimiser. Of several processes, each tries by itself, and sends nothing.
+    optimiser, the loss scaler, what is known of activations, compressed or not, and the random states of
+    torch on all devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second
+    model and optimiser. Of several processes, each tries by itself, and sends nothing.
     """
     model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
     tensors = [*model.parameters(), *model.buffers()]
@@ -31,6 +31,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     optimizer_state = copy.deepcopy(optimizer.state_dict())
     scaler_state = copy.deepcopy(scaler.state_dict())
     activations_state = copy.deepcopy(trainer.activations.state_dict())
+    kept_state = trainer.kept.state_dict()
     random_states = _random_states()
 
     def restore() -> None:
@@ -45,6 +46,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
         optimizer.load_state_dict(copy.deepcopy(optimizer_state))
         scaler.load_state_dict(scaler_state)
         trainer.activations.load_state_dict(copy.deepcopy(activations_state))
+        trainer.kept.load_state_dict(kept_state)
         _set_random_states(random_states)
 
     # Nothing shall be added to the gradients that are kept.

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcr_exp.activations.keep import open_activations
+from pcr_exp.activations.kept import KeptBytes
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
@@ -59,7 +60,9 @@ class Trainer:
         self._replica = self.exchange.attach(self.model)
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
-        self.activations = open_activations(activations or ActivationsConfig(), self.model, self.optimizer)
+        activations = activations or ActivationsConfig()
+        self.activations = open_activations(activations, self.model, self.optimizer)
+        self.kept = KeptBytes(activations.interval)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
@@ -94,7 +97,8 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(images, labels, step=step)
+        with self.kept.look(step):
+            loss = self.loss(images, labels, step=step)
         value = self.exchange.mean(loss.item())
         if np.isfinite(value):
             loss_scale = self.scaler.get_scale()
@@ -124,6 +128,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "activations": self.activations.state_dict(),
+            "kept": self.kept.state_dict(),
             "exchange": self.exchange.state_dict(),
         }
 
@@ -134,6 +139,7 @@ class Trainer:
         self.scaler.load_state_dict(state["scaler"])
         # A checkpoint from before there was a choice has none of these, and there was nothing to keep.
         self.activations.load_state_dict(state.get("activations", {}))
+        self.kept.load_state_dict(state.get("kept", {}))
         self.exchange.load_state_dict(state.get("exchange", {}))
 
 

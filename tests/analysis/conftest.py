@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,17 @@ def write_run(
     gradients: GradientsConfig | None = None,
     mbit_per_s: float | None = None,
     coded_bits: float = 32.0,
+    more: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> Path:
+    """`more`: of the configuration; `columns`: of every row, in place of what would be there."""
     group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
+    neighbours: dict[str, Any] = {
+        "echo": echo or EchoConfig(),
+        "gradients": gradients or GradientsConfig(),
+        "network": NetworkConfig(bandwidth_mbit_per_s=mbit_per_s),
+        "world_size": 1 if gradients is None else 2,
+    }
     config = TrainConfig(
         dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
         model=ModelConfig(name="resnet18"),
@@ -66,13 +75,10 @@ def write_run(
             eval_image_size=64,
             learning_rate=learning_rate,
         ),
-        echo=echo or EchoConfig(),
-        gradients=gradients or GradientsConfig(),
-        network=NetworkConfig(bandwidth_mbit_per_s=mbit_per_s),
-        world_size=1 if gradients is None else 2,
         tracking=TrackingConfig(name="none"),
         seed=seed,
         runs_root=str(root),
+        **(neighbours | dict(more or {})),
     )
     with claim(config) as directory:
         manifest = new_manifest(config, torch.device("cpu"), previous=None)
@@ -88,7 +94,7 @@ def write_run(
                         row |= _stages(row, echo)
                     if gradients is not None:
                         row |= _traffic(row, gradients.mode, coded_bits)
-                    rows.append(row)
+                    rows.append(row | (columns or {}))
     return directory.path
 
 

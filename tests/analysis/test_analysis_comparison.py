@@ -47,6 +47,24 @@ def test_a_seed_without_its_pair_counts_for_the_mean_only(runs: list[Run]) -> No
     assert table.iloc[1]["difference_mean"] == pytest.approx(0.2)
 
 
+def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -> None:
+    modes = [
+        {"name": name, "error_model": model}
+        for name, model in (("none", "exact"), ("error_bounded", "exact"), ("error_bounded", "paper"))
+    ]
+    changed = [
+        replace(run, config={**run.config, "activations": mode})
+        for mode, run in zip(modes, [runs[0], runs[0], runs[2]], strict=True)
+    ]
+    table = compare_setting(changed, "activations", "none")
+    assert list(table["value"]) == [
+        "none",
+        "error_bounded, error_model=exact",
+        "error_bounded, error_model=paper",
+    ]
+    assert table["difference_mean"].tolist() == pytest.approx([0, 0, 0.1])
+
+
 def test_an_unknown_key_is_refused(runs: list[Run]) -> None:
     with pytest.raises(RunError, match=r"compare=loader.speed: the configuration of .* has no such key"):
         compare_setting(runs, "loader.speed", "libjpeg")

@@ -43,3 +43,15 @@ def test_an_error_ends_all_processes(tmp_path: Path) -> None:
     done = launched(2, tmp_path, "gradients=threelc", "model.name=resnet_18")
     assert done.returncode != 0
     assert "resnet_18" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_in_one_process_ends_the_sweep_of_both(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    broken = f"records.root={tmp_path}/file/records"  # found by the first process, for which the other waits
+    sweep = ("hydra.mode=MULTIRUN", f"hydra.sweep.dir={tmp_path}/hydra", "seed=0,1")
+    done = launched(2, tmp_path, broken, "gradients=threelc", *sweep)
+    assert done.returncode == 1
+    assert f"{tmp_path}/file" in done.stderr
+    (begun,) = (tmp_path / "runs").iterdir()
+    assert "-s0-" in begun.name

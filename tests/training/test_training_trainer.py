@@ -118,6 +118,8 @@ def test_compressed_activations_resume_where_they_were(name: str) -> None:
     second.load_state_dict(first.state_dict())
     assert updates(second, range(3, 6)) == losses[3:]
     assert second.activations.history == whole.activations.history
+    assert second.kept.columns() == whole.kept.columns()
+    assert whole.kept.state_dict()["num_looks"] == 3
     assert len(whole.activations.history) == (0 if name == "none" else 3)
     if name != "error_bounded":
         plain = Trainer(small_model(), config(), device=CPU, seed=0)
@@ -132,7 +134,7 @@ def test_a_model_that_does_not_suit_the_mode_is_refused() -> None:
 def test_a_checkpoint_from_before_activations_were_kept_in_ways_is_read() -> None:
     trainer = Trainer(small_model(), config(), device=CPU, seed=0)
     state = trainer.state_dict()
-    del state["activations"]
+    del state["activations"], state["kept"]
     trainer.load_state_dict(state)
 
 

@@ -70,6 +70,7 @@ def everything(trainer: Trainer) -> list[Any]:
         torch.get_rng_state().numpy().tobytes(),
         np.random.get_state()[1].tobytes(),  # noqa: NPY002
         random.getstate(),
+        trainer.kept.state_dict(),
         copy.deepcopy(trainer.activations.state_dict()),
     ]
 
