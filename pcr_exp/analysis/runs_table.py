@@ -127,7 +127,7 @@ def has_policy(config: Mapping[str, Any]) -> bool:
     return not config["scan"].keys() <= _STATIC_KEYS
 
 
-def _mean_image_bytes(run: Run) -> float:
+def _mean_image_bytes(run: Run) -> float | None:
     """Of a static level, as the index says; of a policy, what its run read per image."""
     last = run.rows[-1]
     if not has_policy(run.config) or last["samples_seen"] == 0:

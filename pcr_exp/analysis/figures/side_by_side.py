@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -68,7 +70,7 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     for place, scan in enumerate(levels):
         values = rows.loc[rows["scan"] == scan, measure]
         color, there = scan_color(scan), values.dropna()
-        look = {"color": color, "markeredgecolor": "white", "zorder": 3}
+        look: dict[str, Any] = {"color": color, "markeredgecolor": "white", "zorder": 3}
         ax.plot(there, [place] * len(there), scan_marker(scan), **look)
         if len(there) == len(values):
             ax.plot([values.mean()] * 2, [place - 0.36, place + 0.36], color=color, linewidth=2.2, zorder=2)
