@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEFAULT_TESTS := not slow and not gpu and not root and not netns
 
 .PHONY: demo test lint format clean
 
@@ -9,7 +10,8 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile -m '$(DEFAULT_TESTS) and not alone'
+	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

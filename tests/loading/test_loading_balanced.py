@@ -295,6 +295,7 @@ class ChangingStorage:
         return self._local.size(path)
 
 
+@pytest.mark.alone
 def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
     split: Path, open_loader: Callable[..., RecordLoader]
 ) -> None:

@@ -8,6 +8,8 @@ from pcr_exp.config.echo import EchoConfig
 from pcr_exp.loading.echo.ratio import Effort, stage_columns
 from pcr_exp.loading.fetch import Fetcher
 
+pytestmark = pytest.mark.alone
+
 # 200 fresh images of 50 bytes were trained on twice; twice as many bytes were read ahead, in 8 s.
 COUNTERS = {"samples_seen": 200, "samples_trained": 400, "record_bytes": 10_000, "train_s": 4.0}
 READ_S, TRAIN_S = 8.0 / 20_000 * 50, 0.01

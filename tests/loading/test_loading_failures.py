@@ -26,6 +26,8 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
+pytestmark = pytest.mark.alone
+
 OpenLoader = Callable[..., RecordLoader]
 
 

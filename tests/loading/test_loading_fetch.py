@@ -12,6 +12,8 @@ from pcr_exp.loading import fetch
 from pcr_exp.loading.fetch import Fetcher, longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.storage.throttle import Throttle
 
+pytestmark = pytest.mark.alone
+
 MIB = 2**20
 OpenFetcher = Callable[..., Fetcher[int, int]]
 

@@ -24,6 +24,8 @@ from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_ind
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.local import LocalStorage
 
+pytestmark = pytest.mark.alone
+
 REPO = Path(__file__).parents[2]
 MIB = 2**20
 

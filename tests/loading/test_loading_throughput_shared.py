@@ -22,6 +22,8 @@ from pcr_exp.loading.throughput.shared import Readers, shared_rate
 from pcr_exp.records.encode import encode_split
 from pcr_exp.storage.throttle import Throttle
 
+pytestmark = pytest.mark.alone
+
 WINDOW = 8
 
 

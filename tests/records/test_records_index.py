@@ -62,6 +62,7 @@ def test_a_group_that_a_baseline_lacks() -> None:
         make_index(num_groups=1).prefix_bytes(0, 2)
 
 
+@pytest.mark.alone
 def test_an_imagenet_sized_index_opens_quickly() -> None:
     data = dump_index(make_index(num_records=1251, num_groups=10))
     seconds = []

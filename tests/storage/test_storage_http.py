@@ -16,6 +16,8 @@ from pcr_exp.errors import StorageError
 from pcr_exp.storage import http
 from pcr_exp.storage.remote import FsspecStorage
 
+pytestmark = pytest.mark.alone
+
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 
 REPO = Path(__file__).parents[2]

@@ -14,6 +14,8 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.throttle import Throttle
 
+pytestmark = pytest.mark.alone
+
 MIB = 2**20
 FORK = multiprocessing.get_context("fork")
 
