@@ -62,15 +62,15 @@ DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.
 MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
 BASELINE, BASELINE_MARKER = "baseline", "s"
 POLICY_LOOKS = {
-    "balanced": ("#006d2c", "*"),
+    "balanced": ("#006d2c", "p"),
     "cosine": ("#1f78b4", "8"),
     "mixture": ("#a6611a", "d"),
     "mssim": ("#41ae76", "H"),
     "plateau": ("#0b4f8a", "P"),
     "schedule": ("#6b8e23", "X"),
 }
-"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Two
-shapes are those of groups 8 and 9, as there are no more.
+"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Three
+shapes are those of groups 6, 8 and 9, as there are no more.
 """
 OTHER_LOOK = ("#7f7f7f", ".")
 

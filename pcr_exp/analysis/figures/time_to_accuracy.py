@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,6 +12,8 @@ from pcr_exp.analysis.figures.panels import panels, per_panel
 from pcr_exp.analysis.figures.seeds import draw_scan_levels
 from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, target_line
 
+MAX_INSIDE = 6
+"""Scan levels whose legend has room within its panel."""
 SECONDS_LABEL = "training + data wait (s)"
 
 
@@ -45,4 +49,11 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)
     accuracy_axis(ax)
-    ax.legend(loc="best", title="scan · bytes per image", title_fontsize=8.5, alignment="left")
+    look: dict[str, Any] = {"title": "scan · bytes per image", "title_fontsize": 8.5, "alignment": "left"}
+    if rows["scan"].nunique() <= MAX_INSIDE:
+        ax.legend(loc="best", **look)
+        return
+    # More would lie on the curves. Nothing is below a single row of panels: they keep their height.
+    legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, **look)
+    grid = ax.get_gridspec()
+    legend.set_in_layout(grid is not None and grid.nrows > 1)
