@@ -194,6 +194,17 @@ def test_decoding_that_slows_training_itself_is_found_out() -> None:
     assert len(simulation.decisions) < 12
 
 
+def test_a_machine_that_slows_down_in_mid_run_keeps_its_fidelity() -> None:
+    """Training takes a quarter longer from some moment on, at every group alike."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    policy = balanced(simulation)
+    simulation.run(policy, 200)
+    assert simulation.groups[-1] == 10
+    simulation.images_per_s = 800.0
+    simulation.run(policy, 600)
+    assert set(simulation.groups[-200:]) == {10}
+
+
 def test_a_decision_tells_the_rates_it_was_made_from() -> None:
     simulation = Simulation(lambda _: 60e6, 1000.0)
     simulation.run(balanced(simulation), 40)

@@ -18,7 +18,7 @@ def seen(pace: Pace, group: int, *rates: float, wait_share: float = 0.0) -> Pace
     return pace
 
 
-@given(st.lists(st.floats(1, 1e4), min_size=2, max_size=30))
+@given(st.lists(st.floats(1, 1e4), min_size=2, max_size=6))
 def test_rates_are_a_mean_and_its_error(rates: list[float]) -> None:
     sums = Rates()
     for rate in rates:
@@ -27,6 +27,25 @@ def test_rates_are_a_mean_and_its_error(rates: list[float]) -> None:
     variance = math.fsum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1)
     assert sums.mean == pytest.approx(mean)
     assert sums.squared_error == pytest.approx(variance / len(rates), abs=1e-6)
+
+
+def test_what_was_long_ago_fades() -> None:
+    sums = Rates()
+    for rate in [500.0] * 40 + [400.0] * 20:
+        sums = sums.and_also(rate)
+    assert sums.num == 6
+    assert sums.mean == pytest.approx(400, rel=0.02)
+
+
+def test_a_machine_that_slows_down_is_not_taken_for_decoding() -> None:
+    """The lower group was measured in a faster minute; measured again, it clears the higher ones."""
+    pace = seen(Pace(0.05), 1, *[500, 501, 499] * 5)
+    seen(pace, 5, 400, 401, 399)
+    assert pace.fast_enough(GROUPS) == {1, 2}
+    seen(pace, 1, *[400, 401, 399, 400] * 2)
+    assert pace.fast_enough(GROUPS) == {1, 2}
+    seen(pace, 1, *[400, 401, 399, 400] * 2)
+    assert pace.fast_enough(GROUPS) == set(GROUPS)
 
 
 def test_one_rate_says_nothing_of_its_error() -> None:

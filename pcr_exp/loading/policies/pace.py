@@ -14,6 +14,8 @@ from typing import Any
 
 _FORGET_AFTER = 50
 """Stretches after which a limit is found out anew: other processes come and go."""
+_NUM_REMEMBERED = 6
+"""Stretches that a group's speed is the mean of: the machine itself has faster and slower minutes."""
 _NUM_TO_JUDGE = 3
 """Stretches at a group before its speed is compared with others'."""
 _STANDARD_ERRORS = 2
@@ -22,16 +24,18 @@ _STANDARD_ERRORS = 2
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Images per second of some stretches: how many, their mean, and the squared differences from it."""
+    """Images per second of the last stretches: how many, their mean, and the squared differences from it."""
 
     num: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def and_also(self, rate: float) -> Rates:
-        """With one more (Welford's recurrence)."""
-        mean = self.mean + (rate - self.mean) / (self.num + 1)
-        return Rates(self.num + 1, mean, self.squares + (rate - self.mean) * (rate - mean))
+        """With one more (Welford's recurrence); of `_NUM_REMEMBERED` the ones before fade."""
+        num = min(self.num, _NUM_REMEMBERED - 1)
+        squares = self.squares * num / self.num if self.num else 0.0
+        mean = self.mean + (rate - self.mean) / (num + 1)
+        return Rates(num + 1, mean, squares + (rate - self.mean) * (rate - mean))
 
     @property
     def squared_error(self) -> float:
