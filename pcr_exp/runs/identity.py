@@ -20,10 +20,9 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
-# What came after the first published runs, with the values that describe those runs: while a key has that
-# value it is left out, so that a run keeps its name. Such a default must never change.
+# Groups that came after published runs, with the values that describe those runs: while a key has that value
+# it is left out, so that a run keeps its name. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "storage": {"cold_cache": False},
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
 }
