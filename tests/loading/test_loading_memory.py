@@ -91,7 +91,10 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
     for _ in loader.batches(0, 0, 3):
         records.settle()
     assert records.num_reads == 3 * len(records.index.records)
-    assert bound / 2 <= records.peak_bytes <= bound
+    assert records.peak_bytes <= bound
+    # Of a batch of all 100 images, those decoded first may be gone before the last is read.
+    if batch_size < 100:
+        assert records.peak_bytes >= bound / 2
     loader.close()
     assert records.held_bytes == 0
 
