@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.read_runs import Run
+from pcr_exp.analysis.summary import spread
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig
@@ -86,11 +87,7 @@ def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
     first = runs.iloc[0]
     row: dict[str, Any] = {key: first[key] for key in (*NEIGHBOURS, "combination")}
     row |= {"n": len(runs), "hardware": " / ".join(sorted(set(runs["hardware"])))}
-    for measure in MEASURES:
-        values = runs[measure].astype(float)
-        row[f"{measure}_mean"] = values.mean(skipna=False)
-        row[f"{measure}_min"], row[f"{measure}_max"] = values.min(skipna=False), values.max(skipna=False)
-    return row
+    return row | spread(runs, MEASURES)
 
 
 def _frame_row(run: Run) -> dict[str, Any]:

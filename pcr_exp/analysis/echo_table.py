@@ -9,6 +9,7 @@ import pandas as pd
 
 from pcr_exp.analysis.read_runs import Run
 from pcr_exp.analysis.runs_table import NEVER, time_to_accuracy
+from pcr_exp.analysis.summary import spread
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.identity import scientific_part
@@ -75,11 +76,7 @@ def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
         "target_top1": first["target_top1"],
         "fresh": first["fresh"],
     }
-    for measure in MEASURES:
-        values = runs[measure].astype(float)
-        row[f"{measure}_mean"] = values.mean(skipna=False)
-        row[f"{measure}_min"], row[f"{measure}_max"] = values.min(skipna=False), values.max(skipna=False)
-    return row
+    return row | spread(runs, MEASURES)
 
 
 def _frame_row(run: Run) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from pcr_exp.analysis.read_runs import Run
 from pcr_exp.analysis.runs_table import time_to_accuracy
+from pcr_exp.analysis.summary import spread
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.identity import scientific_part
 from pcr_exp.runs.rows import Row
@@ -154,11 +155,7 @@ def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
         "updates": first["updates"],
         "target_top1": first["target_top1"],
     }
-    for measure in MEASURES:
-        values = runs[measure].astype(float)
-        row[f"{measure}_mean"] = values.mean(skipna=False)
-        row[f"{measure}_min"], row[f"{measure}_max"] = values.min(skipna=False), values.max(skipna=False)
-    return row
+    return row | spread(runs, MEASURES)
 
 
 def _setting(config: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
@@ -46,12 +48,17 @@ def _summary(key: tuple, level: pd.DataFrame, quality: pd.DataFrame | None) -> d
         "num_reached": int(level["time_to_target_s"].notna().sum()),
         "hardware": " / ".join(sorted(set(level["hardware"]))),
     }
-    for measure in SPREAD_MEASURES:
-        values = level[measure]
-        row[f"{measure}_mean"] = values.mean(skipna=False)
-        row[f"{measure}_min"] = values.min(skipna=False)
-        row[f"{measure}_max"] = values.max(skipna=False)
-    return row
+    return row | spread(level, SPREAD_MEASURES)
+
+
+def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
+    """`<measure>_mean`, `_min` and `_max` over runs; NaN where one of them has none."""
+    found = {}
+    for measure in measures:
+        values = runs[measure].astype(float)
+        found[f"{measure}_mean"] = values.mean(skipna=False)
+        found[f"{measure}_min"], found[f"{measure}_max"] = values.min(skipna=False), values.max(skipna=False)
+    return found
 
 
 def ms_ssim_of(run: pd.Series, quality: pd.DataFrame | None) -> float:

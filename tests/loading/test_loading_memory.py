@@ -78,25 +78,23 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
     records_ahead: int | None,
     num_workers: int,
 ) -> None:
-    records = WatchedRecords(LocalStorage(split), "pcr")
-    loader = open_loader(
-        group=group,
-        records=records,
-        batch_size=batch_size,
-        config=LoaderConfig(
-            num_workers=num_workers, shuffle_records=shuffle_records, records_ahead=records_ahead
-        ),
+    config = LoaderConfig(
+        num_workers=num_workers, shuffle_records=shuffle_records, records_ahead=records_ahead
     )
-    bound = loader.max_held_bytes()
-    for _ in loader.batches(0, 0, 3):
-        records.settle()
-    assert records.num_reads == 3 * len(records.index.records)
-    assert records.peak_bytes <= bound
-    # Of a batch of all 100 images, those decoded first may be gone before the last is read.
-    if batch_size < 100:
-        assert records.peak_bytes >= bound / 2
-    loader.close()
-    assert records.held_bytes == 0
+    # Of a batch of all 100 images, those decoded first may be gone before the last is read: up to five tries.
+    for _ in range(5):
+        records = WatchedRecords(LocalStorage(split), "pcr")
+        loader = open_loader(group=group, records=records, batch_size=batch_size, config=config)
+        bound = loader.max_held_bytes()
+        for _ in loader.batches(0, 0, 3):
+            records.settle()
+        assert records.num_reads == 3 * len(records.index.records)
+        assert records.peak_bytes <= bound
+        loader.close()
+        assert records.held_bytes == 0
+        if records.peak_bytes >= bound / 2:
+            break
+    assert records.peak_bytes >= bound / 2
 
 
 def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
