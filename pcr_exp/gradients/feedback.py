@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+import math
+
 from torch import Tensor
 
 from pcr_exp.gradients.codec import Codec
@@ -29,9 +30,9 @@ class Feedback:
         """
         if not self.codec.feedback:
             return self.codec.encode(values)
-        residual = torch.zeros_like(values) if self.residual is None else self.residual
-        total = values + residual
+        total = values.clone() if self.residual is None else values + self.residual
         message, sent = self.codec.encode(total)
-        if not sent.isnan().any():
+        # By a codec's contract all of it is NaN, or nothing.
+        if not (len(sent) and math.isnan(sent[0])):
             self.residual = total.sub_(sent)
         return message, sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,8 +31,8 @@ def ternary_scale(values: Tensor, sparsity: float) -> float:
     if not math.isfinite(largest):
         return math.nan
     # Exact in double precision, so it is rounded once.
-    product = torch.tensor(sparsity, dtype=torch.float32).item() * largest
-    scale = torch.tensor(min(product, _FLOAT32.max), dtype=torch.float32).item()
+    product = float(np.float32(sparsity)) * largest
+    scale = float(np.float32(min(product, _FLOAT32.max)))
     return scale if scale >= _FLOAT32.tiny else 0.0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -33,9 +35,9 @@ def pack(digits: Tensor) -> Tensor:
     size = packed_size(len(digits))
     filled = torch.nn.functional.pad(digits, (0, DIGITS_PER_BYTE * size - len(digits)), value=1)
     parts = filled.view(DIGITS_PER_BYTE, size)
-    packed = parts[0].clone()
+    packed = parts[0]
     for part in parts[1:]:
-        packed.mul_(3).add_(part)
+        packed = torch.add(part, packed, alpha=3)
     return packed
 
 
@@ -58,9 +60,15 @@ def unpack(packed: Tensor, num_digits: int) -> Tensor:
     if size and int(packed.max()) >= NUM_CODES:
         raise GradientError(f"a quartic byte of {int(packed.max())}: wanted at most {NUM_CODES - 1}.")
     codes = packed.to(torch.int64)
-    every = torch.arange(NUM_CODES, device=packed.device)
     digits = torch.empty(DIGITS_PER_BYTE * size, dtype=torch.uint8, device=packed.device)
-    for place, part in enumerate(digits.view(DIGITS_PER_BYTE, size)):
-        table = (every // 3 ** (DIGITS_PER_BYTE - 1 - place) % 3).to(torch.uint8)
+    for table, part in zip(_tables(packed.device), digits.view(DIGITS_PER_BYTE, size), strict=True):
         torch.index_select(table, 0, codes, out=part)
     return digits[:num_digits]
+
+
+@cache
+def _tables(device: torch.device) -> list[Tensor]:
+    # For each of the five parts, its digit in every byte.
+    every = torch.arange(NUM_CODES, device=device)
+    places = reversed(range(DIGITS_PER_BYTE))
+    return [(every // 3**place % 3).to(torch.uint8) for place in places]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -22,18 +24,18 @@ def shorten(packed: Tensor) -> Tensor:
     Returns:
         uint8 [m], m <= n.
     """
-    literals = (packed != ZERO).nonzero().squeeze(1)
-    edges = torch.nn.functional.pad(literals, (1, 0), value=-1)
-    edges = torch.nn.functional.pad(edges, (0, 1), value=len(packed))
-    runs = edges.diff() - 1  # zero bytes before each literal, and after the last
-    rests = runs % LONGEST
-    ends = (runs // LONGEST + (rests > 0) + 1).cumsum(0)  # one past the place of the literal after the run
-    short = packed.new_full((int(ends[-1]) - 1,), 255)
-    has_rest = rests.nonzero().squeeze(1)
-    rest_codes = _codes(packed.device).index_select(0, rests.index_select(0, has_rest))
-    short.index_copy_(0, ends.index_select(0, has_rest) - 2, rest_codes)
-    short.index_copy_(0, ends[:-1] - 1, packed.index_select(0, literals))
-    return short
+    literals = (packed != ZERO).nonzero().view(-1)
+    edges = torch.nn.functional.pad(literals, (1, 1), value=-1)
+    edges[-1] = len(packed)
+    spans = edges[1:] - edges[:-1]  # zero bytes before each literal, and after the last, plus one
+    # Where each literal ends up, behind a byte that begins the buffer and ceil((span - 1) / 14) codes.
+    ends = ((spans + (2 * LONGEST - 2)) // LONGEST).cumsum(0)
+    buffer = packed.new_full((int(ends[-1]),), 255)
+    # A run's last code comes before its literal. Without a run that place is the buffer's first or that of
+    # the literal before, which is written over it.
+    buffer.index_copy_(0, ends - 1, _last_codes(packed.device).index_select(0, spans % LONGEST))
+    buffer.index_copy_(0, ends[:-1], packed.index_select(0, literals))
+    return buffer[1:]
 
 
 def lengthen(short: Tensor, num_bytes: int) -> Tensor:
@@ -49,19 +51,20 @@ def lengthen(short: Tensor, num_bytes: int) -> Tensor:
     Raises:
         GradientError: the runs make another number of bytes.
     """
-    excess = short.to(torch.int64) - (NUM_CODES - SHORTEST)
-    lengths = torch.where(short >= NUM_CODES, excess, 1)
+    lengths = short.to(torch.int64).sub_(NUM_CODES - SHORTEST).clamp_(min=1)
     ends = lengths.cumsum(0)
     found = int(ends[-1]) if len(ends) else 0
     if found != num_bytes:
         raise GradientError(f"zero-run codes that make {found} bytes: wanted {num_bytes}.")
     packed = short.new_full((num_bytes,), ZERO)
-    literals = (short < NUM_CODES).nonzero().squeeze(1)
+    literals = (short < NUM_CODES).nonzero().view(-1)
     packed.index_copy_(0, ends.index_select(0, literals) - 1, short.index_select(0, literals))
     return packed
 
 
-def _codes(device: torch.device) -> Tensor:
-    # The code of a run of 0..14; there is none for 0.
-    longer = range(NUM_CODES, NUM_CODES + LONGEST - SHORTEST + 1)
-    return torch.tensor([0, ZERO, *longer], dtype=torch.uint8, device=device)
+@cache
+def _last_codes(device: torch.device) -> Tensor:
+    # By (run + 1) % 14: the code of a whole 14, or of the rest of 1 to 13.
+    longest = NUM_CODES + LONGEST - SHORTEST
+    rests = range(NUM_CODES, longest)
+    return torch.tensor([rests[-1], longest, ZERO, *rests[:-1]], dtype=torch.uint8, device=device)
