@@ -37,6 +37,11 @@ def show(report: Report) -> None:
         console.print(table)
     for run in report.unfinished.to_dict("records"):
         console.print(f"not in the tables: {run['run_id']} ({run['status']})", style="yellow")
+    if report.num_lone_groups:
+        settings = f"{report.num_lone_groups} settings with one scan level each"
+        console.print(
+            f"not in the figures of scan levels: {settings}; compare=<config group> compares settings"
+        )
     for path in report.figures:
         if path.suffix == ".png":  # PDF and CSV lie beside it
             console.print(f"figure: {path}", soft_wrap=True, highlight=False)

@@ -19,10 +19,10 @@ from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
 from pcr_exp.analysis.gradient_report import write_gradient_report
 from pcr_exp.analysis.quality_files import load_quality
-from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
+from pcr_exp.analysis.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.summary import summary_table
+from pcr_exp.analysis.summary import GROUP_KEYS, scan_comparisons, summary_table
 from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.errors import RunError
 
@@ -36,6 +36,8 @@ class Report:
     tables: list[Path]
     figures: list[Path]
     """PDF, PNG and CSV of each."""
+    num_lone_groups: int = 0
+    """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
 
 
 def write_report(
@@ -61,18 +63,14 @@ def write_report(
     frame = runs_frame(runs)
     summary = summary_table(frame, quality)
     out.mkdir(parents=True, exist_ok=True)
-    tables, figures = [], []
+    tables, figures, num_lone_groups = [], [], 0
     if runs:
         tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
         frame.to_csv(tables[0], index=False)
         summary.to_csv(tables[1], index=False)
         tables[2].write_text(to_markdown(summary, unfinished))
-        curves = eval_curves(runs)
-        figures += save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy")
-        figures += save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
-        figures += save_figure(draw_efficiency(curves), curves, out, "time_and_epochs")
-        totals = with_totals(frame)
-        figures += save_figure(draw_side_by_side(totals), totals, out, "side_by_side")
+        figures += _figures_of_levels(runs, frame, out)
+        num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
         points = tolerance_points(frame, quality)
         if points["ms_ssim"].nunique() > 1:
             tables.append(out / "accuracy_vs_mssim_fits.csv")
@@ -87,4 +85,21 @@ def write_report(
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
-    return Report(summary, unfinished, tables, figures)
+    return Report(summary, unfinished, tables, figures, num_lone_groups)
+
+
+def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[Path]:
+    curves = scan_comparisons(eval_curves(runs))
+    if curves.empty:
+        return []
+    totals = with_totals(scan_comparisons(frame))
+    return [
+        *save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy"),
+        *save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch"),
+        *save_figure(draw_efficiency(curves), curves, out, "time_and_epochs"),
+        *save_figure(draw_side_by_side(totals), totals, out, "side_by_side"),
+    ]
+
+
+def _num_groups(frame: pd.DataFrame) -> int:
+    return len(frame[GROUP_KEYS].drop_duplicates())

@@ -11,6 +11,18 @@ GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
 
 SPREAD_MEASURES = ["images_per_s", "storage_mib_per_s", "wait_share", "best_top1", "time_to_target_s"]
 
+MAX_LONE_GROUPS = 16
+"""Groups of comparable runs that are drawn even if each has but one scan level."""
+
+
+def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that figures of scan levels show: all, or of many groups (GROUP_KEYS) those of several levels.
+
+    A sweep of fifty settings at one scan level would be fifty panels of one curve.
+    """
+    groups = rows.groupby(GROUP_KEYS)["scan"]
+    return rows if groups.ngroups <= MAX_LONE_GROUPS else rows[groups.transform("nunique") > 1]
+
 
 def summary_table(runs: pd.DataFrame, quality: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per GROUP_KEYS x scan of `load_runs`, over seeds; numbers, not text.
