@@ -82,6 +82,13 @@ def test_the_speed_up_is_over_floats_on_the_same_link(two_links: Path) -> None:
     assert np.isnan(table.loc[(10, "threelc s=1.75"), "time_to_target_s_mean"])
 
 
+def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> None:
+    for sparsity in (1.0, 1.5):  # means nothing to floats
+        make_run(tmp_path, "group_5", gradients=GradientsConfig(sparsity=sparsity), mbit_per_s=10)
+    (row,) = gradient_table(gradient_frame(read_runs(tmp_path))).to_dict("records")
+    assert (row["n"], row["num_reached"]) == (1, 1)
+
+
 def test_codecs_are_named_with_what_tells_them_apart() -> None:
     def name(**settings: Any) -> str:
         config = GradientsConfig(**settings)
