@@ -40,6 +40,7 @@ def combined_markdown(summary: pd.DataFrame) -> str:
         "read from storage": _bytes("storage_bytes", "storage_share"),
         "fresh examples": lambda row: _spread(row, "fresh", _count),
         "repeats": lambda row: _spread(row, "repeats", _count),
+        "given again by the pipeline": _bytes("reused_bytes"),
         "pushed": _bytes("pushed_bytes"),
         "pulled": _bytes("pulled_bytes"),
         "on the wire": _bytes("wire_bytes", "network_share"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -24,7 +25,7 @@ NEIGHBOURS = ["scan", "echo", "gradients", "activations"]
 PLACES = {"storage": "storage_bytes", "network": "wire_bytes", "memory": "kept_bytes_mean"}
 """Where bytes are saved, and the measure of it."""
 MEASURES = [
-    *("storage_bytes", "fresh", "repeats", "updates"),
+    *("storage_bytes", "fresh", "repeats", "reused_bytes", "updates"),
     *("pushed_bytes", "pulled_bytes", "wire_bytes", "kept_bytes_mean", "kept_bytes_max"),
     *("seconds", "wait_s", "network_s", "top1"),
 ]
@@ -41,11 +42,12 @@ def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run: PANEL_KEYS, NEIGHBOURS, combination, variant, seed, hardware, MEASURES.
 
     `combination` names what is on; `variant` is a key of all that it stands for. Bytes and examples are those
-    of the whole run: `storage_bytes` read, `wire_bytes` sent by all processes, `pushed_bytes` and
-    `pulled_bytes` of messages, each counted once. `kept_bytes_*` wait for backward in one process, over the
-    updates looked at. `seconds` of training, waiting for data and probes; `wait_s` for data and `network_s`
-    for the throttled network are among them. `top1`: of the finished model. NaN in runs from before something
-    was measured, and of traffic in runs of one process.
+    of the whole run: `storage_bytes` read; `reused_bytes` of records that the pipeline gave again without
+    reading them, repeats at the mean size of fresh examples (NaN where repeats read on); `wire_bytes` sent by
+    all processes, `pushed_bytes` and `pulled_bytes` of messages, each counted once. `kept_bytes_*` wait for
+    backward in one process, over the updates looked at. `seconds` of training, waiting for data and probes;
+    `wait_s` for data and `network_s` for the throttled network are among them. `top1`: of the finished model.
+    NaN in runs from before something was measured, and of traffic in runs of one process.
     """
     columns = [*PANEL_KEYS, *NEIGHBOURS, "combination", "variant", "seed", "hardware", *MEASURES]
     return pd.DataFrame([_frame_row(run) for run in runs], columns=columns)
@@ -95,6 +97,8 @@ def _frame_row(run: Run) -> dict[str, Any]:
     config = {**run.config, **{key: {**none, **run.config.get(key, {})} for key, none in _DEFAULTS.items()}}
     neighbours = _neighbours(config)
     on = [name for key, name in neighbours.items() if _is_on(key, name)]
+    repeats = last.get("samples_trained", last["samples_seen"]) - last["samples_seen"]
+    reused_bytes = repeats * last["record_bytes"] / last["samples_seen"]
     return {
         "dataset": manifest.dataset,
         "label": manifest.label,
@@ -110,7 +114,8 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "hardware": f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores",
         "storage_bytes": last["bytes_read"],
         "fresh": last["samples_seen"],
-        "repeats": last.get("samples_trained", last["samples_seen"]) - last["samples_seen"],
+        "repeats": repeats,
+        "reused_bytes": math.nan if config["echo"]["repeat_groups"] else reused_bytes,
         "updates": last["step"],
         "wire_bytes": last.get("bytes_sent"),
         **{key: last.get(key) for key in ("pushed_bytes", "pulled_bytes", "network_s")},

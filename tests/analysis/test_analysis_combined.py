@@ -36,6 +36,7 @@ def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), se
         "step": 12,
         "samples_seen": fresh,
         "samples_trained": 192,
+        "record_bytes": fresh * (400 if scan == "group_5" else 1000),
         "bytes_read": fresh * (400 if scan == "group_5" else 1000) + seed,
         "bytes_sent": 24_000 if "threelc" in on else 960_000,
         "pushed_values": 24_000,
@@ -112,10 +113,10 @@ def test_the_table_says_where_bytes_went(six: Path) -> None:
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
     assert (
         lines["all off"]
-        == "| all off | 2 | 192 kB (100%) | 192 | 0 | 960 kB | 0 B | 960 kB (100%) | 100 kB (100%)"
+        == "| all off | 2 | 192 kB (100%) | 192 | 0 | 0 B | 960 kB | 0 B | 960 kB (100%) | 100 kB (100%)"
         " | 101 kB | 20 | 15, 2 | 65.0% (60.0% to 70.0%) |"
     )
-    assert "| 38.4 kB (20%) | 96 | 96 | 24 kB | 0 B | 24 kB (2.5%) | 75 kB (75%) | 76 kB |" in text
+    assert "| 38.4 kB (20%) | 96 | 96 | 38.4 kB | 24 kB | 0 B | 24 kB (2.5%) | 75 kB (75%) | 76 kB |" in text
     assert "network 100mbit, 2 processes; 12 updates" in text and "Test CPU, 2 cores" in text
 
 
@@ -132,6 +133,17 @@ def test_what_was_never_measured_is_a_dash(six: Path) -> None:
     summary = combined_summary(frame)
     assert summary["memory_share"].isna().all()
     assert "| 960 kB (100%) | - | - | 20 |" in combined_markdown(summary)
+
+
+def test_repeats_that_read_on_give_nothing_again_that_can_be_told(tmp_path: Path, make_run: MakeRun) -> None:
+    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+    make_run(tmp_path, "group_2", echo=finer)
+    make_run(tmp_path, "group_2", echo=EchoConfig(name="example_before", factor=2))
+    frame = combined_frame(read_runs(tmp_path))
+    again = frame.set_index(frame["variant"])["reused_bytes"]
+    assert again.isna().sum() == 1
+    # Three epochs of 64 fresh examples and as many repeats, of 2,000 bytes each.
+    assert again.dropna().tolist() == [3 * 64 * 2000]
 
 
 def test_the_figure_has_a_line_per_combination(six: Path) -> None:

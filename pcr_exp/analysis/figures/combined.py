@@ -88,7 +88,7 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
     _whiskers(ax, rows, "top1", marker="o")
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_formatter(PercentFormatter(1))
     ax.set_xlabel("validation top-1")
 
 
