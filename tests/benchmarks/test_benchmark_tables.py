@@ -7,7 +7,7 @@ import pytest
 from benchmark_rows import save_rows, to_markdown
 
 RESULTS = Path(__file__).parents[2] / "results"
-NAMES = ("throttle", "records_speed", "throughput")
+NAMES = ("throttle", "records_speed", "throughput", "codec_speed")
 ROWS = sorted(path for name in NAMES for path in (RESULTS / name).glob("*.csv"))
 
 
