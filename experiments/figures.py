@@ -6,7 +6,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from experiments.launch import launch
-from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.comparison import compare_setting, comparison_curves, comparison_to_markdown
+from pcr_exp.analysis.figures.comparison import draw_comparison
+from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.read_runs import read_runs
 from pcr_exp.analysis.render import to_rich
 from pcr_exp.analysis.report import Report, write_report
@@ -22,11 +24,14 @@ def figures(config: FiguresConfig) -> str:
 
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
-    """Write comparison.csv and comparison.md; returns the latter."""
-    table = compare_setting(read_runs(config.runs_root), key, reference)
-    table.to_csv(Path(config.out) / "comparison.csv", index=False)
+    """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    runs, out = read_runs(config.runs_root, config.target_top1), Path(config.out)
+    table = compare_setting(runs, key, reference)
+    table.to_csv(out / "comparison.csv", index=False)
     text = comparison_to_markdown(table, key, reference)
-    (Path(config.out) / "comparison.md").write_text(text + "\n")
+    (out / "comparison.md").write_text(text + "\n")
+    curves = comparison_curves(runs, key)
+    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves")
     return text
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from pcr_exp.analysis.markdown import markdown_table, three_figures
 from pcr_exp.analysis.read_runs import Run
+from pcr_exp.analysis.runs_table import eval_curves
 from pcr_exp.errors import RunError
 
-_SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
+SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
+"""What runs share that are compared."""
 COMPARISON_COLUMNS = [
-    *_SIDE_BY_SIDE,
+    *SIDE_BY_SIDE,
     "value",
     "n",
     "top1_mean",
@@ -38,28 +40,28 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    values = _as_text([_value(run, key) for run in runs])
+    values = _values(runs, key)
     frame = pd.DataFrame([_row(run, value) for run, value in zip(runs, values, strict=True)])
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
-    twice = frame[frame.duplicated([*_SIDE_BY_SIDE, "value", "seed"], keep=False)]
+    twice = frame[frame.duplicated([*SIDE_BY_SIDE, "value", "seed"], keep=False)]
     if len(twice):
         raise RunError(
             f"compare={key}: runs differ in more than it: {', '.join(twice['run_id'].head(2))}. Put runs "
             "that are to be compared into a folder of their own (runs_root)."
         )
     rows = []
-    for _, level in frame.groupby(_SIDE_BY_SIDE):
+    for _, level in frame.groupby(SIDE_BY_SIDE):
         by_seed = level.pivot(index="seed", columns="value", values="top1")
-        for value in _reference_first(by_seed.columns, reference):
+        for value in reference_first(by_seed.columns, reference):
             difference = (
                 by_seed[value] - by_seed[reference] if reference in by_seed else pd.Series(dtype=float)
             ).dropna()
             top1 = by_seed[value].dropna()
             rows.append(
                 {
-                    **level.iloc[0][_SIDE_BY_SIDE].to_dict(),
+                    **level.iloc[0][SIDE_BY_SIDE].to_dict(),
                     "value": value,
                     "n": len(top1),
                     "top1_mean": top1.mean(),
@@ -70,6 +72,16 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
                 }
             )
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
+
+
+def comparison_curves(runs: Sequence[Run], key: str) -> pd.DataFrame:
+    """One row per evaluation (`eval_curves`), with the run's value of a configuration key as `value`.
+
+    Raises:
+        RunError: a run has no such key.
+    """
+    valued = zip(runs, _values(runs, key), strict=True)
+    return pd.concat([eval_curves([run]).assign(value=value) for run, value in valued], ignore_index=True)
 
 
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
@@ -95,6 +107,10 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
             f"difference to {reference} (points)": difference,
         },
     )
+
+
+def _values(runs: Sequence[Run], key: str) -> list[str]:
+    return _as_text([_value(run, key) for run in runs])
 
 
 def _value(run: Run, key: str) -> Any:
@@ -134,5 +150,6 @@ def _row(run: Run, value: str) -> dict[str, Any]:
     }
 
 
-def _reference_first(values: pd.Index, reference: str) -> list[str]:
-    return sorted(values, key=lambda value: (value != reference, value))
+def reference_first(values: Iterable[str], reference: str) -> list[str]:
+    """Distinct values, the reference before the others."""
+    return sorted(set(values), key=lambda value: (value != reference, value))

@@ -11,17 +11,16 @@ GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
 
 SPREAD_MEASURES = ["images_per_s", "storage_mib_per_s", "wait_share", "best_top1", "time_to_target_s"]
 
-MAX_LONE_GROUPS = 16
-"""Groups of comparable runs that are drawn even if each has but one scan level."""
-
 
 def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that figures of scan levels show: all, or of many groups (GROUP_KEYS) those of several levels.
+    """The rows that figures of scan levels show: not of groups (GROUP_KEYS) of one level in several settings.
 
-    A sweep of fifty settings at one scan level would be fifty panels of one curve.
+    Those compare settings; as panels of one curve each, they would compare nothing.
     """
-    groups = rows.groupby(GROUP_KEYS)["scan"]
-    return rows if groups.ngroups <= MAX_LONE_GROUPS else rows[groups.transform("nunique") > 1]
+    *named, _ = GROUP_KEYS
+    num_levels = rows.groupby(GROUP_KEYS)["scan"].transform("nunique")
+    num_settings = rows.groupby(named)["setting"].transform("nunique")
+    return rows[(num_levels > 1) | (num_settings == 1)]
 
 
 def summary_table(runs: pd.DataFrame, quality: pd.DataFrame | None = None) -> pd.DataFrame:

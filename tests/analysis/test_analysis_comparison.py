@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.comparison import compare_setting, comparison_curves, comparison_to_markdown
+from pcr_exp.analysis.figures.comparison import draw_comparison
 from pcr_exp.analysis.read_runs import Run, read_runs
 from pcr_exp.errors import RunError
 
@@ -79,3 +81,15 @@ def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> 
 def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:
     with pytest.raises(RunError, match=r"differ in more than it: .* a folder of their own"):
         compare_setting([*runs, runs[0]], "loader.decode", "libjpeg")
+
+
+def test_the_figure_has_a_curve_per_value_and_the_reference_on_top(runs: list[Run]) -> None:
+    curves = comparison_curves(runs, "loader.decode")
+    assert len(curves) == 8 and curves["value"].value_counts().to_dict() == {"libjpeg": 4, "scaled": 4}
+    against_time, against_epochs = draw_comparison(curves, "loader.decode", "scaled").axes
+    means = {line.get_label(): line for line in against_time.lines if line.get_linewidth() > 1.5}
+    assert set(means) == {"libjpeg", "scaled"}
+    np.testing.assert_allclose(means["scaled"].get_ydata(), [0.9, 0.5])
+    np.testing.assert_allclose(means["scaled"].get_xdata(), [10, 20])
+    assert means["scaled"].get_zorder() > means["libjpeg"].get_zorder()
+    assert "epochs" in against_epochs.get_xlabel()

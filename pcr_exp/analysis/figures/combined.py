@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from pcr_exp.analysis.combined_table import PANEL_KEYS, PLACES
 from pcr_exp.analysis.figures.panels import new_figure
@@ -63,7 +63,9 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=place)
     ax.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=1)
     ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("bytes read, sent, kept for backward\n(share of all off, log scale)")
     if places:
         _legend_below(ax)
@@ -88,6 +90,7 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
     _whiskers(ax, rows, "top1", marker="o")
+    ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.xaxis.set_major_formatter(PercentFormatter(1))
     ax.set_xlabel("validation top-1")
 
