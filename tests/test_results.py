@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
+from experiments.figures import compare
 from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
 from pcr_exp.analysis.crop_quality import summarise_crops
 from pcr_exp.analysis.plan import predict, worker_counts
@@ -19,9 +20,10 @@ from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import scan_comparisons, summary_table
 from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.analysis.validation import TOLERANCE as RATE_TOLERANCE
-from pcr_exp.analysis.validation import compare
+from pcr_exp.analysis.validation import compare as compare_rates
 from pcr_exp.analysis.validation_files import load_validation
 from pcr_exp.config.compose import load, register
+from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.config.throughput import ThroughputConfig
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -29,6 +31,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 RUN_SETS = sorted(page.parent for page in RESULTS.glob("*/README.md") if (page.parent / "runs").is_dir())
 QUALITY = RESULTS / "quality"
 DECODE_MODES = RESULTS / "decode_modes"
+ACTIVATIONS = RESULTS / "compressed_activations"
 MODEL = RESULTS / "throughput_model"
 
 
@@ -89,7 +92,7 @@ def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
     """Where bandwidth, reads in flight or the model are the limit, every cell is within 5 % of measured."""
     measured = load_validation(MODEL / "this_machine")
     assert all(entry["git_dirty"] is False for entry in measured.meta["measurements"])
-    cells = compare(measured.rows, measured.meta["num_cores"])
+    cells = compare_rates(measured.rows, measured.meta["num_cores"])
     committed = pd.read_csv(MODEL / "this_machine" / "predicted_vs_measured_rates.csv")
     pd.testing.assert_frame_equal(committed, pd.read_csv(StringIO(cells.to_csv(index=False))))
     assert set(cells["num_processes"]) == {1, 2, 4}
@@ -134,6 +137,18 @@ def test_the_page_on_decode_modes_follows_from_its_runs() -> None:
     assert (table["n"] == 3).all()
     assert text in (DECODE_MODES / "README.md").read_text()
     assert (DECODE_MODES / "comparison.md").read_text() == text + "\n"
+
+
+def test_ways_of_keeping_activations_are_compared_from_their_runs(tmp_path: Path) -> None:
+    config = FiguresConfig(runs_root=str(ACTIVATIONS / "runs"), out=str(tmp_path))
+    text = compare(config, "activations", "none")
+    assert (
+        (ACTIVATIONS / "comparison.md").read_text() == text + "\n" == (tmp_path / "comparison.md").read_text()
+    )
+    pd.testing.assert_frame_equal(
+        pd.read_csv(tmp_path / "comparison_curves.csv"), pd.read_csv(ACTIVATIONS / "comparison_curves.csv")
+    )
+    assert (tmp_path / "comparison_curves.png").stat().st_size > 0
 
 
 @pytest.mark.parametrize("rows", sorted(DECODE_MODES.glob("*/decode_modes.csv")), ids=lambda p: p.parent.name)
