@@ -61,11 +61,13 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
 def _lines(ax: Axes, rows: pd.DataFrame) -> None:
     for zero_run, name, color in (
         (False, "without zero-run encoding", MUTED),
-        (True, "with it", look_of("threelc s=1.75")["color"]),
+        (True, "with zero-run encoding", look_of("threelc s=1.75")["color"]),
     ):
         line = rows[rows["zero_run"] == zero_run]
-        ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=name)
-        ax.plot(line["sparsity"], line["bits_per_value"], ":", color=color, linewidth=1.2)
+        if not line.empty:
+            ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=name)
+            every = line["sparsity"], line["bits_per_value"]
+            ax.plot(*every, ":", color=color, linewidth=1.2, label="small tensors and framing, too")
 
 
 def _published(ax: Axes, rows: pd.DataFrame) -> None:
