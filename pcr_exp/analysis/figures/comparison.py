@@ -48,7 +48,7 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
             axes[2 * i + 1].legend(**aside, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
             seeds = rows.groupby("value")["seed"].nunique()
             low, high = seeds.min(), seeds.max()
-            facts = f"{scan_label(scan)}, storage {storage}, n = {low}" + (
+            facts = f"{scan_label(str(scan))}, storage {storage}, n = {low}" + (
                 f" to {high}" if low < high else ""
             )
             panel_title(axes[2 * i], f"{dataset} · {label} · {model}", facts)
