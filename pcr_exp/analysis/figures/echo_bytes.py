@@ -58,6 +58,6 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
             accuracy_axis(ax)
-            ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=8)
+            ax.legend(loc="center left", bbox_to_anchor=(1.17, 0.5), fontsize=8)
             panel_title(ax, title, subtitle)
     return figure
