@@ -36,6 +36,8 @@ def wandb_records(path: Path) -> Iterator[Any]:
             continue
         _crc, length, kind = struct.unpack_from("<IHB", data, position)
         position += HEADER_BYTES
+        if position + length > len(data):
+            return  # it is being written
         message += data[position : position + length]
         position += length
         if kind in (1, 4):  # a whole message, or the last part of one
@@ -43,6 +45,17 @@ def wandb_records(path: Path) -> Iterator[Any]:
             record.ParseFromString(message)
             yield record
             message = b""
+
+
+def finished_records(path: Path) -> list[Any]:
+    """The records of a finished run; wandb's service may write the last of them a moment after `finish`."""
+    deadline_s = time.monotonic() + 10
+    while True:
+        records = list(wandb_records(path))
+        kinds = {record.WhichOneof("record_type") for record in records}
+        if {"history", "exit"} <= kinds or time.monotonic() > deadline_s:
+            return records
+        time.sleep(0.05)
 
 
 def items(updates: Any) -> dict[str, Any]:
@@ -70,7 +83,7 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
     rows = read_rows(outcome.folder / "rows.jsonl")
     (folder,) = (outcome.folder / "wandb").glob("offline-run-*")
     (file,) = folder.glob("*.wandb")
-    records = list(wandb_records(file))
+    records = finished_records(file)
 
     history = [items(r.history.item) for r in records if r.WhichOneof("record_type") == "history"]
     assert len(history) == len(rows)
@@ -106,7 +119,7 @@ def test_figures_are_logged_as_images_and_a_second_session_keeps_the_id(tmp_path
         tracker.finish(failed=failed)
         folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
         assert len(folders) == (1 if failed else 2)
-        records = list(wandb_records(next(folders[-1].glob("*.wandb"))))
+        records = finished_records(next(folders[-1].glob("*.wandb")))
         (logged,) = (items(r.history.item) for r in records if r.WhichOneof("record_type") == "history")
         image = folders[-1] / "files" / logged["figures/top1/path"]
         assert matplotlib.image.imread(image).shape[:2] == (3, 4)
