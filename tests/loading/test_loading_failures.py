@@ -242,12 +242,22 @@ def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num
     assert list(stream) == []
 
 
+class InterruptingStorage(ThrottledStorage):
+    """Sends Ctrl-C a moment after the first read has begun: workers have been forked, and training waits."""
+
+    once = threading.Lock()  # several threads read
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        if self.once.acquire(blocking=False):
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return super().read(path, offset, length)
+
+
 def test_an_interrupt_while_waiting_leaves_nothing_behind(split: Path, open_loader: OpenLoader) -> None:
     throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.001))
     records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = ThrottledStorage(records._storage, throttle)
+    records._storage = InterruptingStorage(records._storage, throttle)
     stream = open_loader(1, records=records).batches(0, 0, 1)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         next(stream)
