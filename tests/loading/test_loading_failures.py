@@ -245,10 +245,12 @@ def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num
 class InterruptingStorage(ThrottledStorage):
     """Sends Ctrl-C a moment after the first read has begun: workers have been forked, and training waits."""
 
-    once = threading.Lock()  # several threads read
+    def __init__(self, inner: LocalStorage, throttle: Throttle) -> None:
+        super().__init__(inner, throttle)
+        self._once = threading.Lock()  # several threads read
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        if self.once.acquire(blocking=False):
+        if self._once.acquire(blocking=False):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         return super().read(path, offset, length)
 

@@ -13,31 +13,33 @@ from matplotlib.colors import to_hex
 from pcr_exp.analysis.figures.style import INK
 from pcr_exp.analysis.gradient_table import PANEL_KEYS, SERIES_KEYS
 
-# Colours of Okabe and Ito (2008) and greys for the others; topk's and 3LC's go from light to dark, with the
-# share that is sent and with s.
+# Colours of Okabe and Ito (2008) and greys for the others; colormaps for those that have a number (`_depth`).
 _LOOKS = {
     "none": (INK, "s"),
     "fp16": ("#6b6b6b", "D"),
     "bf16": ("#9a9a9a", "d"),
     "int8": ("#E69F00", "^"),
-    "topk": ("", "v"),
+    "topk": ("Greens", "v"),
     "powersgd": ("#CC79A7", "P"),
     "ternary_stochastic": ("#D55E00", "<"),
     "onebit": ("#56B4E9", ">"),
-    "threelc": ("", "o"),
+    "threelc": ("Blues", "o"),
 }
 
 
 def look_of(codec: str) -> dict[str, Any]:
     """Colour and marker of a codec by its name in the table, as matplotlib's keywords."""
     color, marker = _LOOKS[_family(codec)]
-    if not color:
-        is_topk = marker == "v"
-        depth = (
-            0.35 + 0.3 * math.log10(max(1, _number(codec))) if is_topk else 0.35 + 0.6 * (_number(codec) - 1)
-        )
-        color = to_hex(mpl.colormaps["Greens" if is_topk else "Blues"](depth))
+    if color in mpl.colormaps:
+        color = to_hex(mpl.colormaps[color](_depth(codec)))
     return {"color": color, "marker": marker}
+
+
+def _depth(codec: str) -> float:
+    """From light to dark: topk with the share that is sent, 3LC with s."""
+    if _family(codec) == "topk":
+        return 0.35 + 0.3 * math.log10(max(1, _number(codec)))
+    return 0.35 + 0.6 * (_number(codec) - 1)
 
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:
