@@ -7,6 +7,6 @@ It is part of a run's scientific identity: a run of one number is never resumed,
 one of another. Golden hashes (tests/test_numerics.py) fail when batches change and this number does not.
 
 1: every run before the number existed. Each process cut and shuffled an order of its own.
-2: epochs are laid in fixed lanes, which do not depend on how many processes train; decoded images are filtered
-   when they shrink; splits are train, tune and val; identity holds a key of the images.
+2: epochs are laid in fixed lanes, which do not depend on how many processes train; decoded images are
+   filtered when they shrink; splits are train, tune and val; identity holds a key of the images.
 """
