@@ -1,10 +1,12 @@
 # Two commands: `make demo` and `make test`. Both set up .venv by themselves.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
+# The versions that results are made with (Python 3.11 on x86-64). Empty: the newest that pyproject.toml admits.
+CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 DEFAULT_TESTS := not slow and not gpu and not root and not netns
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
@@ -12,6 +14,19 @@ demo: $(VENV)/.installed
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m '$(DEFAULT_TESTS) and not alone'
 	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
+
+# The same tests elsewhere in the range that pyproject.toml promises, each in an environment of its own.
+test-newest:
+	$(MAKE) test VENV=.venv-newest CONSTRAINTS=
+test-3.12 test-3.13: test-%:
+	$(MAKE) test VENV=.venv-$* PYTHON=python$*
+# Only what runs is tested: tools such as linters check against the versions that are developed with.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
+	.venv-lowest/bin/python -m pytest -n auto --dist loadfile -m '$(DEFAULT_TESTS) and not alone'
+	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -22,12 +37,19 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "pcr-exp needs Python >= 3.11; say which with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) -e '.[dev]' || \
+	    { echo "If a pinned version does not exist for this machine: make CONSTRAINTS= ..."; exit 1; }
 	touch $@
 
+# After `make test-newest`: the versions that it passed with become the pinned ones.
+constraints:
+	@{ echo "# Names and versions that results are made with: Python 3.11 on x86-64. Made by: make constraints"; \
+	   .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pcr_exp.training.report import interval_rates
+
 
 class TrainingBar:
     """A bar over all updates of a run, fed with its rows."""
@@ -18,7 +20,7 @@ class TrainingBar:
     def __init__(self, bar: Progress, *, epochs: int, total_steps: int, step: int) -> None:
         self._bar = bar
         self._epochs = epochs
-        self._top1 = ""
+        self._last: Mapping[str, Any] | None = None
         self._task = bar.add_task(
             "training", total=total_steps, completed=step, epoch=f"epoch -/{epochs}", rates="", top1=""
         )
@@ -27,18 +29,29 @@ class TrainingBar:
         """Show a row."""
         fields: dict[str, Any] = {"epoch": f"epoch {row['epoch']}/{self._epochs}"}
         if row["kind"] == "train":
-            fields["rates"] = (
-                f"{row['images_per_s']:.0f} images/s, {row['storage_mib_per_s']:.1f} MiB/s, "
-                f"{row['wait_share']:.0%} waiting"
-            )
+            fields["rates"] = _rates(row)
         elif row["kind"] == "eval":
             fields["top1"] = f"top-1 {row['val_top1']:.3f}"
         self._bar.update(self._task, completed=row["step"], **fields)
+        self._last = row
+
+    def show_totals(self) -> None:
+        """Show the rates of the whole run: those of its last few updates say little about it."""
+        if self._last is not None:
+            totals = interval_rates({}, self._last)
+            self._bar.update(self._task, rates=f"in all {_rates(totals)}")
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    return (
+        f"{rates['images_per_s']:.0f} images/s, {rates['storage_mib_per_s']:.1f} MiB/s, "
+        f"{rates['wait_share']:.0%} waiting"
+    )
 
 
 @contextmanager
 def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> Iterator[TrainingBar]:
-    """Show a bar on stderr while the block runs; off a terminal its last state is printed at the end."""
+    """Show a bar on stderr while the block runs, at last with the run's totals (off a terminal only those)."""
     columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[top1]}")
     texts = [TextColumn(column) for column in columns]
     console = Console(stderr=True)
@@ -46,7 +59,11 @@ def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> It
         texts[0], BarColumn(), *texts[1:], TimeRemainingColumn(), console=console, disable=not shown
     )
     with bar, _logs_above_bar(live=shown and console.is_terminal):
-        yield TrainingBar(bar, epochs=epochs, total_steps=total_steps, step=step)
+        training = TrainingBar(bar, epochs=epochs, total_steps=total_steps, step=step)
+        try:
+            yield training
+        finally:
+            training.show_totals()
 
 
 @contextmanager

@@ -5,7 +5,15 @@ import pytest
 
 from pcr_exp.runs.bars import _logs_above_bar, counting_bar, training_bar
 
-TRAIN = {
+TOTALS = {
+    "samples_seen": 800,
+    "train_s": 6.0,
+    "wait_s": 2.0,
+    "eval_s": 5.0,
+    "wall_s": 15.0,
+    "bytes_read": 20 * 2**20,
+}
+TRAIN = TOTALS | {
     "kind": "train",
     "epoch": 2,
     "step": 7,
@@ -15,13 +23,39 @@ TRAIN = {
 }
 
 
-def test_it_shows_epoch_rates_and_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
-    with training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar:
+def test_it_shows_epoch_rates_and_accuracy() -> None:
+    with training_bar(epochs=3, total_steps=10, step=4, shown=False) as bar:
         bar.update(TRAIN)
-        bar.update({"kind": "eval", "epoch": 2, "step": 8, "val_top1": 0.5})
+        bar.update(TOTALS | {"kind": "eval", "epoch": 2, "step": 8, "val_top1": 0.5})
+        (task,) = bar._bar.tasks
+        assert task.fields["rates"] == "123 images/s, 5.7 MiB/s, 25% waiting"
+        assert (task.fields["epoch"], task.fields["top1"]) == ("epoch 2/3", "top-1 0.500")
+
+
+def test_its_last_line_shows_the_totals_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """800 images in 8 s of training and waiting; 20 MiB in the 10 s that were not evaluation."""
+    with training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar:
+        bar.update(TRAIN | {"images_per_s": 9.0, "storage_mib_per_s": 0.0, "wait_share": 0.01})
+        bar.update(TOTALS | {"kind": "eval", "epoch": 3, "step": 10, "val_top1": 0.5})
     shown = " ".join(capsys.readouterr().err.split())
-    for part in ("epoch 2/3", "123 images/s", "5.7 MiB/s", "25% waiting", "top-1 0.500"):
+    for part in ("epoch 3/3", "in all 100 images/s, 2.0 MiB/s, 25% waiting", "top-1 0.500"):
         assert part in shown
+
+
+def test_an_interrupted_run_shows_the_totals_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar,
+    ):
+        bar.update(TRAIN)
+        raise KeyboardInterrupt
+    assert "in all 100 images/s" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_with_no_row_yet_has_no_totals(capsys: pytest.CaptureFixture[str]) -> None:
+    with training_bar(epochs=3, total_steps=10, step=0, shown=True):
+        pass
+    assert "in all" not in capsys.readouterr().err
 
 
 def test_nothing_is_shown_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
