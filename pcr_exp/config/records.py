@@ -12,6 +12,8 @@ from pcr_exp.config.dataset import DatasetConfig
 
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
+SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
+"""Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError
 from pcr_exp.records.atomic import make_folder
-from pcr_exp.records.fingerprint import file_size, fingerprint
+from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
 from pcr_exp.records.image import StoredImage, load_image
 from pcr_exp.records.lock import encode_lock
 from pcr_exp.records.receipts import (
@@ -77,7 +77,7 @@ def encode_split(
     started = time.monotonic()
     tasks = [(sample, file_size(sample.path)) for sample in samples]
     key = fingerprint(tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record)
-    writer = SplitWriter(folder, dataset, split, classes, key)
+    writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key)
     num_turned = None
     if not writer.is_finished() or has_receipts(folder):
         make_folder(folder)

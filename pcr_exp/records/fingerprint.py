@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pcr_exp.config.records import SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.records.format import VERSION
 
@@ -17,6 +18,18 @@ def file_size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
+    """16 hex digits of what the pictures are: ids, labels and file sizes, in no order and at no place.
+
+    `samples` are pairs with the size of each file.
+    """
+    rows = sorted(
+        json.dumps([sample.id, sample.labels, size], sort_keys=True, separators=(",", ":"))
+        for sample, size in samples
+    )
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
 
 
 def fingerprint(
@@ -33,7 +46,7 @@ def fingerprint(
     File sizes stand in for the contents: reading every image to find an encode done would take as long as it.
     """
     digest = hashlib.sha256()
-    settings = [VERSION, dataset, split, images_per_record, classes]
+    settings = [VERSION, SCANS, dataset, split, images_per_record, classes]
     rows = ([sample.id, sample.labels, size] for sample, size in samples)
     for item in (settings, *rows):
         digest.update(json.dumps(item, sort_keys=True, separators=(",", ":")).encode() + b"\n")

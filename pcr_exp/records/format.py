@@ -42,6 +42,10 @@ class RecordHeader:
     num_groups: int
     ids: list[str]
     labels: dict[str, list[int]]
+    images: str = ""
+    """Key of the split's images: what the pictures are, wherever and however they are stored."""
+    scans: str = ""
+    """Id of the script that cut them into scans: as in `config.records.SCANS`."""
 
     @property
     def num_samples(self) -> int:

@@ -49,6 +49,10 @@ class RecordIndex:
     num_groups: int
     classes: dict[str, list[str]]
     records: list[RecordEntry]
+    images: str = ""
+    """Key of the split's images: what the pictures are, wherever and however they are stored."""
+    scans: str = ""
+    """Id of the script that cut them into scans: as in `config.records.SCANS`."""
 
     @property
     def num_samples(self) -> int:
@@ -87,7 +91,9 @@ def dump_index(index: RecordIndex) -> bytes:
         "dataset": index.dataset,
         "split": index.split,
         "encoding": index.encoding,
+        "images": index.images,
         "fingerprint": index.fingerprint,
+        "scans": index.scans,
         "num_groups": index.num_groups,
         "classes": index.classes,
         "records": [asdict(record) for record in index.records],
@@ -152,6 +158,8 @@ def _build(content: Mapping[str, Any]) -> RecordIndex:
         num_groups=content["num_groups"],
         classes=content["classes"],
         records=records,
+        images=content["images"],
+        scans=content["scans"],
     )
 
 

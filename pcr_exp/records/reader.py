@@ -149,7 +149,9 @@ class RecordSet:
             "dataset": (header.dataset, index.dataset),
             "split": (header.split, index.split),
             "encoding": (header.encoding, index.encoding),
+            "images": (header.images, index.images),
             "fingerprint": (header.fingerprint, index.fingerprint),
+            "scans": (header.scans, index.scans),
             "number of groups": (header.num_groups, index.num_groups),
             "number of samples": (header.num_samples, entry.num_samples),
         }

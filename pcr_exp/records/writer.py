@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.atomic import write_atomic
@@ -27,6 +27,7 @@ class SplitWriter:
     dataset: str
     split: str
     classes: dict[str, list[str]]
+    images: str
     fingerprint: str
 
     def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
@@ -52,6 +53,8 @@ class SplitWriter:
             num_groups=ENCODINGS[encoding],
             ids=[sample.id for sample, _ in images],
             labels={label: [sample.labels[label] for sample, _ in images] for label in self.classes},
+            images=self.images,
+            scans=SCANS[encoding],
         )
         pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
         packed = pack_record(header, pieces)
@@ -84,6 +87,8 @@ class SplitWriter:
                 num_groups=num_groups,
                 classes=self.classes,
                 records=entries,
+                images=self.images,
+                scans=SCANS[encoding],
             )
             write_atomic(self._index_path(encoding), [dump_index(index)])
 

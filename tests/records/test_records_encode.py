@@ -6,7 +6,9 @@ import csv
 import re
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +16,12 @@ from records_encoding import CLASSES, GOOD, encode, read_tree, write_images
 from records_pictures import BAD, CASES, PLAIN, pixels
 from records_storage import FolderStorage
 
+from pcr_exp.config.records import SCANS
+from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError, StorageError
 from pcr_exp.records import encode as encode_module
 from pcr_exp.records import image as image_module
+from pcr_exp.records.format import unpack_header
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.transcode import to_progressive
 
@@ -74,6 +79,32 @@ def test_records_hold_the_samples_in_order_with_their_labels(tmp_path: Path) -> 
         for label in CLASSES:
             values = np.concatenate([prefix.labels[label] for prefix in prefixes])
             assert values.tolist() == [sample.labels[label] for sample in samples]
+
+
+def test_the_key_of_the_images_is_of_what_they_are_not_of_their_place(tmp_path: Path) -> None:
+    def key(samples: list[Sample], folder: str, **changes: Any) -> str:
+        encode(samples, tmp_path / folder, **changes)
+        (images,) = {RecordSet(FolderStorage(tmp_path / folder), name).index.images for name in SCANS}
+        return images
+
+    samples = write_images(tmp_path / "in", GOOD)
+    moved = write_images(tmp_path / "moved", GOOD)
+    wanted = key(samples, "a")
+    assert re.fullmatch("[0-9a-f]{16}", wanted)
+    assert key([*reversed(moved)], "b", images_per_record=3, split="val") == wanted
+    assert key(samples[:-1], "c") != wanted
+    relabelled = replace(samples[0], labels={"kind": 1, "size": 0})
+    assert key([relabelled, *samples[1:]], "d") != wanted
+    samples[3].path.write_bytes(CASES["odd_size"])
+    assert key(samples, "e") != wanted
+
+
+def test_header_and_index_name_the_scan_script(tmp_path: Path) -> None:
+    encode(write_images(tmp_path / "in", GOOD), tmp_path / "out")
+    for encoding, scans in SCANS.items():
+        assert RecordSet(FolderStorage(tmp_path / "out"), encoding).index.scans == scans
+        data = (tmp_path / "out" / encoding / "record-000000.pcr").read_bytes()
+        assert unpack_header(data, "it")[0].scans == scans
 
 
 def test_images_come_back(tmp_path: Path) -> None:

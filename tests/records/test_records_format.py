@@ -183,6 +183,8 @@ def test_a_sample_that_is_not_there() -> None:
         ({"split": "val"}, "split is 'val', the index says 'train'"),
         ({"encoding": "baseline"}, "encoding is 'baseline', the index says 'pcr'"),
         ({"fingerprint": "beef"}, "fingerprint is 'beef', the index says 'f00d'"),
+        ({"images": "beef"}, "images is 'beef', the index says ''"),
+        ({"scans": "mine"}, "scans is 'mine', the index says ''"),
     ],
 )
 def test_a_record_of_another_encode_is_refused(change: dict[str, str], message: str) -> None:
