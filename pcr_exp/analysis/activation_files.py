@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +41,7 @@ def write_study(
     git_sha, git_dirty = provenance.git_state()
     meta = {
         "title": title,
-        "command": shlex.join(sys.orig_argv),
+        "command": provenance.command_line(),
         "git_sha": git_sha,
         "git_dirty": git_dirty,
         "packages": provenance.package_versions(),

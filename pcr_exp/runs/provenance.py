@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from hydra.core.hydra_config import HydraConfig
 
 _PACKAGES = (
     *("pcr-exp", "torch", "torchvision", "numpy", "hydra-core", "omegaconf", "wandb"),
     *("simplejpeg", "opencv-python-headless", "turbojpeg", "pillow", "scikit-image", "fsspec", "xxhash"),
 )
+_ABSOLUTE = re.compile(r"""(?:^|(?<=[=,\['"]))/[^,\]'"]*""")
+"""A path from the root on: a word, the value of one, or an item of a list of values."""
 
 
 def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | None]:
@@ -38,9 +44,43 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def command_line() -> str:
-    """Return the command that started this process, as one would type it."""
-    interpreter, *arguments = sys.orig_argv
-    return shlex.join([Path(interpreter).name, *arguments])
+    """Return the command that began this process, as anyone would type it: with no path of this machine.
+
+    Folders below the working folder are named from there, those below the user's home with `~`; of others
+    only the last name is kept, as in `dataset.root=<folder>/photos`. (config.yaml has them whole.)
+    """
+    words = _typed(sys.orig_argv[1:])
+    return shlex.join(_without_machine(word) for word in words)
+
+
+def _typed(arguments: Sequence[str]) -> list[str]:
+    if "-m" in arguments:
+        module, *overrides = arguments[arguments.index("-m") + 1 :]
+        if module.startswith("experiments."):
+            return [*_launcher(), "-m", module, *overrides]
+    if HydraConfig.initialized():  # a process that one of Hydra's launchers started for this job
+        config = HydraConfig.get()
+        return ["python", "-m", f"experiments.{config.job.config_name}", *config.overrides.task]
+    return ["python", *arguments]
+
+
+def _launcher() -> list[str]:
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ["python"]
+    num_hosts = os.environ.get("GROUP_WORLD_SIZE", "1")
+    hosts = ["--nnodes", num_hosts] if num_hosts != "1" else []
+    return ["torchrun", *hosts, "--nproc-per-node", os.environ["LOCAL_WORLD_SIZE"]]
+
+
+def _without_machine(word: str) -> str:
+    return _ABSOLUTE.sub(lambda match: _told(Path(match[0])), word)
+
+
+def _told(path: Path) -> str:
+    for folder, name in ((Path.cwd(), Path()), (Path.home(), Path("~"))):
+        if path.is_relative_to(folder):
+            return str(name / path.relative_to(folder))
+    return str(Path("<folder>", path.name))
 
 
 def package_versions() -> dict[str, str | None]:
