@@ -1,5 +1,6 @@
 """The whole slice on the embedded photographs: `make demo`. See `--help`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from hydra import compose
@@ -14,6 +15,7 @@ from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.run_figures import draw_run
 from pcr_exp.config.compose import load
 from pcr_exp.config.runners import DemoConfig, QualityConfig, TrainConfig
+from pcr_exp.runs.calibration import Calibration, calibrated
 from pcr_exp.runs.train_run import run_training
 
 CONSOLE = Console()
@@ -27,11 +29,16 @@ def demo(config: DemoConfig) -> str:
         for scan in config.scans
     ]
     measure(config, grid[0])
+    storage = calibrate(config)
+    CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
+    limit = storage.bandwidth_mib_per_s
+    grid = [replace(run, storage=replace(run.storage, bandwidth_mib_per_s=limit)) for run in grid]
     for number, run in enumerate(grid, start=1):
         CONSOLE.rule(f"run {number} of {len(grid)}: label {run.dataset.label}, scan {run.scan.name}")
         run_training(run, draw=draw_run)
     CONSOLE.rule("result")
     show(write_report(f"{config.out}/runs", f"{config.out}/quality", f"{config.out}/figures"))
+    CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
     return "finished"
 
 
@@ -39,6 +46,22 @@ def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
     """One run of the grid, as `experiments.train` would compose it."""
     composed: DictConfig = compose("train", [*config.overrides, f"runs_root={config.out}/runs", *overrides])
     return load(composed, TrainConfig)
+
+
+def calibrate(config: DemoConfig) -> Calibration:
+    """A bandwidth at which baseline is trained at `baseline_share` of this machine's speed, measured once."""
+    CONSOLE.rule("how fast this machine trains")
+    run = train_config(config, f"dataset.label={config.labels[0]}", "scan=baseline")
+    # Beside the results, so that a second call goes on with the same storage.
+    return calibrated(run, config.baseline_share, Path(config.out) / "storage.json")
+
+
+def describe(storage: Calibration) -> str:
+    """What the storage of all runs is, and why."""
+    return (
+        f"storage: {storage.bandwidth_mib_per_s:g} MiB/s, {storage.share:.0%} of what this machine can train "
+        f"on ({storage.images_per_s:.0f} baseline images/s of {storage.bytes_per_image / 1e3:.1f} kB)"
+    )
 
 
 def measure(config: DemoConfig, run: TrainConfig) -> None:

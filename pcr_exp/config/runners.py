@@ -115,9 +115,13 @@ class DemoConfig:
     scans: list[str] = MISSING
     overrides: list[str] = field(default_factory=list)
     """Settings of every training run, as on the command line of `experiments.train`."""
+    baseline_share: float = 0.5
+    """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
     quality_images: int = 100
     out: str = "results/demo"
 
     def __post_init__(self) -> None:
         require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
         require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
+        share = self.baseline_share
+        require(0 < share < 1, "baseline_share", share, "a share in (0, 1): at 1 storage is no limit")

@@ -51,7 +51,7 @@ def _rates(rates: Mapping[str, float]) -> str:
 
 @contextmanager
 def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> Iterator[TrainingBar]:
-    """Show a bar on stderr while the block runs, at last with the run's totals (off a terminal only those)."""
+    """Show a bar on stderr while the block runs, then the run's totals (off a terminal those alone)."""
     columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[top1]}")
     texts = [TextColumn(column) for column in columns]
     console = Console(stderr=True)

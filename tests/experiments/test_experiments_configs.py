@@ -194,6 +194,7 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
         ),
         ("demo", "labels=[]", r"labels=\[\]: wanted at least one label"),
         ("demo", "scans=[group_1]", "scans=.*: wanted scan levels with baseline among them"),
+        ("demo", "baseline_share=1", r"baseline_share=1.0: wanted a share in \(0, 1\)"),
         (
             "prepare",
             "dataset=ham10000 dataset.split=patient",

@@ -47,6 +47,19 @@ def test_it_ends_with_the_table_and_the_figures(out: Path) -> None:
             assert (out / "figures" / f"{name}.{ending}").stat().st_size > 0
 
 
+def test_its_storage_is_half_as_fast_as_the_machine_and_the_result_says_so(out: Path) -> None:
+    chosen = json.loads((out / "storage.json").read_text())
+    assert chosen["share"] == 0.5
+    wanted = 0.5 * chosen["images_per_s"] * chosen["bytes_per_image"] / 2**20
+    assert chosen["bandwidth_mib_per_s"] == pytest.approx(wanted, rel=0.06)  # two digits
+    result = (out / "stdout.txt").read_text().partition("result")[2]
+    assert (
+        f"storage: {chosen['bandwidth_mib_per_s']:g} MiB/s, 50% of what baseline images would take" in result
+    )
+    for run in (out / "runs").glob("*/config.yaml"):
+        assert f"bandwidth_mib_per_s: {chosen['bandwidth_mib_per_s']}\n" in run.read_text()
+
+
 def test_its_runs_are_whole_and_their_clocks_add_up(out: Path) -> None:
     runs = sorted((out / "runs").iterdir())
     assert len(runs) == 2
@@ -66,11 +79,13 @@ def test_quality_rises_with_the_scan_group(out: Path) -> None:
 
 
 def test_running_it_again_reuses_what_is_done(out: Path) -> None:
+    chosen = (out / "storage.json").read_bytes()
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("rows.jsonl")}
     started = time.monotonic()
     done = call_demo(out)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is finished: skipped") == 2, done.stderr
+    assert (out / "storage.json").read_bytes() == chosen
     assert "measured before" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("rows.jsonl")} == before
     assert time.monotonic() - started < 100
