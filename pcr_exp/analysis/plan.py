@@ -26,10 +26,13 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
 LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
-"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest."""
+"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
+
+`bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
 
 PREDICTION_COLUMNS = [
-    *("model", "scan", "workers", "image_bytes", *(f"{limit}_images_per_s" for limit in LIMITS)),
+    *("model", "scan", "workers", "image_bytes", "bandwidth_mib_per_s", "seek_s_per_image"),
+    *(f"{limit}_images_per_s" for limit in LIMITS),
     *("images_per_s", "bound", "mib_per_s", "requests_per_s", "requests_in_flight"),
     *("speedup_over_baseline", "epochs_per_h", "hours_to_accuracy"),
 ]
@@ -131,12 +134,14 @@ def bandwidth_bytes_per_s(storage: StorageConfig) -> float:
 def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: str) -> dict[str, Any]:
     image_bytes, storage = data.image_bytes[scan], plan.storage
     read_bytes = image_bytes * data.images_per_record
-    bandwidth, latency_s = bandwidth_bytes_per_s(storage), storage.latency_ms / 1e3
+    bandwidth = bandwidth_bytes_per_s(storage)
+    latency_s, seek_s, transfer_s = storage.latency_ms / 1e3, storage.seek_ms / 1e3, read_bytes / bandwidth
+    seek_s_per_image = seek_s / data.images_per_record
     in_flight = plan.reads_in_flight or fetch.reads_in_flight(storage, read_bytes)
     limits = {
         "compute": workers * plan.model_images_per_s[model],
         "decode": workers * plan.cores_per_worker * plan.decode_images_per_s[scan],
-        "bandwidth": bandwidth_images_per_s(bandwidth, image_bytes),
+        "bandwidth": bandwidth_images_per_s(bandwidth, image_bytes, seek_s_per_image=seek_s_per_image),
         "requests": (storage.requests_per_s or math.inf) * data.images_per_record,
         "in_flight": in_flight_images_per_s(
             workers * in_flight,
@@ -144,9 +149,12 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
             latency_s=latency_s,
             read_bytes=read_bytes,
             bandwidth_bytes_per_s=bandwidth,
+            seek_s=seek_s,
         ),
     }
     rate, bound = images_per_s(limits)
+    if bound == "bandwidth" and seek_s > transfer_s:
+        bound = "seeks"
     reads_per_s = rate / data.images_per_record
     epochs = plan.epochs_to_accuracy.get(scan)
     return {
@@ -154,13 +162,15 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
         "scan": scan,
         "workers": workers,
         "image_bytes": image_bytes,
+        "bandwidth_mib_per_s": bandwidth / 2**20,
+        "seek_s_per_image": seek_s_per_image,
         **{f"{limit}_images_per_s": value for limit, value in limits.items()},
         "images_per_s": rate,
         "bound": bound,
         "mib_per_s": rate * image_bytes / 2**20,
         "requests_per_s": reads_per_s,
         "requests_in_flight": reads_in_flight(
-            reads_per_s, latency_s=latency_s, transfer_s=read_bytes / bandwidth
+            reads_per_s, latency_s=latency_s, transfer_s=seek_s + transfer_s
         ),
         "epochs_per_h": epochs_per_h(data.num_images, rate),
         "hours_to_accuracy": (

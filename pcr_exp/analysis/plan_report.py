@@ -58,7 +58,9 @@ def to_markdown(plan: PlanConfig, predictions: pd.DataFrame, growing: pd.DataFra
 
 def _facts(plan: PlanConfig) -> str:
     storage = plan.storage
-    limits = [f"{storage.latency_ms:g} ms per request"]
+    limits = [f"{storage.seek_ms:g} ms per seek"] if storage.seek_ms else []
+    if storage.latency_ms or not limits:
+        limits.insert(0, f"{storage.latency_ms:g} ms per request")
     if storage.bandwidth_mib_per_s is not None:
         limits.insert(0, f"{storage.bandwidth_mib_per_s:g} MiB/s")
     if storage.requests_per_s is not None:

@@ -33,10 +33,10 @@ TIME_COLUMNS = [
 def predict_times(runs: Sequence[Run]) -> pd.DataFrame:
     """One row of TIME_COLUMNS per run that reached its target: predicted and measured train_s + wait_s.
 
-    `epochs_to_accuracy` are the run's own. The rest of the prediction is its bytes, its storage's bandwidth,
-    its shuffle window, and compute: images/s after the first train row of the REFERENCE_SCAN runs of the same
-    setting, the mean over their seeds. `error` is predicted / measured - 1. Runs of REFERENCE_SCAN itself,
-    and settings without any or without a bandwidth, are left out.
+    `epochs_to_accuracy` are the run's own. The rest of the prediction is its bytes, its storage's bandwidth
+    and seeks, its shuffle window, and compute: images/s after the first train row of the REFERENCE_SCAN runs
+    of the same setting, the mean over their seeds. `error` is predicted / measured - 1. Runs of
+    REFERENCE_SCAN itself, and settings without any or without a bandwidth, are left out.
     """
     frame = runs_frame(runs)
     rows = []
@@ -60,12 +60,18 @@ def steady_images_per_s(rows: Sequence[Mapping[str, Any]]) -> float:
 def _predict(run: Run, row: pd.Series, compute: float) -> dict[str, Any]:
     reached = next(found for found in run.eval_rows if found["val_top1"] >= row["target_top1"])
     num_train = reached["samples_seen"] / reached["epoch"]
+    images_per_record = run.config["dataset"]["images_per_record"]
     limits = {
         "compute": compute,
-        "bandwidth": bandwidth_images_per_s(row["bandwidth_mib_per_s"] * 2**20, row["mean_image_bytes"]),
+        "bandwidth": bandwidth_images_per_s(
+            row["bandwidth_mib_per_s"] * 2**20,
+            row["mean_image_bytes"],
+            # Runs from before there were seeks had none.
+            seek_s_per_image=run.config["storage"].get("seek_ms", 0.0) / 1e3 / images_per_record,
+        ),
     }
     rate, bound = images_per_s(limits)
-    window = run.config["loader"]["shuffle_records"] * run.config["dataset"]["images_per_record"]
+    window = run.config["loader"]["shuffle_records"] * images_per_record
     start_s = fill_s(min(window, num_train), limits)
     predicted_s = time_to_accuracy_s(reached["epoch"], num_train, rate, start_s=start_s)
     return {

@@ -10,6 +10,9 @@ from omegaconf import MISSING
 
 from pcr_exp.config.check import require
 
+MAX_READS_IN_FLIGHT = 512
+"""Beyond, threads of one Python process bring no more reads a second (results/throttle)."""
+
 
 @dataclass(kw_only=True, slots=True)
 class StorageConfig:
@@ -18,7 +21,14 @@ class StorageConfig:
     name: str = MISSING
     bandwidth_mib_per_s: float | None = None
     latency_ms: float = 0.0
+    """From a request to its first byte, as networks and flash have it: requests in flight wait together."""
+    seek_ms: float = 0.0
+    """What each request takes the storage's one head, as disks have it: the head seeks for one request and
+    transfers its bytes before it seeks for the next, so that requests in flight hide nothing of it."""
     requests_per_s: float | None = None
+    reads_in_flight: int | None = None
+    """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
+    and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""
     cold_cache: bool = False
     """Drop the training records from the page cache before training, as far as the kernel allows; the log and
     the manifest say what stayed. What an epoch has read, later ones may find there."""
@@ -29,7 +39,16 @@ class StorageConfig:
             require(
                 value is None or value > 0, f"storage.{key}", value, "a rate above 0, or null for no limit"
             )
-        require(0 <= self.latency_ms < math.inf, "storage.latency_ms", self.latency_ms, "0 or more")
+        for key in ("latency_ms", "seek_ms"):
+            value = getattr(self, key)
+            require(0 <= value < math.inf, f"storage.{key}", value, "0 or more")
+        in_flight = self.reads_in_flight
+        require(
+            in_flight is None or 1 <= in_flight <= MAX_READS_IN_FLIGHT,
+            "storage.reads_in_flight",
+            in_flight,
+            f"null or 1 to {MAX_READS_IN_FLIGHT}, a thread each",
+        )
 
 
 @dataclass(kw_only=True, slots=True)

@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.storage import MAX_READS_IN_FLIGHT, StorageConfig
 from pcr_exp.errors import LoaderError
 from pcr_exp.storage.throttle import interruptible
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-_MAX_IN_FLIGHT = 512
-_IN_FLIGHT_UNLIMITED = 4
+_IN_FLIGHT_UNKNOWN = 4
 _MAX_AHEAD_BYTES = 2**30
 _JOIN_S = 5.0
 
@@ -24,27 +23,36 @@ _JOIN_S = 5.0
 def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> int:
     """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
 
-    The two are one that is being checked and handed over, and one that waits its turn at the pipe. Storage
-    whose rates are not known gets 4. No more than 512: beyond 3,000 to 4,000 reads/s, threads of one Python
+    The two are one that is being checked and handed over, and one that waits its turn at the pipe. Seeks do
+    not overlap: they are part of the rate, and more in flight would only queue at the head. Storage whose
+    rates are not known gets 4. No more than 512: beyond 3,000 to 4,000 reads/s, threads of one Python
     process are the limit, which is felt where latency meets reads of less than 100 kB (results/throttle).
+
+    `storage.reads_in_flight`, where it is set, is the answer.
     """
-    reads_per_s = math.inf
-    if storage is not None and storage.bandwidth_mib_per_s is not None:
-        reads_per_s = storage.bandwidth_mib_per_s * 2**20 / mean_read_bytes
-    if storage is not None and storage.requests_per_s is not None:
-        reads_per_s = min(reads_per_s, storage.requests_per_s)
-    if storage is None or math.isinf(reads_per_s):
-        return _IN_FLIGHT_UNLIMITED
-    return min(math.ceil(reads_per_s * storage.latency_ms / 1e3) + 2, _MAX_IN_FLIGHT)
+    if storage is None:
+        return _IN_FLIGHT_UNKNOWN
+    if storage.reads_in_flight is not None:
+        return storage.reads_in_flight
+    busy_s = busy_s_per_read(storage, mean_read_bytes)
+    reads_per_s = min(1 / busy_s if busy_s else math.inf, storage.requests_per_s or math.inf)
+    if math.isinf(reads_per_s):
+        return _IN_FLIGHT_UNKNOWN
+    return min(math.ceil(reads_per_s * storage.latency_ms / 1e3) + 2, MAX_READS_IN_FLIGHT)
+
+
+def busy_s_per_read(storage: StorageConfig, read_bytes: float) -> float:
+    """Seconds in which the storage serves this read and no other: its seek, then its bytes."""
+    transfer_s = read_bytes / (storage.bandwidth_mib_per_s * 2**20) if storage.bandwidth_mib_per_s else 0.0
+    return storage.seek_ms / 1e3 + transfer_s
 
 
 def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
     """Seconds that a read of `num_bytes` takes at the rates that are configured, alone on the storage."""
     if storage is None:
         return 0.0
-    transfer_s = num_bytes / (storage.bandwidth_mib_per_s * 2**20) if storage.bandwidth_mib_per_s else 0.0
     slot_s = 1 / storage.requests_per_s if storage.requests_per_s else 0.0
-    return max(transfer_s, slot_s) + storage.latency_ms / 1e3
+    return max(busy_s_per_read(storage, num_bytes), slot_s) + storage.latency_ms / 1e3
 
 
 def reads_ahead(in_flight: int, shuffle_records: int, mean_read_bytes: float) -> int:

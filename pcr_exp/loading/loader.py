@@ -213,6 +213,8 @@ class RecordLoader:
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         window = self._config.shuffle_records
         ahead = reads_ahead(in_flight, window, self._mean_read_bytes(largest))
+        if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
+            ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
         return in_flight, self._config.records_ahead or ahead
 
     @property

@@ -106,4 +106,5 @@ def validation_loader(config: TrainConfig, data: RunData) -> RecordLoader:
         batch_size=config.training.batch_size,
         seed=config.seed,
         shuffle=False,
+        storage_config=StorageConfig(name="unlimited", reads_in_flight=config.storage.reads_in_flight),
     )

@@ -17,6 +17,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     # The paper's recipe counts where training=paper or model=paper copies from it.
     "dataset": ("root", "paper"),
     "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
+    "storage": ("reads_in_flight",),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
@@ -25,6 +26,7 @@ _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
 _ADDED_LATER: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
+    "storage": {"seek_ms": 0.0},
 }
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""

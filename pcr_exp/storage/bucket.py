@@ -23,8 +23,8 @@ from pathlib import Path
 
 from pcr_exp.errors import StorageError
 
-_MAGIC = b"PCRBKT02"
-_LIMITS = struct.Struct("<8s16sddd")
+_MAGIC = b"PCRBKT03"
+_LIMITS = struct.Struct("<8s16sdddd")
 _SCHEDULE = struct.Struct("<qq")
 _NUM_BYTES = _LIMITS.size + _SCHEDULE.size
 
@@ -36,9 +36,12 @@ class Limits:
     bytes_per_s: float
     latency_s: float
     requests_per_s: float
+    seek_s: float = 0.0
 
     def __str__(self) -> str:
-        limits = [f"{self.latency_s * 1e3:g} ms per request"]
+        limits = [f"{self.seek_s * 1e3:g} ms per seek"] if self.seek_s else []
+        if self.latency_s or not limits:
+            limits.insert(0, f"{self.latency_s * 1e3:g} ms per request")
         if math.isfinite(self.bytes_per_s):
             limits.insert(0, f"{self.bytes_per_s / 2**20:g} MiB/s")
         if math.isfinite(self.requests_per_s):
@@ -48,7 +51,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Schedule:
-    """When the pipe and the next request slot are free: nanoseconds of the host's CLOCK_MONOTONIC."""
+    """When the pipe (or the head) and the next request slot are free: ns of the host's CLOCK_MONOTONIC."""
 
     pipe_free_ns: int
     slot_free_ns: int
@@ -121,7 +124,7 @@ class Bucket:
 
     def _write(self, limits: Limits) -> None:
         _SCHEDULE.pack_into(self._map, _LIMITS.size, 0, 0)
-        fields = (limits.bytes_per_s, limits.latency_s, limits.requests_per_s)
+        fields = (limits.bytes_per_s, limits.latency_s, limits.requests_per_s, limits.seek_s)
         _LIMITS.pack_into(self._map, 0, _MAGIC, _boot_id(), *fields)
 
     def _read_limits(self) -> Limits:

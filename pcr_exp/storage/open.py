@@ -32,4 +32,5 @@ def open_storage(root: str, config: StorageConfig, *, bucket: str | Path | None 
 
 def is_limited(config: StorageConfig) -> bool:
     """Whether the config slows storage down at all."""
-    return bool(config.bandwidth_mib_per_s or config.latency_ms or config.requests_per_s)
+    limits = (config.bandwidth_mib_per_s, config.latency_ms, config.seek_ms, config.requests_per_s)
+    return any(limits)

@@ -1,14 +1,20 @@
-"""Makes fast storage behave like slow storage: bandwidth, latency and requests per second.
+"""Makes fast storage behave like slow storage: bandwidth, latency, seeks and requests per second.
 
 Requests are scheduled on a virtual pipe that all processes of the host share. A request of n bytes that
 arrives at `now` takes the next request slot, its first byte comes a latency later, and its bytes then pass
 the pipe at the given bandwidth, one request after the other:
 
     slot  = max(slot_free, now)                   slot_free = slot + 1 / requests_per_s
-    start = max(pipe_free, slot + latency)        pipe_free = done = start + n / bandwidth
+    start = max(pipe_free, slot + latency)        pipe_free = done = start + seek + n / bandwidth
 
-So latencies of requests in flight overlap, as on real storage, and unused bandwidth is never saved up for a
-burst. Deadlines are absolute: rounding and oversleeping do not add up.
+So latencies of requests in flight overlap, as over a network, and unused bandwidth is never saved up for a
+burst. Seeks do not overlap: one head moves for one request at a time, and is busy until its bytes have
+passed. Deadlines are absolute: rounding and oversleeping do not add up.
+
+Every request costs a whole seek, in the order in which requests come. A real disk spares the seek of a read
+that begins where the last one ended, and sorts what waits; neither is modelled. What is read here is one
+prefix of one record file per request, records in shuffled order: where one ends none begins, and `seek` is to
+be the mean over such requests.
 """
 
 from __future__ import annotations
@@ -57,7 +63,7 @@ def _wait(seconds: float, cancel: threading.Event | None) -> None:
 class Throttle:
     """A bucket and the clock it is kept by. Picklable: a copy in another process shares the same bucket.
 
-    The state lies in a file of 64 bytes: the one that `create` was given (ranks of a host give the same), or
+    The state lies in a file of 72 bytes: the one that `create` was given (ranks of a host give the same), or
     a new one in /dev/shm (else the temp folder). The process that made the file removes it when its Throttle
     goes away or the process ends; others that have it open are not disturbed.
     """
@@ -93,6 +99,7 @@ class Throttle:
             bytes_per_s=(config.bandwidth_mib_per_s or math.inf) * _MIB,
             latency_s=config.latency_ms / 1e3,
             requests_per_s=config.requests_per_s or math.inf,
+            seek_s=config.seek_ms / 1e3,
         )
         file = new_bucket_path() if path is None else Path(path)
         bucket = Bucket(file, limits)
@@ -125,7 +132,8 @@ class Throttle:
         with self._bucket.locked() as schedule:
             slot_ns = max(schedule.slot_free_ns, now_ns)
             start_ns = max(schedule.pipe_free_ns, slot_ns + round(limits.latency_s * _NS_PER_S))
-            done_ns = start_ns + round(num_bytes / limits.bytes_per_s * _NS_PER_S)
+            busy_s = limits.seek_s + num_bytes / limits.bytes_per_s
+            done_ns = start_ns + round(busy_s * _NS_PER_S)
             schedule.slot_free_ns = slot_ns + round(_NS_PER_S / limits.requests_per_s)
             schedule.pipe_free_ns = done_ns
         self._overslept.ns = 0
@@ -175,7 +183,7 @@ class ThrottledStorage:
         return data
 
     def size(self, path: str) -> int:
-        """As the inner storage's `size`; charged as a request of no bytes."""
+        """As the inner storage's `size`; charged as a request of no bytes, seek and all."""
         due_ns = self.throttle.reserve(0)
         size = self.inner.size(path)
         self.throttle.wait_until(due_ns)

@@ -76,6 +76,47 @@ def test_too_few_reads_in_flight_are_the_limit() -> None:
     assert "in_flight" not in set(predict(plan(storage=far), [1])["bound"])
 
 
+def test_a_disk_that_seeks_for_every_record_is_told_from_one_that_waits() -> None:
+    """Latency of enough reads in flight costs nothing; seeks cost their time, whatever is in flight."""
+    limits = {"bandwidth_mib_per_s": 1e7 / 2**20}
+    # 10 images a read: 100 ms of bytes at baseline, 5 ms at group 1, beside which 40 ms are most of it.
+    model = {
+        "model_images_per_s": {"resnet18": 1e6},
+        "decode_images_per_s": {"baseline": 1e6, "group_1": 1e6},
+    }
+    far, disk = (
+        predict(plan(storage=StorageConfig(name="disk", **limits, **wait), **model), [1])
+        for wait in ({"latency_ms": 40}, {"seek_ms": 40})
+    )
+    assert level(far, "baseline")["images_per_s"] == pytest.approx(100)
+    assert level(disk, "baseline")["images_per_s"] == pytest.approx(10 / (0.1 + 0.04))
+    assert level(far, "group_1")["images_per_s"] == pytest.approx(2000)
+    assert level(disk, "group_1")["images_per_s"] == pytest.approx(10 / (0.005 + 0.04))
+    assert disk.set_index("scan")["bound"].to_dict() == {"baseline": "bandwidth", "group_1": "seeks"}
+    assert level(disk, "group_1")["requests_in_flight"] == pytest.approx(1), "the head serves one at a time"
+    assert disk["seek_s_per_image"].tolist() == [0.004, 0.004]
+
+
+def test_a_disk_without_a_bandwidth_gives_what_its_seeks_allow() -> None:
+    disk = plan(storage=StorageConfig(name="disk", seek_ms=100), model_images_per_s={"resnet18": 1e6})
+    predictions = predict(disk, [1])
+    assert set(predictions["bound"]) == {"seeks"}
+    assert predictions["images_per_s"].tolist() == pytest.approx([100] * 3)
+
+
+@pytest.mark.parametrize("seek_ms", [1.0, 200.0])
+def test_a_disk_has_a_roofline_whether_or_not_its_seeks_leave_a_knee(tmp_path: Path, seek_ms: float) -> None:
+    disk = StorageConfig(name="disk", bandwidth_mib_per_s=10, seek_ms=seek_ms)
+    files = report_plan(plan(storage=disk, out=str(tmp_path)))
+    assert tmp_path / "roofline.png" in files
+    assert f"{seek_ms:g} ms per seek" in (tmp_path / "predictions.md").read_text()
+
+
+def test_reads_in_flight_of_the_storage_are_planned_with() -> None:
+    far = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=500, reads_in_flight=1)
+    assert level(predict(plan(storage=far), [1]), "group_1")["bound"] == "in_flight"
+
+
 def test_hours_follow_from_epochs() -> None:
     hours = predict(plan(epochs_to_accuracy={"baseline": 90, "group_1": 100}), [2])["hours_to_accuracy"]
     assert hours.tolist()[:2] == pytest.approx([9.0, 5.0])

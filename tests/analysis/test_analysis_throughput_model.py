@@ -40,6 +40,28 @@ def test_more_bandwidth_is_never_slower_and_fewer_bytes_neither(
     assert rate <= compute and rate <= bandwidth_images_per_s(bandwidth, size)
 
 
+@given(SIZES, RATES, RATES, st.floats(1e-9, 1.0), FACTORS)
+def test_seeks_take_their_time_from_the_bytes(
+    size: float, bandwidth: float, compute: float, seek: float, factor: float
+) -> None:
+    rate = bandwidth_images_per_s(bandwidth, size, seek_s_per_image=seek)
+    assert 1 / rate == pytest.approx(size / bandwidth + seek)
+    # However few bytes, and however fast they pass: a head gives no more than its seeks allow.
+    assert bandwidth_images_per_s(bandwidth, size / factor, seek_s_per_image=seek) <= 1 / seek * (1 + 1e-9)
+    assert bandwidth_images_per_s(math.inf, size, seek_s_per_image=seek) == pytest.approx(1 / seek)
+    limits = {
+        "bandwidth_bytes_per_s": bandwidth,
+        "compute_images_per_s": compute,
+        "seek_s_per_image": seek,
+    }
+    assert roofline_images_per_s(size, **limits) == min(compute, rate)
+    knee = knee_image_bytes(**limits)
+    if seek * compute < 0.999:
+        assert bandwidth_images_per_s(bandwidth, knee, seek_s_per_image=seek) == pytest.approx(compute)
+    elif seek * compute > 1.001:
+        assert knee < 0
+
+
 @given(RATES, RATES, st.floats(1e-9, 1e-3))
 def test_the_knee_is_continuous_and_where_both_limits_meet(
     bandwidth: float, compute: float, step: float
@@ -81,6 +103,8 @@ def test_littles_law_in_numbers() -> None:
     # 4 reads of 8 images, each after 200 ms: 20 reads a second.
     at_hand = {"latency_s": 0.2, "read_bytes": 1e5, "bandwidth_bytes_per_s": math.inf}
     assert in_flight_images_per_s(4, 8, **at_hand) == pytest.approx(160)
+    # A lone reader pays the seek, too.
+    assert in_flight_images_per_s(1, 8, **at_hand, seek_s=0.2) == pytest.approx(20)
     at_hand["latency_s"] = 0.0
     assert in_flight_images_per_s(4, 8, **at_hand) == math.inf
 

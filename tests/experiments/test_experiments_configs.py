@@ -83,6 +83,8 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("storage.bandwidth_mib_per_s=0", r"storage.bandwidth_mib_per_s=0.0: wanted a rate above 0"),
         ("storage.requests_per_s=-1", r"storage.requests_per_s=-1.0: wanted a rate above 0"),
         ("storage.latency_ms=-1", "storage.latency_ms=-1.0: wanted 0 or more"),
+        ("storage.seek_ms=-1", "storage.seek_ms=-1.0: wanted 0 or more"),
+        ("storage.reads_in_flight=0", "storage.reads_in_flight=0: wanted null or 1 to 512, a thread each"),
         ("dataset.images_per_record=0", "dataset.images_per_record=0: wanted at least 1"),
         ("dataset.target_top1=80", r"dataset.target_top1=80.0: wanted a share in \(0, 1\]"),
         ("dataset.max_val_images=0", "dataset.max_val_images=0: wanted null or at least 1"),

@@ -182,6 +182,28 @@ def test_the_longest_read_follows_from_the_configured_rates(
     assert longest_read_s(None, 3 * MIB) == 0
 
 
+def test_the_longest_read_seeks_first() -> None:
+    disk = StorageConfig(name="disk", bandwidth_mib_per_s=2, seek_ms=250, latency_ms=100)
+    assert longest_read_s(disk, 3 * MIB) == pytest.approx(0.25 + 1.5 + 0.1)
+    assert longest_read_s(StorageConfig(name="disk", seek_ms=250), 3 * MIB) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("disk", "in_flight"),
+    [
+        ({"bandwidth_mib_per_s": 150, "seek_ms": 8}, 2),  # no latency to hide: more would queue at the head
+        ({"seek_ms": 8}, 2),
+        # 10 ms a read, seek and transfer: 100 reads a second, of which 5 wait for 50 ms.
+        ({"bandwidth_mib_per_s": 100, "seek_ms": 5, "latency_ms": 50}, 7),
+        ({"bandwidth_mib_per_s": 100, "seek_ms": 5, "latency_ms": 50, "requests_per_s": 20}, 3),
+        ({"reads_in_flight": 64}, 64),
+        ({"bandwidth_mib_per_s": 100, "latency_ms": 50, "reads_in_flight": 1}, 1),
+    ],
+)
+def test_only_latency_that_overlaps_wants_reads_in_flight(disk: dict[str, float], in_flight: int) -> None:
+    assert reads_in_flight(StorageConfig(name="disk", **disk), MIB / 2) == in_flight
+
+
 @pytest.mark.parametrize(
     ("bandwidth", "requests", "latency_ms", "read_bytes", "in_flight"),
     [

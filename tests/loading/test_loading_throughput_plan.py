@@ -104,6 +104,7 @@ def test_static_copies_are_of_the_groups_below_the_whole() -> None:
         ({"bandwidth_mib_per_s": 10.0}, 2),
         ({"requests_per_s": 100.0}, 4),
         ({"latency_ms": 10.0}, 8),
+        ({"seek_ms": 10.0}, 4),
         ({"bandwidth_mib_per_s": 0.001}, 1),
     ],
 )

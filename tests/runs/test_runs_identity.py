@@ -19,6 +19,7 @@ WITHOUT_EFFECT = {
         "loader.prefetch_batches",
         "loader.records_ahead",
         "loader.timeout_s",
+        "storage.reads_in_flight",
         "runs_root",
     ),
     *(

@@ -36,6 +36,15 @@ def test_every_file_fits_its_schema(group: str, name: str) -> None:
         assert config.name == name
 
 
+def test_disks_seek_and_networks_have_latency() -> None:
+    """Of presets with either, none has both, and the time that a lone read takes is what it always was."""
+    times = {name: read("storage", name) for group, name in FILES if group == "storage"}
+    assert {name for name, config in times.items() if config.seek_ms} == {"hdd"}
+    assert (times["hdd"].seek_ms, times["hdd"].latency_ms) == (8, 0)
+    waiting = {name: config.latency_ms for name, config in times.items() if config.latency_ms}
+    assert waiting == {"ceph_400": 5, "gigabit_nfs": 1, "sata_ssd": 0.1, "wan_100mbit": 40}
+
+
 def test_scan_groups() -> None:
     assert {name for group, name in FILES if group == "scan"} == {
         "baseline",
@@ -71,6 +80,8 @@ NAN, INF = float("nan"), float("inf")
         *(("bandwidth_mib_per_s", value) for value in (0, -1, 0.0, NAN)),
         *(("requests_per_s", value) for value in (0, -1, NAN)),
         *(("latency_ms", value) for value in (-0.1, NAN, INF)),
+        *(("seek_ms", value) for value in (-0.1, NAN, INF)),
+        *(("reads_in_flight", value) for value in (0, -1, 513)),
     ],
 )
 def test_rates_that_cannot_work_are_refused_by_name(key: str, value: float) -> None:

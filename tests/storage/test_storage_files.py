@@ -144,8 +144,15 @@ def test_counters_pass_errors_and_sizes_on(tmp_path: Path) -> None:
 def test_open_storage_wraps_only_what_is_limited(tmp_path: Path) -> None:
     unlimited = StorageConfig(name="unlimited")
     assert isinstance(open_storage(str(tmp_path), unlimited), LocalStorage)
+    many = StorageConfig(name="unlimited", reads_in_flight=64)
+    assert isinstance(open_storage(str(tmp_path), many), LocalStorage)
     assert isinstance(open_storage("memory://x", unlimited), FsspecStorage)
-    for limit in ({"bandwidth_mib_per_s": 5.0}, {"latency_ms": 1.0}, {"requests_per_s": 10.0}):
+    for limit in (
+        {"bandwidth_mib_per_s": 5.0},
+        {"latency_ms": 1.0},
+        {"seek_ms": 1.0},
+        {"requests_per_s": 10.0},
+    ):
         storage = open_storage(str(tmp_path), StorageConfig(name="slow", **limit))
         assert isinstance(storage, ThrottledStorage)
         assert isinstance(storage.inner, LocalStorage)

@@ -1,5 +1,6 @@
 """The throttle's schedule, on a fake clock that only `wait` moves."""
 
+import heapq
 import itertools
 import math
 import pickle
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from storage_disk_head import DiskHead
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
@@ -70,6 +72,57 @@ def test_unused_bandwidth_is_not_saved_up() -> None:
     for _ in range(10):
         request(throttle, MIB)
     assert clock.since(started) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_seeks_of_requests_in_flight_do_not_overlap() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=10, seek_ms=50)
+    started = clock()
+    due = [throttle.reserve(MIB) for _ in range(20)]
+    assert [(at - started) / 1e9 for at in due] == pytest.approx([0.15 * n for n in range(1, 21)])
+
+
+def test_a_lone_reader_pays_latency_and_seek() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=10, latency_ms=20, seek_ms=50)
+    started = clock()
+    for _ in range(10):
+        request(throttle, MIB)
+    assert clock.since(started) == pytest.approx(10 * (0.02 + 0.05 + 0.1), abs=1e-6)
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(1000, MIB), max_size=12), min_size=1, max_size=8),
+    seek_ms=st.floats(0, 30),
+    latency_ms=st.floats(0, 30),
+    bandwidth_mib_per_s=st.floats(0.5, 500),
+)
+def test_every_answer_comes_when_a_simulated_disk_head_gives_it(
+    sizes: list[list[int]], seek_ms: float, latency_ms: float, bandwidth_mib_per_s: float
+) -> None:
+    """Readers that ask again as soon as they are answered, whatever they ask for."""
+    head = DiskHead(bandwidth_mib_per_s * MIB, seek_ms / 1e3, latency_ms / 1e3)
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=bandwidth_mib_per_s, seek_ms=seek_ms, latency_ms=latency_ms)
+    wanted, found = head.serve(sizes), answers(clock, throttle, sizes)
+    for answered, expected in zip(found, wanted, strict=True):
+        assert answered == pytest.approx(expected, abs=1e-6)
+
+
+def answers(clock: FakeClock, throttle: Throttle, sizes_by_reader: list[list[int]]) -> list[list[float]]:
+    """As DiskHead.serve, by the throttle."""
+    started_ns = clock.now_ns
+    left = [list(sizes) for sizes in sizes_by_reader]
+    answered: list[list[float]] = [[] for _ in left]
+    asking = [(started_ns, reader) for reader, sizes in enumerate(left) if sizes]
+    heapq.heapify(asking)
+    while asking:
+        clock.now_ns, reader = heapq.heappop(asking)
+        due_ns = throttle.reserve(left[reader].pop(0))
+        answered[reader].append((due_ns - started_ns) / 1e9)
+        if left[reader]:
+            heapq.heappush(asking, (due_ns, reader))
+    return answered
 
 
 def test_requests_per_second() -> None:
@@ -219,17 +272,20 @@ def test_a_bucket_left_from_before_a_reboot_is_made_anew(
 
 
 def test_limits_are_told_in_the_units_of_the_settings(tmp_path: Path) -> None:
-    limited = {"bandwidth_mib_per_s": 5, "latency_ms": 50, "requests_per_s": 30}
+    limited = {"bandwidth_mib_per_s": 5, "latency_ms": 50, "seek_ms": 8, "requests_per_s": 30}
     throttle = Throttle.create(StorageConfig(name="a", **limited))
     storage = ThrottledStorage(LocalStorage(tmp_path), throttle)
-    assert str(storage) == f"{tmp_path}, throttled to 5 MiB/s, 50 ms per request, 30 requests/s"
+    assert (
+        str(storage) == f"{tmp_path}, throttled to 5 MiB/s, 50 ms per request, 8 ms per seek, 30 requests/s"
+    )
     assert str(Throttle.create(StorageConfig(name="a", latency_ms=2)).limits) == "2 ms per request"
+    assert str(Throttle.create(StorageConfig(name="a", seek_ms=2)).limits) == "2 ms per seek"
 
 
 def test_files_that_are_no_bucket_are_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no throttle can be opened"):
         Throttle.open(tmp_path / "missing")
-    for content in (b"a user's file", b"x" * 64):
+    for content in (b"a user's file", b"x" * 72):
         path = tmp_path / "other"
         path.write_bytes(content)
         for attempt in (Throttle.open, lambda p: Throttle.create(StorageConfig(name="a"), p)):

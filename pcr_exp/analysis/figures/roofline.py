@@ -26,7 +26,8 @@ from pcr_exp.analysis.throughput_model import knee_image_bytes, roofline_images_
 def draw_roofline(predictions: pd.DataFrame) -> Figure:
     """One panel per model of `plan.predict` at one number of workers, on storage with a bandwidth.
 
-    Line: min(compute, W / bytes), its knee marked. Points: scan levels as predicted, below the line where
+    Line: min(compute, W / bytes), seeks in it where the storage has some; its knee marked, unless seeks alone
+    hold compute up. Points: scan levels as predicted, below the line where
     decoding or requests are the limit. Both axes logarithmic.
     """
     with style():
@@ -40,25 +41,19 @@ def draw_roofline(predictions: pd.DataFrame) -> Figure:
 def _draw_panel(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     first = levels.iloc[0]
     compute = float(first["compute_images_per_s"])
-    bandwidth = float(first["bandwidth_images_per_s"] * first["image_bytes"])
-    knee = knee_image_bytes(bandwidth_bytes_per_s=bandwidth, compute_images_per_s=compute)
-    low = min(knee, levels["image_bytes"].min()) / 1.6
-    high = max(knee, levels["image_bytes"].max()) * 1.6
+    limits = {
+        "bandwidth_bytes_per_s": float(first["bandwidth_mib_per_s"]) * 2**20,
+        "compute_images_per_s": compute,
+        "seek_s_per_image": float(first["seek_s_per_image"]),
+    }
+    knee = knee_image_bytes(**limits)
+    shown = [*levels["image_bytes"], *([knee] if knee > 0 else [])]
+    low, high = min(shown) / 1.6, max(shown) * 1.6
     sizes = np.geomspace(low, high, 200)
-    roof = [
-        roofline_images_per_s(size, bandwidth_bytes_per_s=bandwidth, compute_images_per_s=compute)
-        for size in sizes
-    ]
+    roof = [roofline_images_per_s(size, **limits) for size in sizes]
     ax.plot(sizes, roof, color=MUTED, linewidth=1.4, zorder=2)
-    ax.plot(knee, compute, marker="x", color=INK, markersize=8, markeredgewidth=1.8, zorder=5)
-    ax.annotate(
-        f"knee: {kilobytes(knee)}",
-        (knee, compute),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize=8.5,
-    )
+    if knee > 0:
+        _mark_knee(ax, knee, compute)
     for row in levels.to_dict("records"):
         ax.plot(
             row["image_bytes"],
@@ -84,8 +79,23 @@ def _draw_panel(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     ax.set_ylabel("images/s, all workers (log scale)")
     ax.legend(loc="lower left", title="scan · bytes per image · limit", title_fontsize=8.5, alignment="left")
     workers = int(first["workers"])
+    seek_ms = 1e3 * limits["seek_s_per_image"]
     panel_title(
         ax,
         f"roofline · {model}",
-        f"predicted; {workers:,} worker{'s' if workers != 1 else ''}, W = {bandwidth / 2**20:,.0f} MiB/s",
+        f"predicted; {workers:,} worker{'s' if workers != 1 else ''}, "
+        f"W = {first['bandwidth_mib_per_s']:,.0f} MiB/s"
+        + (f", seeks of {seek_ms:.2g} ms per image" if seek_ms else ""),
+    )
+
+
+def _mark_knee(ax: Axes, knee: float, compute: float) -> None:
+    ax.plot(knee, compute, marker="x", color=INK, markersize=8, markeredgewidth=1.8, zorder=5)
+    ax.annotate(
+        f"knee: {kilobytes(knee)}",
+        (knee, compute),
+        xytext=(0, 9),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8.5,
     )

@@ -68,7 +68,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, model: str) -> None:
     ax.set_ylabel("images/s, all workers (log scale)")
     ax.tick_params(axis="x", labelsize=7.5)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=8)
-    bandwidth = rows["bandwidth_images_per_s"].iloc[0] * rows["image_bytes"].iloc[0] / 2**20
+    bandwidth = rows["bandwidth_mib_per_s"].iloc[0]
     facts = f"predicted; W = {bandwidth:,.0f} MiB/s\non top: the highest scan group that so many can afford"
     panel_title(ax, f"workers · {model}", facts)
 

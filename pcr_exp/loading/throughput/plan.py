@@ -110,6 +110,7 @@ def num_epochs(
         epoch_bytes / 2**20 / storage.bandwidth_mib_per_s if storage.bandwidth_mib_per_s else 0.0,
         num_requests / storage.requests_per_s if storage.requests_per_s else 0.0,
         num_requests * storage.latency_ms / 1e3 / workers,
+        num_requests * storage.seek_ms / 1e3,
     )
     return max(1, ceil(measure_s / epoch_s))
 
