@@ -1,11 +1,37 @@
-"""One record and its bytes.
+"""One record and its bytes: this page is all that a reader in another language needs, beside `index.py`'s.
 
     magic (8) | format version u32 | header length u32 | header checksum u64 | header JSON
-    group 1:  piece lengths, N x u32 | checksum u64 | the pieces of all N samples
+    group 1:  lengths, N x u32 | checksums of the pieces, N x u64 | checksum of the group u64 | N pieces
     group 2:  ...
+    group G
 
-Numbers are little-endian. A checksum is xxh3_64: the header's of all header bytes but itself, a group's of
-its lengths and pieces. Every group can be verified by itself, so a prefix of the file can.
+Numbers are little-endian, without gaps between them. N samples and G groups; piece i of group g is what scan
+group g adds to sample i, and may be empty. Of `pcr` records the pieces of groups 1 to g and the two bytes FF
+D9 are a JPEG file of sample i; `baseline` records have one group, whose pieces are whole files. Checksums are
+xxh3_64: the header's of all header bytes but itself, a piece's of the piece, a group's of its lengths, its
+pieces' checksums and its pieces. So groups 1 to g, one read from offset 0, are verified by one checksum a
+group; and one sample's piece is found by the lengths before it and verified by its own.
+
+Where things are: the index states where the header ends (`header_bytes`) and every group (`group_ends`), both
+counted from the start of the file. Before the N pieces of a group stand 12 N + 8 bytes.
+
+The header is a JSON object in UTF-8: `dataset`, `split`, `encoding` (`pcr`, `baseline`), `images` (key of
+what the pictures are), `fingerprint` (key of these records), `scans` (id of the script that cut the images
+into scans: `libjpeg-default`, `none`), `num_groups`, `num_samples`, `ids` (N texts), `labels` (by name, N
+class indexes) and `minor`.
+
+What a version promises
+  * `version` is one number for records and their index. It rises when a reader of the one before could not
+    read the new bytes rightly; then that reader refuses them by name, before it reads anything else.
+  * `minor` rises when header or index gain a field that readers may do without. A reader skips fields that it
+    does not know if `minor` is above its own, and else takes them for damage.
+  * This program writes the newest version, and reads every version that was ever released: for each there is
+    a test with bytes of its own making. Records need never be made anew to be read.
+  * `records.reuse_from` carries images of any version over into the newest, without transcoding.
+
+Version 1 (to November 2026) has neither `images`, `scans` and `minor` nor `header_bytes` in the index, and
+groups without the pieces' checksums: lengths N x u32 | checksum of lengths and pieces u64 | N pieces. Its
+records were all cut by libjpeg's default script. What `images` was is not known: it reads as "".
 """
 
 from __future__ import annotations
@@ -14,21 +40,52 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-import xxhash
-
+from pcr_exp.config.records import SCANS
 from pcr_exp.errors import RecordError
+from pcr_exp.records.groups import checksum, pack_group
+from pcr_exp.records.strict_json import (
+    Check,
+    UnfitError,
+    fields,
+    hex_key,
+    mapping_of,
+    one_of,
+    parse_json,
+    text,
+    texts,
+    whole,
+    wholes,
+    word,
+)
 
 MAGIC = b"\x89PCR\r\n\x1a\n"
 """As in PNG: the high bit and the line ends show a file that was mangled as text."""
-VERSION = 1
+VERSION = 2
+MINOR = 0
+MAX_SAMPLES = 2**20
+"""Samples in a record. This and the next are so large that they are no limits: a number above is damage."""
+MAX_GROUPS = 64
+MAX_HEADER_BYTES = 2**28
+REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
+
 _PREAMBLE = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<Q")
 _HEADER_START = _PREAMBLE.size + _CHECKSUM.size
-_LENGTH = np.dtype("<u4")
-_REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
+MIN_HEADER_BYTES = _HEADER_START + len("{}")
+
+WHAT_THEY_ARE: dict[int, dict[str, Check]] = {
+    1: {"dataset": text, "split": text, "encoding": one_of(*SCANS), "fingerprint": hex_key},
+}
+"""By version, the fields that header and index share."""
+WHAT_THEY_ARE[2] = WHAT_THEY_ARE[1] | {"images": hex_key, "scans": word, "minor": whole(0, 2**31)}
+_CONTENTS: dict[str, Check] = {
+    "num_groups": whole(1, MAX_GROUPS),
+    "num_samples": whole(1, MAX_SAMPLES),
+    "ids": texts,
+    "labels": mapping_of(wholes(0, 2**31)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +101,7 @@ class RecordHeader:
     labels: dict[str, list[int]]
     images: str = ""
     """Key of the split's images: what the pictures are, wherever and however they are stored."""
-    scans: str = ""
+    scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
 
     @property
@@ -53,94 +110,88 @@ class RecordHeader:
 
 
 class PackedRecord(NamedTuple):
-    """A record's bytes in order, and the offset in the file at which every group ends."""
+    """A record's bytes in order, and the offsets in the file at which its header and every group end."""
 
     chunks: list[bytes]
+    header_bytes: int
     group_ends: tuple[int, ...]
 
 
 def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> PackedRecord:
-    """Lay out a record; `samples[i][g]` is the piece of sample i for group g + 1."""
-    fields = asdict(header) | {"num_samples": header.num_samples}
-    text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    preamble = _PREAMBLE.pack(MAGIC, VERSION, len(text))
-    chunks = [preamble, _CHECKSUM.pack(_checksum(preamble, text)), text]
-    end = _HEADER_START + len(text)
-    group_ends = []
-    for group in range(header.num_groups):
-        pieces = [sample[group] for sample in samples]
-        lengths = np.array([len(piece) for piece in pieces], dtype=_LENGTH).tobytes()
-        content = b"".join(pieces)
-        chunks += [lengths, _CHECKSUM.pack(_checksum(lengths, content)), content]
-        end += len(lengths) + _CHECKSUM.size + len(content)
-        group_ends.append(end)
-    return PackedRecord(chunks, tuple(group_ends))
-
-
-def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int]:
-    """The header of a record or prefix, and the offset at which group 1 begins.
+    """Lay out a record; `samples[i][g]` is the piece of sample i for group g + 1.
 
     Raises:
-        RecordError: not a record, of another format version, cut short or damaged; the message names `where`.
+        RecordError: more samples, or longer ids, than a record can hold.
+    """
+    content = asdict(header) | {"num_samples": header.num_samples, "minor": MINOR}
+    encoded = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+    if header.num_samples > MAX_SAMPLES or len(encoded) > MAX_HEADER_BYTES:
+        raise RecordError(
+            f"{header.num_samples} samples with a header of {len(encoded)} bytes do not fit into one record, "
+            f"which has room for {MAX_SAMPLES} and {MAX_HEADER_BYTES}: set dataset.images_per_record lower."
+        )
+    preamble = _PREAMBLE.pack(MAGIC, VERSION, len(encoded))
+    chunks = [preamble, _CHECKSUM.pack(checksum(preamble, encoded)), encoded]
+    end = header_bytes = _HEADER_START + len(encoded)
+    group_ends = []
+    for group in range(header.num_groups):
+        packed = pack_group([sample[group] for sample in samples])
+        chunks += packed
+        end += sum(map(len, packed))
+        group_ends.append(end)
+    return PackedRecord(chunks, header_bytes, tuple(group_ends))
+
+
+def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
+    """The header of a record or prefix, the offset at which group 1 begins, and the format's version.
+
+    Raises:
+        RecordError: not a record, of a newer format version, cut short or damaged; the message names `where`.
     """
     if not MAGIC.startswith(data[: len(MAGIC)]):
-        raise RecordError(f"{where} is not a PCR record: its first bytes are others. {_REMEDY}")
+        raise RecordError(f"{where} is not a PCR record: its first bytes are others. {REMEDY}")
     if len(data) < _HEADER_START:
-        raise RecordError(f"{where} is cut short in its header, after {len(data)} bytes. {_REMEDY}")
+        raise RecordError(f"{where} is cut short in its header, after {len(data)} bytes. {REMEDY}")
     _, version, length = _PREAMBLE.unpack_from(data)
-    if version != VERSION:
-        raise RecordError(
-            f"{where} has format version {version}, this program reads version {VERSION}. "
-            "Use the pcr-exp that wrote it, or delete the records' folder and encode again."
-        )
+    refuse_version(version, where)
     end = _HEADER_START + length
     if len(data) < end:
         raise RecordError(
-            f"{where} is cut short or damaged in its header: {len(data)} of {end} bytes are there. {_REMEDY}"
+            f"{where} is cut short or damaged in its header: {len(data)} of {end} bytes are there. {REMEDY}"
         )
-    text = data[_HEADER_START:end]
+    encoded = data[_HEADER_START:end]
     (stated,) = _CHECKSUM.unpack_from(data, _PREAMBLE.size)
-    if stated != _checksum(data[: _PREAMBLE.size], text):
-        raise RecordError(f"{where} is damaged in its header: the checksum does not match. {_REMEDY}")
+    if stated != checksum(data[: _PREAMBLE.size], encoded):
+        raise RecordError(f"{where} is damaged in its header: the checksum does not match. {REMEDY}")
     try:
-        fields = json.loads(text)
-        num_samples = fields.pop("num_samples")
-        header = RecordHeader(**fields)
-        labels_fit = all(len(values) == num_samples for values in header.labels.values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{where} has a header that cannot be understood ({error!r}). {_REMEDY}") from error
-    if header.num_samples != num_samples or not labels_fit:
-        raise RecordError(f"{where} has a header whose ids and labels are not {num_samples} each. {_REMEDY}")
-    return header, end
+        return _build(encoded, version), end, version
+    except UnfitError as error:
+        raise RecordError(f"{where} has a header that cannot be used: {error}. {REMEDY}") from error
 
 
-def unpack_group(data: bytes, start: int, end: int, num_samples: int, where: str) -> list[int]:
-    """Verify the group in `data[start:end]`; the N + 1 offsets in `data` that bound its pieces.
-
-    Raises:
-        RecordError: lengths, checksum or pieces do not agree; the message names `where`.
-    """
-    pieces_start = start + num_samples * _LENGTH.itemsize + _CHECKSUM.size
-    if not pieces_start <= end <= len(data):
+def refuse_version(version: Any, where: str) -> None:
+    """Raise RecordError unless this program reads the format version."""
+    if type(version) is not int or version not in WHAT_THEY_ARE:
         raise RecordError(
-            f"{where} does not fit: its index puts it at bytes {start} to {end} of {len(data)}. {_REMEDY}"
+            f"{where} has format version {version!r:.20}, this program reads versions 1 to {VERSION}. "
+            "Use the pcr-exp that wrote it, or a newer one, or delete the records' folder and encode again."
         )
-    view = memoryview(data)
-    lengths = view[start : pieces_start - _CHECKSUM.size]
-    (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
-    if stated != _checksum(lengths, view[pieces_start:end]):
-        raise RecordError(f"{where} is damaged: the checksum does not match. {_REMEDY}")
-    bounds = np.empty(num_samples + 1, dtype=np.int64)
-    bounds[0] = pieces_start
-    np.cumsum(np.frombuffer(lengths, dtype=_LENGTH), out=bounds[1:])
-    bounds[1:] += pieces_start
-    if bounds[-1] != end:
-        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
-    return bounds.tolist()
 
 
-def _checksum(*parts: bytes | memoryview) -> int:
-    digest = xxhash.xxh3_64()
-    for part in parts:
-        digest.update(part)
-    return int(digest.intdigest())
+def _build(encoded: bytes, version: int) -> RecordHeader:
+    content = parse_json(encoded, MAX_HEADER_BYTES)
+    later = isinstance(content, dict) and is_later(content, version)
+    wanted = WHAT_THEY_ARE[version] | _CONTENTS
+    fields(wanted, more=later)(content, "")
+    num_samples = content["num_samples"]
+    for place, values in {"ids": content["ids"], **content["labels"]}.items():
+        if len(values) != num_samples:
+            raise UnfitError(f"{place} has {len(values)} entries, wanted num_samples, {num_samples}")
+    known = {name: content[name] for name in wanted if name not in ("num_samples", "minor")}
+    return RecordHeader(**{"scans": SCANS[content["encoding"]], "images": ""} | known)
+
+
+def is_later(content: dict[str, Any], version: int) -> bool:
+    """Whether fields may be there that this program does not know: `minor` is above its own."""
+    minor = content.get("minor")
+    return version == VERSION and type(minor) is int and minor > MINOR

@@ -1,19 +1,55 @@
-"""`index.json`: what a split in one encoding holds, and how many bytes of each record hold which groups."""
+"""`index.json`: what a split in one encoding holds, and how many bytes of each record hold which groups.
+
+    {"format": "pcr-exp records", "version": 2, "checksum": ..., "minor": 0,
+     "dataset", "split", "encoding", "images", "fingerprint", "scans": as in the records' headers,
+     "num_groups": G, "classes": {label: [class names]},
+     "records": [{"file", "num_samples", "header_bytes", "group_ends": [G offsets]}, ...]}
+
+The checksum is xxh3_64, in hexadecimal, of the JSON of all but format, version and itself: keys sorted, no
+white space, ASCII. Records may be none: of a split without images. An entry may have a `fingerprint` of its
+own, if it was made by another encode than its index. Versions, and what they promise: see `format`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import operator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import xxhash
 
+from pcr_exp.config.records import SCANS
 from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.records.format import (
+    MAX_GROUPS,
+    MAX_SAMPLES,
+    MIN_HEADER_BYTES,
+    MINOR,
+    VERSION,
+    WHAT_THEY_ARE,
+    is_later,
+    refuse_version,
+)
+from pcr_exp.records.groups import table_bytes
+from pcr_exp.records.strict_json import (
+    Check,
+    UnfitError,
+    fields,
+    hex_key,
+    list_of,
+    mapping_of,
+    parse_json,
+    texts,
+    whole,
+    wholes,
+    word,
+)
 
 INDEX_FILE = "index.json"
 FORMAT = "pcr-exp records"
-VERSION = 1
+MAX_INDEX_BYTES = 2**28
+MAX_RECORD_BYTES = 2**48
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
 
 
@@ -36,6 +72,10 @@ class RecordEntry:
     file: str
     num_samples: int
     group_ends: tuple[int, ...]
+    header_bytes: int = 0
+    """The offset at which the header ends; 0 in version 1, which did not keep it."""
+    fingerprint: str | None = None
+    """That of the encode that made it, if it is not the index's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +91,10 @@ class RecordIndex:
     records: list[RecordEntry]
     images: str = ""
     """Key of the split's images: what the pictures are, wherever and however they are stored."""
-    scans: str = ""
+    scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
+    version: int = VERSION
+    """Of the format, of the index and all its records."""
 
     @property
     def num_samples(self) -> int:
@@ -73,7 +115,7 @@ class RecordIndex:
 
     def mean_prefix_bytes(self, group: int) -> float:
         """Bytes per sample at a group, each record's header included."""
-        return self.epoch_bytes(group) / self.num_samples
+        return self.epoch_bytes(group) / max(1, self.num_samples)
 
     def check_group(self, group: int) -> None:
         """Raise RecordError unless the records have this group."""
@@ -86,8 +128,15 @@ class RecordIndex:
 
 
 def dump_index(index: RecordIndex) -> bytes:
-    """The bytes of `index.json`: equal indexes give equal bytes."""
+    """The bytes of `index.json`, in the newest version: equal indexes give equal bytes.
+
+    Raises:
+        ValueError: it is of records of an older version, which it would belie.
+    """
+    if index.version != VERSION:
+        raise ValueError(f"an index of records of format version {index.version} is not written any more")
     content = {
+        "minor": MINOR,
         "dataset": index.dataset,
         "split": index.split,
         "encoding": index.encoding,
@@ -96,7 +145,10 @@ def dump_index(index: RecordIndex) -> bytes:
         "scans": index.scans,
         "num_groups": index.num_groups,
         "classes": index.classes,
-        "records": [asdict(record) for record in index.records],
+        "records": [
+            {name: value for name, value in asdict(record).items() if value is not None}
+            for record in index.records
+        ],
     }
     sealed = {"format": FORMAT, "version": VERSION, "checksum": _seal(content), **content}
     return (json.dumps(sealed, indent=1) + "\n").encode()
@@ -109,23 +161,20 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
         RecordError: not an index, of another format version, or damaged.
     """
     try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise RecordError(f"{where} is damaged, it is not JSON ({error}). {_REMEDY}") from error
+        content = parse_json(data, MAX_INDEX_BYTES)
+    except UnfitError as error:
+        raise RecordError(f"{where} is damaged: {error}. {_REMEDY}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise RecordError(f'{where} is not an index of records: "format" is not "{FORMAT}". {_REMEDY}')
     version = content.pop("version", None)
-    if version != VERSION:
-        raise RecordError(
-            f"{where} has format version {version}, this program reads version {VERSION}. "
-            "Use the pcr-exp that wrote it, or delete the records' folder and encode again."
-        )
+    refuse_version(version, where)
     if content.pop("checksum", None) != _seal(content):
         raise RecordError(f"{where} is damaged or was edited: its checksum does not match. {_REMEDY}")
     try:
-        return _build(content)
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"{where} lacks something that an index has ({error}). {_REMEDY}") from error
+        _wanted(version, more=is_later(content, version))(content, "")
+        return _build(content, version)
+    except UnfitError as error:
+        raise RecordError(f"{where} cannot be used: {error}. {_REMEDY}") from error
 
 
 def read_index(storage: RangeReader, folder: str) -> RecordIndex:
@@ -136,7 +185,8 @@ def read_index(storage: RangeReader, folder: str) -> RecordIndex:
     """
     path = f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE
     try:
-        data = storage.read(path, 0, storage.size(path))
+        num_bytes = storage.size(path)
+        data = storage.read(path, 0, min(num_bytes, MAX_INDEX_BYTES + 1))
     except (PcrExpError, OSError) as error:
         raise RecordError(
             f"no records can be opened at {path}: {error} "
@@ -145,24 +195,54 @@ def read_index(storage: RangeReader, folder: str) -> RecordIndex:
     return parse_index(data, path)
 
 
-def _build(content: Mapping[str, Any]) -> RecordIndex:
-    records = [
-        RecordEntry(record["file"], record["num_samples"], tuple(record["group_ends"]))
-        for record in content["records"]
-    ]
-    return RecordIndex(
-        dataset=content["dataset"],
-        split=content["split"],
-        encoding=content["encoding"],
-        fingerprint=content["fingerprint"],
-        num_groups=content["num_groups"],
-        classes=content["classes"],
-        records=records,
-        images=content["images"],
-        scans=content["scans"],
-    )
+_ENTRY: dict[str, Check] = {
+    "file": word,
+    "num_samples": whole(1, MAX_SAMPLES),
+    "group_ends": wholes(1, MAX_RECORD_BYTES),
+}
+_INDEX: dict[str, Check] = {"num_groups": whole(1, MAX_GROUPS), "classes": mapping_of(texts)}
 
 
-def _seal(content: Mapping[str, Any]) -> str:
+def _wanted(version: int, *, more: bool) -> Check:
+    """The check of an index; with `more`, fields that this program does not know may be there."""
+    entry: Check = fields(_ENTRY)
+    if version > 1:
+        header_bytes = {"header_bytes": whole(MIN_HEADER_BYTES, MAX_RECORD_BYTES)}
+        entry = fields(_ENTRY | header_bytes, {"fingerprint": hex_key}, more=more)
+    return fields(WHAT_THEY_ARE[version] | _INDEX | {"records": list_of(entry)}, more=more)
+
+
+def _build(content: dict[str, Any], version: int) -> RecordIndex:
+    num_groups = content["num_groups"]
+    records = []
+    for number, record in enumerate(content.pop("records")):
+        ends = tuple(record["group_ends"])
+        header_bytes, fingerprint = record.get("header_bytes", 0), record.get("fingerprint")
+        records.append(RecordEntry(record["file"], record["num_samples"], ends, header_bytes, fingerprint))
+        _check_room(records[-1], num_groups, version, f"records[{number}]")
+    if len({record.file for record in records}) < len(records):
+        raise UnfitError("records name a file twice")
+    content.pop("minor", None)
+    known = {name: content[name] for name in RecordIndex.__dataclass_fields__ if name in content}
+    return RecordIndex(**{"scans": SCANS[content["encoding"]]} | known, records=records, version=version)
+
+
+def _check_room(record: RecordEntry, num_groups: int, version: int, place: str) -> None:
+    """Raise UnfitError unless every group has room for the lengths and checksums of its pieces."""
+    ends = record.group_ends
+    if len(ends) != num_groups:
+        raise UnfitError(f"{place}.group_ends has {len(ends)} offsets, wanted num_groups, {num_groups}")
+    least = table_bytes(record.num_samples, version)
+    starts = (max(record.header_bytes, MIN_HEADER_BYTES), *ends[:-1])
+    sizes = list(map(operator.sub, ends, starts))
+    if min(sizes) < least:
+        group = next(group for group, size in enumerate(sizes) if size < least)
+        raise UnfitError(
+            f"{place}.group_ends[{group}] is {ends[group]}, wanted at least {starts[group] + least} for "
+            f"num_samples, {record.num_samples}"
+        )
+
+
+def _seal(content: dict[str, Any]) -> str:
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return str(xxhash.xxh3_64_hexdigest(canonical.encode()))

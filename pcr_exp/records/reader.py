@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pcr_exp.errors import RecordError
-from pcr_exp.records.format import RecordHeader, unpack_group, unpack_header
+from pcr_exp.records.format import RecordHeader, unpack_header
+from pcr_exp.records.groups import unpack_group
 from pcr_exp.records.index import RangeReader, RecordEntry, RecordIndex, read_index
 from pcr_exp.records.jpeg import EOI
 
@@ -87,12 +88,24 @@ class RecordSet:
         self._storage = storage
         self._ending = b"" if self.index.encoding == "baseline" else EOI
 
+    def read_range(self, record: int, start: int, end: int) -> bytes:
+        """The bytes `start` to `end` of a record, as they are: not verified, and fewer at its end.
+
+        Raises:
+            StorageError: the storage could not deliver.
+        """
+        return self._storage.read(self.path(record), start, end - start)
+
+    def path(self, record: int) -> str:
+        """Where a record lies in the storage."""
+        file = self.index.records[record].file
+        return f"{self.folder}/{file}" if self.folder else file
+
     def describe(self, record: int, group: int, after: int = 0) -> str:
         """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
-        entry = self.index.records[record]
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
-        return f"{self._path(entry)} ({what}) from {self._storage}"
+        return f"{self.path(record)} ({what}) from {self._storage}"
 
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
@@ -103,13 +116,11 @@ class RecordSet:
         """
         num_bytes = self.index.prefix_bytes(record, group)
         entry = self.index.records[record]
-        path = self._path(entry)
-        where = f"record {path}"
-        data = self._storage.read(path, 0, num_bytes)
+        where = f"record {self.path(record)}"
+        data = self.read_range(record, 0, num_bytes)
         _check_length(data, num_bytes, 0, group, where)
-        header, start = unpack_header(data, where)
-        self._check_match(header, entry, where)
-        bounds = _unpack_groups(data, start, entry, 0, group, where)
+        header, start = self.unpack_header(data, entry, where)
+        bounds = self._unpack_groups(data, start, entry, 0, group, where)
         labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
         return RecordPrefix(header.ids, labels, group, num_bytes, (Stretch(data, bounds),), self._ending)
 
@@ -130,37 +141,63 @@ class RecordSet:
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
         entry = self.index.records[record]
-        path = self._path(entry)
-        where = f"record {path}"
-        data = self._storage.read(path, start, num_bytes)
+        where = f"record {self.path(record)}"
+        data = self.read_range(record, start, start + num_bytes)
         _check_length(data, num_bytes, after, group, where)
-        bounds = _unpack_groups(data, 0, entry, after, group, where)
+        bounds = self._unpack_groups(data, 0, entry, after, group, where)
         return Extension(after, group, num_bytes, Stretch(data, bounds))
 
     def _start(self, record: int, after: int) -> int:
         return self.index.prefix_bytes(record, after) if after else 0
 
-    def _path(self, entry: RecordEntry) -> str:
-        return f"{self.folder}/{entry.file}" if self.folder else entry.file
+    def unpack_header(self, data: bytes, entry: RecordEntry, where: str) -> tuple[RecordHeader, int]:
+        """The header that the bytes begin with, and where it ends.
 
-    def _check_match(self, header: RecordHeader, entry: RecordEntry, where: str) -> None:
+        Raises:
+            RecordError: it is damaged, or not that of the record which the index means.
+        """
         index = self.index
+        header, end, version = unpack_header(data, where)
         pairs = {
+            "format version": (version, index.version),
             "dataset": (header.dataset, index.dataset),
             "split": (header.split, index.split),
             "encoding": (header.encoding, index.encoding),
-            "images": (header.images, index.images),
-            "fingerprint": (header.fingerprint, index.fingerprint),
+            "fingerprint": (header.fingerprint, entry.fingerprint or index.fingerprint),
             "scans": (header.scans, index.scans),
             "number of groups": (header.num_groups, index.num_groups),
             "number of samples": (header.num_samples, entry.num_samples),
+            "header's end": (end, entry.header_bytes or end),
+            "labels": (sorted(header.labels), sorted(index.classes)),
         }
         for name, (found, wanted) in pairs.items():
             if found != wanted:
                 raise RecordError(
-                    f"{where} does not belong to its index: {name} is {found!r}, the index says {wanted!r}. "
-                    "Files of two encodes are mixed: delete the records' folder and encode again."
+                    f"{where} does not belong to its index: {name} is {found!r:.200}, the index says "
+                    f"{wanted!r:.200}. Files of two encodes are mixed: delete the records' folder and encode "
+                    "again."
                 )
+        for name, values in header.labels.items():
+            num_classes = len(index.classes[name])
+            if max(values) >= num_classes:
+                raise RecordError(
+                    f"{where} does not belong to its index: a label of {name!r:.200} is {max(values)}, the "
+                    f"index has {num_classes} classes of it. Delete the records' folder and encode again."
+                )
+        return header, end
+
+    def _unpack_groups(
+        self, data: bytes, start: int, entry: RecordEntry, after: int, group: int, where: str
+    ) -> list[list[int]]:
+        """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`."""
+        offset = entry.group_ends[after - 1] if after else 0
+        bounds = []
+        for number in range(after + 1, group + 1):
+            end = entry.group_ends[number - 1] - offset
+            which = f"group {number} of {where}"
+            bounds.append(unpack_group(data, start, end, entry.num_samples, self.index.version, which))
+            start = end
+        return bounds
 
 
 def _check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
@@ -170,16 +207,3 @@ def _check_length(data: bytes, num_bytes: int, after: int, group: int, where: st
             f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
             "folder and encode again."
         )
-
-
-def _unpack_groups(
-    data: bytes, start: int, entry: RecordEntry, after: int, group: int, where: str
-) -> list[list[int]]:
-    """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`."""
-    offset = entry.group_ends[after - 1] if after else 0
-    bounds = []
-    for number in range(after + 1, group + 1):
-        end = entry.group_ends[number - 1] - offset
-        bounds.append(unpack_group(data, start, end, entry.num_samples, f"group {number} of {where}"))
-        start = end
-    return bounds

@@ -10,7 +10,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pcr_exp.config.records import SCANS
+from pcr_exp.errors import RecordError
 from pcr_exp.records.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
+from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
+from pcr_exp.records.index import MAX_RECORD_BYTES
+from pcr_exp.records.strict_json import (
+    Check,
+    UnfitError,
+    fields,
+    hex_key,
+    list_of,
+    mapping_of,
+    parse_json,
+    texts,
+    whole,
+    wholes,
+)
 
 _RECEIPTS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"
@@ -18,12 +34,13 @@ REJECTED_FILE = "rejected.csv"
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Record `number` is on disk in every encoding. `group_ends` maps encoding to the ends of its groups."""
+    """Record `number` is on disk in every encoding. `group_ends` and `header_bytes` are by encoding."""
 
     fingerprint: str
     number: int
     num_samples: int
     group_ends: dict[str, list[int]]
+    header_bytes: dict[str, int]
     rejected: list[list[str]]
     """[id, reason] of each image left out."""
     num_turned: int
@@ -50,12 +67,37 @@ def read_receipts(folder: Path, fingerprint: str) -> dict[int, Receipt]:
     receipts = {}
     for path in sorted((folder / _RECEIPTS_FOLDER).glob("*.json")):
         try:
-            receipt = Receipt(**json.loads(path.read_bytes()))
-        except (ValueError, TypeError):  # of another version of this program: that record is made again
+            receipt = _parse_receipt(path.read_bytes())
+        except UnfitError:  # of another version of this program, or damaged: that record is made again
             continue
         if receipt.fingerprint == fingerprint and _is_stored(folder, receipt):
             receipts[receipt.number] = receipt
     return receipts
+
+
+_RECEIPT: dict[str, Check] = {
+    "fingerprint": hex_key,
+    "number": whole(0, 10**9),
+    "num_samples": whole(0, MAX_SAMPLES),
+    "group_ends": mapping_of(wholes(1, MAX_RECORD_BYTES)),
+    "header_bytes": mapping_of(whole(1, MAX_RECORD_BYTES)),
+    "rejected": list_of(texts),
+    "num_turned": whole(0, MAX_SAMPLES),
+}
+
+
+def _parse_receipt(data: bytes) -> Receipt:
+    content = parse_json(data, MAX_HEADER_BYTES)
+    fields(_RECEIPT)(content, "")
+    receipt = Receipt(**content)
+    encodings = set(SCANS) if receipt.num_samples else set()
+    if not encodings == set(receipt.group_ends) == set(receipt.header_bytes):
+        raise UnfitError(
+            f"group_ends and header_bytes are not of {', '.join(sorted(encodings)) or 'nothing'}"
+        )
+    if not all(receipt.group_ends.values()) or any(len(row) != 2 for row in receipt.rejected):
+        raise UnfitError("group_ends is empty, or rejected holds more or less than [id, reason]")
+    return receipt
 
 
 def remove_leftovers(folder: Path, encodings: Sequence[str], receipts: dict[int, Receipt]) -> None:
@@ -89,9 +131,20 @@ def write_rejected(folder: Path, rejected: Sequence[Sequence[str]]) -> None:
 
 
 def read_rejected(folder: Path) -> list[list[str]]:
-    """[id, reason] of every image that was left out."""
-    data = (folder / REJECTED_FILE).read_bytes().decode(errors="surrogateescape")
-    return list(csv.reader(io.StringIO(data, newline="")))[1:]
+    """[id, reason] of every image that was left out.
+
+    Raises:
+        RecordError: `rejected.csv` is missing or damaged.
+    """
+    path = folder / REJECTED_FILE
+    try:
+        data = path.read_bytes().decode(errors="surrogateescape")
+        header, *rows = csv.reader(io.StringIO(data, newline=""))
+    except (OSError, ValueError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read: {error}. {REMEDY}") from error
+    if header != ["id", "reason"] or any(len(row) != 2 for row in rows):
+        raise RecordError(f"{path} is damaged: its columns are not id and reason. {REMEDY}")
+    return rows
 
 
 def _is_stored(folder: Path, receipt: Receipt) -> bool:

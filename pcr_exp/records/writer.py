@@ -10,7 +10,7 @@ from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.atomic import write_atomic
-from pcr_exp.records.format import RecordHeader, pack_record
+from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
 from pcr_exp.records.receipts import Receipt, record_file, write_receipt, write_rejected
@@ -33,18 +33,22 @@ class SplitWriter:
     def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
         """Store the images of one record, in order, and leave out those that came as an error."""
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
+        packed = {name: self._write(name, number, kept) for name in ENCODINGS} if kept else {}
         receipt = Receipt(
             fingerprint=self.fingerprint,
             number=number,
             num_samples=len(kept),
-            group_ends={name: self._write(name, number, kept) for name in ENCODINGS} if kept else {},
+            group_ends={name: list(record.group_ends) for name, record in packed.items()},
+            header_bytes={name: record.header_bytes for name, record in packed.items()},
             rejected=[[sample.id, str(error)] for sample, error in loaded if isinstance(error, ImageError)],
             num_turned=sum(image.is_turned for _, image in kept),
         )
         write_receipt(self.folder, receipt)
         return receipt
 
-    def _write(self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]) -> list[int]:
+    def _write(
+        self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]
+    ) -> PackedRecord:
         header = RecordHeader(
             dataset=self.dataset,
             split=self.split,
@@ -59,7 +63,7 @@ class SplitWriter:
         pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
         packed = pack_record(header, pieces)
         write_atomic(self.folder / encoding / record_file(number), packed.chunks)
-        return list(packed.group_ends)
+        return packed
 
     def finish(self, receipts: Sequence[Receipt]) -> None:
         """Write `rejected.csv` and, last, the indexes.
@@ -76,7 +80,12 @@ class SplitWriter:
             )
         for encoding, num_groups in ENCODINGS.items():
             entries = [
-                RecordEntry(receipt.file, receipt.num_samples, tuple(receipt.group_ends[encoding]))
+                RecordEntry(
+                    receipt.file,
+                    receipt.num_samples,
+                    tuple(receipt.group_ends[encoding]),
+                    receipt.header_bytes[encoding],
+                )
                 for receipt in stored
             ]
             index = RecordIndex(
@@ -108,6 +117,12 @@ class SplitWriter:
             if not path.exists():
                 continue
             indexes[encoding] = parse_index(path.read_bytes(), str(path))
+            if indexes[encoding].version != VERSION:
+                raise RecordError(
+                    f"{self.folder} holds records of format version {indexes[encoding].version}, which can "
+                    f"be read; new ones are of version {VERSION}. Choose another records.root, and give "
+                    f"records.reuse_from={self.folder.parent} to carry the images over without transcoding."
+                )
             if indexes[encoding].fingerprint != self.fingerprint:
                 raise RecordError(
                     f"{self.folder} holds records that were made from other files or with other settings "

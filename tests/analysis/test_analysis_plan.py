@@ -141,7 +141,7 @@ def test_numbers_come_from_the_index_of_records(tmp_path: Path) -> None:
             fingerprint="0",
             num_groups=len(ends),
             classes={"class": ["a"]},
-            records=[RecordEntry("0.pcr", 4, ends), RecordEntry("1.pcr", 2, ends)],
+            records=[RecordEntry("0.pcr", 4, ends, 30), RecordEntry("1.pcr", 2, ends, 30)],
         )
         (tmp_path / encoding).mkdir()
         (tmp_path / encoding / "index.json").write_bytes(dump_index(index))

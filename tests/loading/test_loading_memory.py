@@ -200,7 +200,10 @@ def write_large_records(folder: Path, num_records: int) -> int:
     (folder / "0.pcr").write_bytes(b"".join(packed.chunks))
     for number in range(1, num_records):
         os.link(folder / "0.pcr", folder / f"{number}.pcr")
-    entries = [RecordEntry(f"{number}.pcr", 1024, packed.group_ends) for number in range(num_records)]
+    entries = [
+        RecordEntry(f"{number}.pcr", 1024, packed.group_ends, packed.header_bytes)
+        for number in range(num_records)
+    ]
     index = RecordIndex("large", "train", "baseline", "0", 1, {"number": ["0"]}, entries)
     (folder / INDEX_FILE).write_bytes(dump_index(index))
     return packed.group_ends[0]

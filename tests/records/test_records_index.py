@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +21,9 @@ from pcr_exp.records.reader import RecordSet
 
 def make_index(num_records: int = 2, num_groups: int = 3) -> RecordIndex:
     records = [
-        RecordEntry(f"record-{k:06d}.pcr", 4 + k, tuple(100 * (g + 1) + k for g in range(num_groups)))
+        RecordEntry(
+            f"record-{k:06d}.pcr", 4 + k % 4, tuple(200 * (g + 1) + k for g in range(num_groups)), 90 + k
+        )
         for k in range(num_records)
     ]
     return RecordIndex("cars", "train", "pcr", "f00d", num_groups, {"make": ["Audi", "BMW"]}, records)
@@ -29,24 +35,34 @@ def test_round_trip() -> None:
 
 @given(
     st.dictionaries(st.text(max_size=5), st.lists(st.text(max_size=5)), max_size=3),
-    st.lists(
-        st.tuples(st.text(max_size=5), st.integers(1, 2**40), st.lists(st.integers(1, 2**60), min_size=1))
+    st.dictionaries(
+        st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
+        st.tuples(
+            st.integers(1, 2**20),
+            st.integers(26, 2**30),
+            st.lists(st.integers(0, 2**40), min_size=3, max_size=3),
+            st.sampled_from([None, "f00d"]),
+        ),
     ),
 )
 def test_round_trip_of_anything(
-    classes: dict[str, list[str]], rows: list[tuple[str, int, list[int]]]
+    classes: dict[str, list[str]], rows: dict[str, tuple[int, int, list[int], str | None]]
 ) -> None:
-    records = [RecordEntry(file, num_samples, tuple(ends)) for file, num_samples, ends in rows]
-    index = RecordIndex("d", "val", "pcr", "0", 1, classes, records)
+    records = []
+    for file, (num_samples, header_bytes, contents, fingerprint) in rows.items():
+        sizes = [header_bytes, *(12 * num_samples + 8 + content for content in contents)]
+        ends = tuple(accumulate(sizes))[1:]
+        records.append(RecordEntry(file, num_samples, ends, header_bytes, fingerprint))
+    index = RecordIndex("d", "val", "pcr", "0", 3, classes, records, "abba", "mine")
     assert parse_index(dump_index(index), "here") == index
 
 
 def test_byte_counts() -> None:
     index = make_index()
     assert index.num_samples == 9
-    assert index.prefix_bytes(1, 2) == 201
-    assert index.epoch_bytes(3) == 300 + 301
-    assert index.mean_prefix_bytes(3) == 601 / 9
+    assert index.prefix_bytes(1, 2) == 401
+    assert index.epoch_bytes(3) == 600 + 601
+    assert index.mean_prefix_bytes(3) == 1201 / 9
 
 
 @pytest.mark.parametrize("group", [0, -1, 4])
@@ -77,36 +93,123 @@ def edited(**changes: object) -> bytes:
     return json.dumps(json.loads(dump_index(make_index())) | changes).encode()
 
 
-def sealed_without(key: str) -> bytes:
-    """An index that never had `key`, with a right checksum."""
+def resealed(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """An index that was changed, with a right checksum."""
     from pcr_exp.records.index import _seal
 
     content = json.loads(dump_index(make_index()))
     outer = {name: content.pop(name) for name in ("format", "version", "checksum")}
-    del content[key]
+    change(content)
     return json.dumps(outer | {"checksum": _seal(content)} | content).encode()
+
+
+def record(**changes: object) -> Callable[[dict[str, Any]], object]:
+    """A change of fields of the second record."""
+    return lambda content: content["records"][1].update(changes)
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is damaged, it is not JSON"),
-        (dump_index(make_index())[:-9], "is damaged, it is not JSON"),
-        (b"\xff\xfe{}", "is damaged, it is not JSON"),
+        (b"", "is damaged: it is not JSON"),
+        (dump_index(make_index())[:-9], "is damaged: it is not JSON"),
+        (b"\xff\xfe{}", r"is damaged: it is not JSON \('utf-8' codec can't decode"),
+        (dump_index(make_index()).decode().encode("utf-16"), "is damaged: it is not JSON"),
+        (b"[" * 100_000, r"is damaged: it is not JSON as written by this program \(nested too deeply\)"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+        (b'{"version": NaN}', r"is damaged: it is not JSON \(NaN is no number\)"),
+        (b'{"version": 2, "version": 1}', "the key 'version' stands there twice"),
+        (b"9" * 5000, "is damaged: it is not JSON"),
         (b"[]", "is not an index of records"),
         (edited(format="something else"), "is not an index of records"),
         (
-            edited(version=2),
-            r"has format version 2, this program reads version 1\. Use the pcr-exp that wrote it",
+            edited(version=3),
+            r"has format version 3, this program reads versions 1 to 2\. Use the pcr-exp that wrote it",
         ),
+        (edited(version="2"), "has format version '2', this program reads"),
+        (edited(version=True), "has format version True, this program reads"),
+        (edited(version=None), "has format version None, this program reads"),
         (edited(classes={"make": ["BMW", "Audi"]}), "is damaged or was edited"),
         (edited(checksum="0"), "is damaged or was edited"),
-        (sealed_without("records"), r"lacks something that an index has \('records'\)"),
+        (resealed(lambda content: content.pop("records")), "cannot be used: records is missing"),
+        (resealed(lambda content: content.update(records=5)), "cannot be used: records is 5, wanted a list"),
+        (resealed(lambda content: content.update(size=5)), "cannot be used: 'size' is no key"),
+        (resealed(lambda content: content.update(num_groups=4)), "has 3 offsets, wanted num_groups, 4"),
+        (resealed(lambda content: content.update(num_groups=2**70)), r"num_groups is 118059\d+, wanted"),
+        (resealed(lambda content: content.update(dataset=None)), "dataset is None, wanted text"),
+        (resealed(lambda content: content.update(minor=-1)), "minor is -1, wanted"),
+        (
+            resealed(lambda content: content.update(classes={"make": [1]})),
+            r"classes\['make'\]\[0\] is 1, wan",
+        ),
+        (resealed(lambda content: content["records"].append("x")), r"records\[2\] is 'x', wanted an object"),
+        (resealed(lambda content: content["records"].append(content["records"][0])), "name a file twice"),
+        (
+            resealed(record(num_samples=-32)),
+            r"records\[1\]\.num_samples is -32, wanted a whole number from 1",
+        ),
+        (resealed(record(num_samples=10**9)), r"records\[1\]\.num_samples is 1000000000, wanted"),
+        (resealed(record(num_samples=2.0)), r"records\[1\]\.num_samples is 2.0, wanted"),
+        (resealed(record(num_samples=50)), r"records\[1\]\.group_ends\[0\] is 201, wanted at least 699 for"),
+        (
+            resealed(record(file="../../etc/passwd")),
+            r"records\[1\]\.file is '../../etc/passwd', wanted a bare",
+        ),
+        (resealed(record(file="/etc/passwd")), r"records\[1\]\.file is '/etc/passwd', wanted a bare name"),
+        (resealed(record(file="..")), r"records\[1\]\.file is '..', wanted a bare name"),
+        (resealed(record(file="a%2fb")), r"records\[1\]\.file is 'a%2fb', wanted a bare name"),
+        (resealed(record(file=["a"])), r"records\[1\]\.file is \['a'\], wanted a bare name"),
+        (resealed(record(group_ends=[])), r"records\[1\]\.group_ends has 0 offsets"),
+        (resealed(record(group_ends=[500, 400, 900])), r"group_ends\[1\] is 400, wanted at least 5\d\d for"),
+        (resealed(record(group_ends=[201, 401, 2**50])), r"group_ends\[2\] is \d+, wanted a whole number"),
+        (resealed(record(group_ends=[201, None, 601])), r"group_ends\[1\] is None, wanted a whole number"),
+        (resealed(record(group_ends={"0": 1})), r"group_ends is \{'0': 1\}, wanted a list"),
+        (resealed(record(header_bytes=0)), r"records\[1\]\.header_bytes is 0, wanted"),
+        (resealed(record(header_bytes=300)), r"records\[1\]\.group_ends\[0\] is 201, wanted at least"),
+        (resealed(record(fingerprint="x")), r"records\[1\]\.fingerprint is 'x', wanted a key of hexa"),
     ],
 )
 def test_an_index_that_cannot_be_used(data: bytes, message: str) -> None:
-    with pytest.raises(RecordError, match=f"^here/index.json {message}"):
+    with pytest.raises(RecordError, match=f"^here/index.json .*{message}"):
         parse_index(data, "here/index.json")
+
+
+def test_fields_of_a_later_minor_version_are_skipped() -> None:
+    def later(content: dict[str, Any]) -> None:
+        content.update(minor=7, colours=[1])
+        content["records"][0]["mood"] = "good"
+
+    assert parse_index(resealed(later), "here") == make_index()
+
+
+def test_an_index_without_records_is_one_of_no_images() -> None:
+    index = replace(make_index(), records=[])
+    parsed = parse_index(dump_index(index), "here")
+    assert (parsed, parsed.num_samples, parsed.epoch_bytes(1)) == (index, 0, 0)
+
+
+def test_an_index_of_older_records_is_not_written() -> None:
+    with pytest.raises(ValueError, match="format version 1 is not written any more"):
+        dump_index(replace(make_index(), version=1))
+
+
+def test_an_index_that_is_too_large_is_not_read() -> None:
+    class Endless(MemoryStorage):
+        def size(self, path: str) -> int:  # noqa: ARG002
+            return 2**60
+
+        def read(self, path: str, offset: int, length: int) -> bytes:
+            assert length <= 2**28 + 1
+            return super().read(path, offset, length) + b" " * 1000
+
+    with pytest.raises(RecordError, match="it has 1002 bytes, more than the 1000 that it may have"):
+        parse_small(Endless({"index.json": b"{}"}))
+
+
+def parse_small(storage: MemoryStorage) -> RecordIndex:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pcr_exp.records.index.MAX_INDEX_BYTES", 1000)
+        return read_index(storage, "")
 
 
 @given(st.data())

@@ -1,0 +1,126 @@
+"""A record's groups as bytes: the pieces that a scan group adds to each of N samples. See `format`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from pcr_exp.errors import RecordError
+
+MAX_PIECE_BYTES = 2**32 - 1
+_CHECKSUM = struct.Struct("<Q")
+_LENGTH, _PIECE_CHECKSUM = np.dtype("<u4"), np.dtype("<u8")
+_REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
+
+
+class Table(NamedTuple):
+    """Where a group's N pieces are, and what they must match."""
+
+    bounds: npt.NDArray[np.int64]
+    """[N + 1] offsets in the file."""
+    checksums: npt.NDArray[np.uint64]
+    """[N]"""
+
+
+def checksum(*parts: bytes | memoryview) -> int:
+    """xxh3_64 of the parts, one after the other."""
+    digest = xxhash.xxh3_64()
+    for part in parts:
+        digest.update(part)
+    return int(digest.intdigest())
+
+
+def pack_group(pieces: Sequence[bytes]) -> list[bytes]:
+    """A group's bytes, in order.
+
+    Raises:
+        RecordError: a piece is longer than a length can say.
+    """
+    longest = max(map(len, pieces), default=0)
+    if longest > MAX_PIECE_BYTES:
+        raise RecordError(
+            f"an image of {longest} bytes does not fit into a record: at most {MAX_PIECE_BYTES}."
+        )
+    content = b"".join(pieces)
+    lengths = np.array([len(piece) for piece in pieces], dtype=_LENGTH).tobytes()
+    checksums = np.array(
+        [xxhash.xxh3_64_intdigest(piece) for piece in pieces], dtype=_PIECE_CHECKSUM
+    ).tobytes()
+    return [lengths, checksums, _CHECKSUM.pack(checksum(lengths, checksums, content)), content]
+
+
+def table_bytes(num_samples: int, version: int) -> int:
+    """Bytes of a group that stand before its pieces."""
+    per_sample = _LENGTH.itemsize + (_PIECE_CHECKSUM.itemsize if version > 1 else 0)
+    return num_samples * per_sample + _CHECKSUM.size
+
+
+def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: int, where: str) -> list[int]:
+    """Verify the group in `data[start:end]`; the N + 1 offsets in `data` that bound its pieces.
+
+    Raises:
+        RecordError: lengths, checksum or pieces do not agree; the message names `where`.
+    """
+    pieces_start = start + table_bytes(num_samples, version)
+    if not 0 <= start <= pieces_start <= end <= len(data):
+        raise RecordError(
+            f"{where} does not fit: its index puts it at bytes {start} to {end} of {len(data)}. {_REMEDY}"
+        )
+    view = memoryview(data)
+    table = view[start : pieces_start - _CHECKSUM.size]
+    bounds = _bounds(table, num_samples, pieces_start)
+    (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
+    if stated != checksum(table, view[pieces_start:end]):
+        which = _first_damaged(view, table, bounds, end) if version > 1 else None
+        told = "" if which is None else f" (first in its image {which} of 0 to {num_samples - 1})"
+        raise RecordError(f"{where} is damaged: the checksum does not match{told}. {_REMEDY}")
+    if bounds[-1] != end:
+        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
+    return bounds.tolist()
+
+
+def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: str) -> Table:
+    """The table of the group at the bytes `start` to `end` of its file, from what stands before its pieces.
+
+    It is not verified by itself: pieces are found by it and then match its checksums, or do not.
+
+    Raises:
+        RecordError: the file is cut short there, or lengths and place disagree; the message names `where`.
+    """
+    wanted = table_bytes(num_samples, version=2)
+    if len(table) != wanted:
+        raise RecordError(f"{where} is cut short: {len(table)} of {wanted} bytes are there. {_REMEDY}")
+    bounds = _bounds(memoryview(table), num_samples, start + wanted)
+    if bounds[-1] != end:
+        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
+    return Table(bounds, _piece_checksums(table, num_samples))
+
+
+def _bounds(table: bytes | memoryview, num_samples: int, pieces_start: int) -> npt.NDArray[np.int64]:
+    bounds = np.empty(num_samples + 1, dtype=np.int64)
+    bounds[0] = pieces_start
+    np.cumsum(np.frombuffer(table, dtype=_LENGTH, count=num_samples), out=bounds[1:])
+    bounds[1:] += pieces_start
+    return bounds
+
+
+def _piece_checksums(table: bytes | memoryview, num_samples: int) -> npt.NDArray[np.uint64]:
+    return np.frombuffer(table, _PIECE_CHECKSUM, num_samples, offset=num_samples * _LENGTH.itemsize)
+
+
+def _first_damaged(
+    view: memoryview, table: memoryview, bounds: npt.NDArray[np.int64], end: int
+) -> int | None:
+    """The first piece that does not match its checksum; None if the lengths themselves do not fit."""
+    if bounds[-1] != end:
+        return None
+    stated = _piece_checksums(table, len(bounds) - 1)
+    for i, wanted in enumerate(stated.tolist()):
+        if xxhash.xxh3_64_intdigest(view[bounds[i] : bounds[i + 1]]) != wanted:
+            return i
+    return None

@@ -1,0 +1,175 @@
+"""JSON from disk that must be as we wrote it: what may stand where is declared, the rest is refused by name.
+
+A check is a function of (value, place) that raises `UnfitError` unless the value may stand there; `place` is
+what people read: `records[3].num_samples`. Checks of containers are made of those of their parts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = Callable[[Any, str], None]
+
+_MAX_SHOWN = 60
+
+
+class UnfitError(ValueError):
+    """The bytes are not the JSON that they should be. The message names place, value and what is wanted."""
+
+
+def parse_json(data: bytes, max_bytes: int) -> Any:
+    """What the bytes say, in memory of at most 64 x `max_bytes`.
+
+    Stricter than `json.loads`: UTF-8 only, no key twice in an object, no NaN or Infinity.
+
+    Raises:
+        UnfitError: too many bytes, or not such JSON.
+    """
+    if len(data) > max_bytes:
+        raise UnfitError(f"it has {len(data)} bytes, more than the {max_bytes} that it may have")
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise UnfitError("it is not JSON as written by this program (nested too deeply)") from None
+    except ValueError as error:
+        raise UnfitError(f"it is not JSON ({error})") from None
+
+
+def text(value: Any, place: str) -> None:
+    """Any text."""
+    if type(value) is not str:
+        raise _unfit(place, value, "text")
+
+
+def hex_key(value: Any, place: str) -> None:
+    """Hexadecimal digits, at most 64; none where a key is not known."""
+    if type(value) is not str or not re.fullmatch("[0-9a-f]{0,64}", value):
+        raise _unfit(place, value, "a key of hexadecimal digits")
+
+
+def word(value: Any, place: str) -> None:
+    """A bare name, which can be part of a path but never lead out of a folder."""
+    if type(value) is not str or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", value):
+        raise _unfit(place, value, "a bare name of letters, digits, '.', '_' and '-'")
+
+
+def one_of(*choices: str) -> Check:
+    """One of a few words."""
+
+    def check(value: Any, place: str) -> None:
+        if type(value) is not str or value not in choices:
+            raise _unfit(place, value, " or ".join(choices))
+
+    return check
+
+
+def whole(low: int, high: int) -> Check:
+    """A whole number from `low` to `high`. True and 1.0 are none."""
+
+    def check(value: Any, place: str) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise _unfit(place, value, f"a whole number from {low} to {high}")
+
+    return check
+
+
+def texts(value: Any, place: str) -> None:
+    """A list of texts."""
+    _list(value, place)
+    if not set(map(type, value)) <= {str}:
+        _each(text, value, place)
+
+
+def wholes(low: int, high: int) -> Check:
+    """A list of whole numbers from `low` to `high`."""
+    check_one = whole(low, high)
+
+    def check(value: Any, place: str) -> None:
+        _list(value, place)
+        if value and not (set(map(type, value)) == {int} and low <= min(value) and max(value) <= high):
+            _each(check_one, value, place)
+
+    return check
+
+
+def list_of(check_one: Check) -> Check:
+    """A list of anything that passes a check."""
+
+    def check(value: Any, place: str) -> None:
+        _list(value, place)
+        _each(check_one, value, place)
+
+    return check
+
+
+def mapping_of(check_one: Check) -> Check:
+    """An object with any keys whose values pass a check."""
+
+    def check(value: Any, place: str) -> None:
+        _object(value, place)
+        for key, part in value.items():
+            check_one(part, f"{place}[{_shown(key)}]")
+
+    return check
+
+
+def fields(
+    required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False
+) -> Check:
+    """An object with the `required` keys, perhaps the `optional` ones, and others only with `more`."""
+    known = {**required, **(optional or {})}
+
+    def check(value: Any, place: str) -> None:
+        _object(value, place)
+        prefix = f"{place}." if place else ""
+        for key in required:
+            if key not in value:
+                raise UnfitError(f"{prefix}{key} is missing")
+        for key, part in value.items():
+            if key in known:
+                known[key](part, prefix + key)
+            elif not more:
+                raise UnfitError(f"{prefix}{_shown(key)} is no key that can stand there")
+
+    return check
+
+
+def _unfit(place: str, value: Any, wanted: str) -> UnfitError:
+    return UnfitError(f"{place or 'it'} is {_shown(value)}, wanted {wanted}")
+
+
+def _shown(value: Any) -> str:
+    shown = reprlib.repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 3] + "..."
+
+
+def _list(value: Any, place: str) -> None:
+    if type(value) is not list:
+        raise _unfit(place, value, "a list")
+
+
+def _object(value: Any, place: str) -> None:
+    if type(value) is not dict:
+        raise _unfit(place, value, "an object with named fields")
+
+
+def _each(check_one: Check, values: list[Any], place: str) -> None:
+    for i, value in enumerate(values):
+        check_one(value, f"{place}[{i}]")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {_shown(twice)} stands there twice")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
