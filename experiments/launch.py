@@ -3,104 +3,173 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from types import FrameType
+from typing import Any, Generic, TypeVar
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Table
 
+from experiments.outcomes import (
+    BEGUN,
+    FAILED,
+    INTERRUPTED,
+    NOT_BEGUN,
+    Outcome,
+    SweepFolder,
+    escape,
+    is_stopped,
+    print_outcomes,
+    read_ended,
+    sweep_folder,
+    write_outcome,
+)
+from experiments.overrides import check_overrides
 from pcr_exp.config.compose import load, register
-from pcr_exp.errors import PcrExpError
+from pcr_exp.errors import ConfigError, PcrExpError
+from pcr_exp.loading.orphans import end_with_parent, terminate
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one job ended."""
-
-    job: str
-    status: str
-    detail: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return self.status == "failed"
 
 
 def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
     `task` returns one word for the sweep's table, such as "finished" or "skipped". A job that fails does
-    not stop a sweep, unless several processes make it: the others are in the middle of the job that failed
-    here, and would wait for this one forever. Exits with status 1 if any job failed.
+    not stop a sweep, unless `runner=fail_fast`, or several processes make it: the others are in the middle of
+    the job that failed here, and would wait for this one forever. Exits with status 1 if any job failed, with
+    130 or 143 if it was interrupted.
     """
     register()
-    outcomes: list[Outcome] = []
-
-    @hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)
-    def main(config: DictConfig) -> None:
-        outcomes.append(_run(task, config, schema))
-        if outcomes[-1].failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise SystemExit(1)  # torchrun then ends the others
-
+    job = Job(task, schema)
+    main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
+    SweepFolder.begun, status = None, 0
     try:
-        main()
+        check_arguments()
+        with terminated_as_interrupted():
+            main()
+    except ConfigError as error:  # what was typed
+        tell(error)
+        status = 1
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command continues", style="yellow")
-        sys.exit(130)
-    if len(outcomes) > 1:
-        print_outcomes(outcomes)
-    if any(outcome.failed for outcome in outcomes):
-        sys.exit(1)
+        status = 130
+    except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if SweepFolder.begun is not None:
+        status = tell_sweep(SweepFolder.begun, status)
+    elif job.outcome is not None and job.outcome.failed:
+        status = 1
+    sys.exit(status)
 
 
-def _run(task: Callable[[T], str], config: DictConfig, schema: type[T]) -> Outcome:
-    job = _job_name()
-    try:
-        return Outcome(job, task(load(config, schema)))
-    except PcrExpError as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+class Job(Generic[T]):
+    """The task as Hydra calls it, here or in a launcher's process: picklable, if task and schema are."""
+
+    def __init__(self, task: Callable[[T], str], schema: type[T]) -> None:
+        self.task = task
+        self.schema = schema
+        self.launched_by = os.getpid()
+        self.outcome: Outcome | None = None
+        """Of a single job, which runs in the process that was started."""
+
+    def __call__(self, config: DictConfig) -> None:
+        """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""
+        register()  # a launcher's process has not; elsewhere it was done, and costs milliseconds
+        if os.getpid() != self.launched_by == os.getppid():
+            end_with_parent(self.launched_by, terminate)
+        state = HydraConfig.get()
+        if state.mode == RunMode.MULTIRUN:
+            self._run_in_sweep(config, sweep_folder(state), state.job.num)
+        else:
+            self.outcome = self._run(config, state.job.name)
+
+    def _run_in_sweep(self, config: DictConfig, folder: Path, number: int) -> None:
+        overrides = HydraConfig.get().overrides.task
+        name = " ".join(o for o in overrides if not o.startswith(("experiment=", "runner=")))
+        if is_stopped(folder):
+            write_outcome(folder, number, Outcome(name, NOT_BEGUN, "another job had failed"))
+            return
+        write_outcome(folder, number, Outcome(name, BEGUN))
+        try:
+            outcome = self._run(config, name)
+        except BaseException:
+            write_outcome(folder, number, Outcome(name, INTERRUPTED))
+            raise
+        write_outcome(folder, number, outcome)
+        if outcome.failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise SystemExit(1)  # torchrun then ends the others
+
+    def _run(self, config: DictConfig, name: str) -> Outcome:
+        try:
+            return Outcome(name, self.task(load(config, self.schema)))
+        except PcrExpError as error:
+            if os.environ.get("HYDRA_FULL_ERROR") == "1":
+                traceback.print_exc()
+            tell(error)
+            return Outcome(name, FAILED, str(error))
+        except Exception as error:
+            # Not ours: the traceback is what a bug report needs.
             traceback.print_exc()
-        Console(stderr=True).print(f"[bold red]error:[/] {_escape(error)}", soft_wrap=True)
-        return Outcome(job, "failed", str(error))
-    except Exception as error:
-        # Not ours: the traceback is what a bug report needs.
-        traceback.print_exc()
-        return Outcome(job, "failed", f"{type(error).__name__}: {error}")
+            return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
 
 
-def _job_name() -> str:
-    state = HydraConfig.get()
-    if state.mode == RunMode.MULTIRUN:
-        return " ".join(
-            override for override in state.overrides.task if not override.startswith("experiment=")
+def check_arguments() -> None:
+    """Refuse what was typed wrongly. Raises ConfigError."""
+    arguments = get_args_parser().parse_args()
+    sweeps = arguments.multirun or any(o.startswith("hydra.mode=") for o in arguments.overrides)
+    check_overrides(arguments.overrides, sweeps=sweeps)
+
+
+def tell_sweep(folder: Path, status: int) -> int:
+    """Print the table of a sweep that is over; returns the exit status, given what it was until now."""
+    outcomes = read_ended(folder, interrupted=status in (130, 143))
+    if len(outcomes) > 1 or status != 0 or any(outcome.failed for outcome in outcomes):
+        print_outcomes(outcomes)
+    if not outcomes and status == 0:
+        tell(
+            f"no job of this sweep has told how it ended, in {folder}. Give a hydra.sweep.dir that every "
+            "machine of the launcher sees."
         )
-    return state.job.name
+        return 1
+    return status or int(any(outcome.failed for outcome in outcomes))
 
 
-def print_outcomes(outcomes: list[Outcome]) -> None:
-    """A sweep's jobs in a table, the failed ones last."""
-    table = Table(
-        title=f"{len(outcomes)} jobs, {sum(o.failed for o in outcomes)} failed", title_justify="left"
-    )
-    table.add_column("job")
-    table.add_column("status")
-    table.add_column("detail", overflow="fold")
-    for outcome in sorted(outcomes, key=lambda o: o.failed):
-        style = "red" if outcome.failed else ""
-        table.add_row(_escape(outcome.job), outcome.status, _escape(outcome.detail), style=style)
-    Console(stderr=True).print(table)
+def tell(error: object) -> None:
+    """Print an error for people."""
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
 
 
-def _escape(text: object) -> str:
-    return str(text).replace("[", r"\[")
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Within, SIGTERM unwinds the program as Ctrl-C does, so that it leaves no file behind.
+
+    Not where torchrun ends the processes of a run: one that waits for another in a library could not unwind.
+    """
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if not alone or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pid = os.getpid()
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != pid:
+            os._exit(128 + number)  # a forked child has nothing to clean up
+        raise SystemExit(128 + number)
+
+    before: Any = signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

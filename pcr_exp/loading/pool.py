@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.handover import SlabDecoder, TasksWithSlabs
+from pcr_exp.loading.orphans import end_with_parent
 from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.workers import BatchDecoder, Decoded
@@ -44,7 +47,7 @@ def open_pool(decoder: BatchDecoder, tasks: Tasks, config: LoaderConfig) -> Data
         prefetch_factor=config.prefetch_batches if config.num_workers else None,
         multiprocessing_context=_START_METHOD if config.num_workers else None,
         collate_fn=_as_is,
-        worker_init_fn=_init_worker,
+        worker_init_fn=functools.partial(_init_worker, os.getpid()),
         timeout=min(POLL_S, config.timeout_s) if config.num_workers and config.timeout_s else 0,
         pin_memory=torch.cuda.is_available(),
         # Else it draws from the global generator, and a resumed run's random numbers would differ.
@@ -56,7 +59,10 @@ def _as_is(decoded: Any) -> Any:
     return decoded
 
 
-def _init_worker(worker: int) -> None:  # noqa: ARG001
+def _init_worker(parent: int, worker: int) -> None:  # noqa: ARG001
+    # torch looks after its workers too, but only between two tasks. One that was handed half a task, and will
+    # never get the rest, would stay.
+    end_with_parent(parent)
     # torch sets its own threads to one in a worker; OpenCV must be told.
     cv2.setNumThreads(0)
     _keep_freed_memory()

@@ -1,0 +1,87 @@
+"""Runners as real processes, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+REPO = Path(__file__).parents[2]
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class Starter:
+    """Starts runners quickly; see `runner_starter`. A context manager."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "NO_COLOR": "1"}
+        environment.pop("WORLD_SIZE", None)
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("runner_starter.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+
+    def start(self, module: str, arguments: Sequence[str], output: Path, cwd: Path) -> int:
+        """Start `python -m <module> <arguments>`; returns its pid, which is its session's as well."""
+        request = {"do": "start", "module": module, "arguments": [module, *arguments]}
+        return self._ask({**request, "output": str(output), "cwd": str(cwd)})
+
+    def end(self, pid: int) -> int:
+        """Wait for one that was started; returns its exit status, minus the signal that killed it."""
+        return self._ask({"do": "end", "pid": pid})
+
+    def _ask(self, request: dict[str, object]) -> int:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(json.loads(self._process.stdout.readline()))
+
+    def __enter__(self) -> Starter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+
+def processes_of(session: int) -> dict[int, str]:
+    """Processes of a session that have not ended, with their names."""
+    found = {}
+    for process in psutil.process_iter(["name", "status"]):
+        with suppress(ProcessLookupError):
+            if process.info["status"] != psutil.STATUS_ZOMBIE and os.getsid(process.pid) == session:
+                found[process.pid] = process.info["name"]
+    return found
+
+
+def wait_until_ended(session: int, within_s: float) -> dict[int, str]:
+    """What is alive of a session after so many seconds, or nothing as soon as nothing is."""
+    deadline_s = time.monotonic() + within_s
+    while (alive := processes_of(session)) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return alive
+
+
+def locked_files(folders: Iterable[Path]) -> list[Path]:
+    """Files below the folders that some process holds a lock on."""
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    inodes = {int(fields[5].split(":")[2]) for fields in locks if fields[1] != "->"}
+    files = [path for folder in folders for path in folder.rglob("*")]
+    return [path for path in files if path.is_file() and path.stat().st_ino in inodes]
+
+
+def shared_memory() -> set[str]:
+    """Names of the files in /dev/shm that are this package's or torch's."""
+    return {path.name for path in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()

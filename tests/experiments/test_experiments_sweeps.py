@@ -1,0 +1,237 @@
+"""Sweeps under Hydra's launchers, in real processes: what is told at the end, and the exit status."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+from runner_processes import processes_of, wait_until_ended
+
+from experiments.launch import tell_sweep
+from experiments.outcomes import (
+    BEGUN,
+    DIED,
+    FAILED,
+    INTERRUPTED,
+    Outcome,
+    SweepFolder,
+    read_ended,
+    read_outcomes,
+    write_outcome,
+)
+
+REPO = Path(__file__).parents[2]
+
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from experiments.launch import launch
+from pcr_exp.config.runners import FiguresConfig
+from pcr_exp.errors import RunError
+
+def task(config):
+    if config.out == "bad":
+        raise RunError("this one cannot be done")
+    if config.out == "bug":
+        return 1 / 0
+    if config.out == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config.out == "interrupted":
+        raise KeyboardInterrupt
+    if config.out == "waiting":
+        Path(config.runs_root, "waits").touch()
+        try:
+            time.sleep(60)
+        finally:
+            Path(config.runs_root, "unwound").touch()
+    return "finished"
+
+if __name__ == "__main__":
+    launch(task, "figures", FiguresConfig)
+"""
+
+
+def command(folder: Path, *arguments: str) -> list[str]:
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    return [sys.executable, str(program), *arguments, f"runs_root={folder}"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "120", "NO_COLOR": "1"}
+
+
+def sweep(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, "-m", *arguments),
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A program in a session of its own, at a moment when one of its jobs waits."""
+    process = subprocess.Popen(
+        command(folder, *arguments),
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # It would be inherited, were it ignored here: `nohup make test &`.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline_s = time.monotonic() + 60
+    while not (folder / "waits").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Whatever is left of a session."""
+    for pid in processes_of(process.pid):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
+
+
+def table_of(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The table's jobs and how they ended."""
+    lines = done.stderr[done.stderr.index(" jobs, ") :].splitlines()
+    cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines if "out=" in line]
+    return {cell[0].removeprefix("out="): cell[1] for cell in cells if cell}
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_under_any_launcher_a_failed_job_is_listed_and_the_exit_status_is_1(
+    launcher: str, tmp_path: Path
+) -> None:
+    done = sweep(tmp_path, f"hydra/launcher={launcher}", "out=bad,bug,good")
+    assert done.returncode == 1
+    assert "3 jobs, 2 failed" in done.stderr
+    assert {job.split()[0]: end for job, end in table_of(done).items()} == {
+        "good": "finished",
+        "bad": "failed",
+        "bug": "failed",
+    }
+    assert "error: this one cannot be done" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stderr, "of a bug, the table and the traceback"
+
+
+def test_a_sweep_in_which_all_is_well_says_so(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "out=one,two")
+    assert done.returncode == 0, done.stderr
+    assert "2 jobs, 0 failed" in done.stderr
+
+
+def test_a_sweep_that_shall_fail_fast_begins_no_job_after_the_failed_one(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "runner=fail_fast", "out=first,bad,good,better")
+    assert done.returncode == 1
+    ends = {job.split()[0]: end for job, end in table_of(done).items()}
+    assert ends == {"first": "finished", "bad": "failed", "good": "not begun", "better": "not begun"}
+    assert "another job had failed" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_job_whose_process_died_is_listed_as_dead(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", "out=killed,good")
+    assert done.returncode == -signal.SIGKILL, (
+        "with one process, joblib runs jobs in the one that was started"
+    )
+    (outcome,) = read_ended(next(tmp_path.glob("results/runs/.sweeps/*")), interrupted=False)
+    assert (outcome.status, outcome.detail) == (DIED, "its process ended without a word")
+    done = sweep(tmp_path, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "out=killed,good")
+    assert done.returncode == 1
+    ends = {job.split()[0]: end for job, end in table_of(done).items()}
+    assert ends["killed"] == "died"
+
+
+def test_an_interrupted_sweep_tells_what_was_done(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "out=one,bad,interrupted,two")
+    assert done.returncode == 130
+    assert "interrupted; the same command continues" in done.stderr
+    ends = {job.split()[0]: end for job, end in table_of(done).items()}
+    assert ends == {"one": "finished", "bad": "failed", "interrupted": "interrupted"}
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_jobs_in_other_processes_end_with_the_sweep_however_that_ended(tmp_path: Path) -> None:
+    process = begin(tmp_path, "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "out=good,waiting")
+    try:
+        assert len(processes_of(process.pid)) > 1
+        process.kill()
+        process.wait()
+        assert wait_until_ended(process.pid, within_s=20) == {}
+    finally:
+        end(process)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number", "status"),
+    [
+        ("basic", signal.SIGINT, 130),
+        ("basic", signal.SIGTERM, 143),
+        pytest.param("joblib", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("joblib", signal.SIGTERM, 143, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_unwinds_a_sweep_under_way(launcher: str, number: int, status: int, tmp_path: Path) -> None:
+    process = begin(tmp_path, "-m", f"hydra/launcher={launcher}", "out=good,waiting")
+    try:
+        os.killpg(process.pid, number)  # as a terminal does
+        _, errors = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode == status, errors
+    assert "jobs, 0 failed" in errors
+    assert "interrupted" in errors[errors.index("jobs, 0 failed") :]
+    assert processes_of(process.pid) == {}
+    if launcher == "basic":
+        assert "2 jobs" in errors
+        assert (tmp_path / "unwound").exists()
+
+
+def test_outcomes_that_nobody_wrote_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tell_sweep(tmp_path, 0) == 1
+    assert "no job of this sweep has told how it ended" in capsys.readouterr().err
+    assert tell_sweep(tmp_path, 130) == 130
+
+
+def test_each_process_of_a_run_tells_of_its_own_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_outcome(tmp_path, 0, Outcome("a", "finished"))
+    monkeypatch.setenv("RANK", "1")
+    write_outcome(tmp_path, 0, Outcome("a", FAILED, "here"))
+    assert read_outcomes(tmp_path) == [Outcome("a", FAILED, "here")]
+    monkeypatch.setenv("RANK", "0")
+    assert read_outcomes(tmp_path) == [Outcome("a", "finished")]
+
+
+def test_a_job_that_did_not_end_was_stopped_or_died(tmp_path: Path) -> None:
+    write_outcome(tmp_path, 0, Outcome("a", BEGUN))
+    write_outcome(tmp_path, 1, Outcome("b", "skipped"))
+    assert [o.status for o in read_ended(tmp_path, interrupted=True)] == [INTERRUPTED, "skipped"]
+    assert [o.status for o in read_ended(tmp_path, interrupted=False)] == [DIED, "skipped"]
+    assert tell_sweep(tmp_path, 0) == 1
+
+
+def test_what_an_earlier_sweep_left_in_a_chosen_folder_is_not_this_ones(tmp_path: Path) -> None:
+    write_outcome(tmp_path, 3, Outcome("old", FAILED))
+    (tmp_path / "job-notes.json").write_text("the user's own")
+    config = OmegaConf.create({"hydra": {"runtime": {"cwd": "/"}, "sweep": {"dir": str(tmp_path)}}})
+    SweepFolder().on_multirun_start(config)
+    assert read_outcomes(tmp_path) == []
+    assert SweepFolder.begun == tmp_path
+    assert (tmp_path / "job-notes.json").exists()
