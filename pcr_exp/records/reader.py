@@ -13,6 +13,7 @@ from pcr_exp.records.format import RecordHeader, unpack_header
 from pcr_exp.records.groups import unpack_group
 from pcr_exp.records.index import RangeReader, RecordEntry, RecordIndex, read_index
 from pcr_exp.records.jpeg import EOI
+from pcr_exp.records.rereading import once_more_if_remote
 
 
 class Stretch(NamedTuple):
@@ -107,6 +108,7 @@ class RecordSet:
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
         return f"{self.path(record)} ({what}) from {self._storage}"
 
+    @once_more_if_remote
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
 
@@ -124,6 +126,7 @@ class RecordSet:
         labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
         return RecordPrefix(header.ids, labels, group, num_bytes, (Stretch(data, bounds),), self._ending)
 
+    @once_more_if_remote
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
 

@@ -14,6 +14,7 @@ class CountingStorage:
 
     def __init__(self, inner: RangeReader, now: Callable[[], float] = time.perf_counter) -> None:
         self.inner = inner
+        self.is_remote = getattr(inner, "is_remote", False)
         self.num_reads = 0
         self.bytes_read = 0
         self.read_s = 0.0
@@ -53,6 +54,11 @@ class CountingStorage:
         """`bytes_read` and the `busy_s` that they took."""
         with self._lock:
             return self.bytes_read, self.busy_s
+
+    @property
+    def num_retries(self) -> int:
+        """Requests that the storage made again because they failed on their way; 0 where it makes none."""
+        return getattr(self.inner, "num_retries", 0)
 
     def size(self, path: str) -> int:
         """As the inner storage's `size`; not counted, it delivers no bytes of the file."""

@@ -1,24 +1,47 @@
-"""Range reads of whatever fsspec reaches: s3://, gs://, http://, memory://, file://, ..."""
+"""Range reads of anything that fsspec reaches: s3://, gs://, http://, memory://, file://, ..."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import fsspec
 
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.http import http_options
 
+if TYPE_CHECKING:
+    from pcr_exp.storage.retry import Retrying
+
+_LOCAL_SCHEMES = ("file://", "local://", "memory://")
 _RANGE_NOT_SATISFIABLE = 416
+_REFUSALS = {
+    401: "the server wants credentials (401 Unauthorized)",
+    403: "the server refuses it (403 Forbidden)",
+}
+
+Answer = TypeVar("Answer")
 
 
 class FsspecStorage:
-    """Files below an fsspec address. Every read is one ranged request, of exactly the bytes asked for."""
+    """Files below an fsspec address. Every read is a ranged request of exactly the bytes asked for.
+
+    Over HTTP, a request that failed on its way is made again (`storage.retry`). The drivers of s3:// and
+    gs:// do so by themselves: botocore and s3fs five times, gcsfs six times.
+    """
 
     def __init__(self, url: str) -> None:
         """Raises StorageError if the address is unknown to fsspec or its driver is not installed."""
         self.url = url.rstrip("/")
-        self._is_http = self.url.startswith(("http://", "https://"))
+        self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
+        """Whether what comes may be damaged on its way, and be right when it is read again."""
+        self._retrying: Retrying | None = None
         try:
-            options = http_options() if self._is_http else {}
+            if self.url.startswith(("http://", "https://")):
+                from pcr_exp.storage.retry import Retrying
+
+                self._retrying = Retrying()
+            options = http_options() if self._retrying is not None else {}
             self._filesystem, root = fsspec.core.url_to_fs(self.url, **options)
         except ImportError as error:
             raise StorageError(
@@ -29,16 +52,24 @@ class FsspecStorage:
             raise StorageError(f"{url} is no address that fsspec can open: {error}.") from error
         self._root = root.rstrip("/")
 
+    @property
+    def num_retries(self) -> int:
+        """Requests that were made again; of drivers that do so themselves, 0."""
+        return 0 if self._retrying is None else self._retrying.num_retries
+
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Bytes `[offset, offset + length)` of a file; fewer at its end.
 
         Raises:
-            StorageError: the file is missing, the request failed, or the server knows no ranges.
+            StorageError: the file is missing, the request failed (several times, where that may pass), the
+                server knows no ranges, or what it sends is a web page.
+            ReadCancelledError: `interruptible`'s event was set before it was made again.
         """
         if length == 0:
             return b""
+        file = f"{self._root}/{path}"
         try:
-            return self._filesystem.cat_file(f"{self._root}/{path}", start=offset, end=offset + length)
+            return self._ask(lambda: self._filesystem.cat_file(file, start=offset, end=offset + length), path)
         except StorageError:
             raise
         # Drivers raise errors of their own libraries (aiohttp, botocore, ...) with no common base.
@@ -51,27 +82,68 @@ class FsspecStorage:
         """Length of a file in bytes.
 
         Raises:
-            StorageError: the file is missing, the request failed, or the server does not tell a size.
+            StorageError: as `read`, or the server does not tell a size.
+            ReadCancelledError: as `read`.
         """
         try:
-            size = self._filesystem.size(f"{self._root}/{path}")
+            size = self._ask(lambda: self._filesystem.size(f"{self._root}/{path}"), path)
+        except StorageError:
+            raise
         except Exception as error:
             raise self._unreadable(path, error) from error
         if size is None:
             raise StorageError(f"{self.url}/{path}: the server does not tell its size.")
         return size
 
+    def _ask(self, attempt: Callable[[], Answer], path: str) -> Answer:
+        return attempt() if self._retrying is None else self._retrying.call(attempt, f"{self.url}/{path}")
+
     def _unreadable(self, path: str, error: Exception) -> StorageError:
         where = f"{self.url}/{path}"
-        reason: BaseException = error
-        if self._is_http and isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-            # This driver calls every failure to tell a size a missing file; the cause is what happened.
-            reason = error.__cause__
-        if isinstance(reason, FileNotFoundError) or getattr(reason, "status", None) == 404:
-            return StorageError(f"{where} does not exist. Check records.root.")
-        if isinstance(reason, TimeoutError):
-            return StorageError(f"{where} cannot be read: the server does not answer (timed out).")
-        return StorageError(f"{where} cannot be read: {type(reason).__name__}: {reason}.")
+        if self._retrying is not None:
+            return _over_http(where, error)
+        if isinstance(error, FileNotFoundError):
+            return _missing(where)
+        return StorageError(f"{where} cannot be read: {_named(error)}.")
 
     def __str__(self) -> str:
         return self.url
+
+
+def _over_http(where: str, error: Exception) -> StorageError:
+    from pcr_exp.storage.retry import GaveUpError, is_unknown_name, reason_of, retry_after_s
+
+    often = ""
+    reason: BaseException = error
+    if isinstance(error, GaveUpError):
+        reason = error.error
+        often = f" It was tried {error.num_attempts} times in {error.elapsed_s:.1f} s."
+    reason = reason_of(reason)
+    status = getattr(reason, "status", None)
+    if isinstance(reason, StorageError):
+        return reason
+    if isinstance(reason, FileNotFoundError) or status == 404:
+        return _missing(where)
+    if status in _REFUSALS:
+        return StorageError(
+            f"{where} cannot be read: {_REFUSALS[status]}. Check records.root, and whether it may be read "
+            "from here without a login."
+        )
+    if is_unknown_name(reason):
+        return StorageError(
+            f"{where} cannot be read: nobody knows a server of this name (DNS). Check records.root."
+        )
+    if isinstance(reason, TimeoutError):
+        return StorageError(f"{where} cannot be read: the server does not answer (timed out).{often}")
+    wait_s = retry_after_s(reason)
+    if wait_s:
+        often += f" The server asks to come back in {wait_s:.0f} s."
+    return StorageError(f"{where} cannot be read: {_named(reason)}.{often}")
+
+
+def _missing(where: str) -> StorageError:
+    return StorageError(f"{where} does not exist. Check records.root.")
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -40,12 +40,15 @@ _this_thread = threading.local()
 
 
 class ReadCancelledError(StorageError):
-    """A throttled read was given up because `interruptible`'s event was set."""
+    """A read that waited was given up because `interruptible`'s event was set."""
 
 
 @contextmanager
 def interruptible(event: threading.Event) -> Iterator[None]:
-    """Throttled reads of this thread end with ReadCancelledError as soon as `event` is set."""
+    """This thread's reads that wait, for the throttle or to be tried again, end as soon as `event` is set.
+
+    They raise ReadCancelledError.
+    """
     _this_thread.cancel = event
     try:
         yield
@@ -58,6 +61,18 @@ def _wait(seconds: float, cancel: threading.Event | None) -> None:
         time.sleep(seconds)
     else:
         cancel.wait(seconds)
+
+
+def sleep(seconds: float) -> None:
+    """Sleep, as long as nobody cancels this thread's reads.
+
+    Raises:
+        ReadCancelledError: this thread's `interruptible` event was set.
+    """
+    cancel: threading.Event | None = getattr(_this_thread, "cancel", None)
+    _wait(seconds, cancel)
+    if cancel is not None and cancel.is_set():
+        raise ReadCancelledError("the read was cancelled while it waited to be tried again.")
 
 
 class Throttle:
@@ -170,6 +185,12 @@ class ThrottledStorage:
     def __init__(self, inner: RangeReader, throttle: Throttle) -> None:
         self.inner = inner
         self.throttle = throttle
+        self.is_remote = getattr(inner, "is_remote", False)
+
+    @property
+    def num_retries(self) -> int:
+        """As the inner storage's."""
+        return getattr(self.inner, "num_retries", 0)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """As the inner storage's `read`, which overlaps the wait. Charged for `length`, whatever comes back.

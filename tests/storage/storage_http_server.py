@@ -1,5 +1,7 @@
 """A small HTTP server of one folder that answers range requests; what it does wrong can be chosen."""
 
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -27,8 +29,16 @@ class RangeServer(ThreadingHTTPServer):
         self.tells_size = True
         self.status: int | None = None
         """Answer everything with this instead."""
+        self.headers: dict[str, str] = {}
+        """Added to every answer."""
         self.cut_short = False
         """Announce the bytes, send half of them and hang up."""
+        self.resets = False
+        """Hang up before any answer."""
+        self.flips = False
+        """Send the last byte with all bits flipped."""
+        self.num_bad: int | None = None
+        """How many requests all of this is done to; None: to all."""
 
     def handle_error(self, *_: object) -> None:
         """Keep quiet of clients that hang up: some tests are about that."""
@@ -55,8 +65,16 @@ class _Handler(BaseHTTPRequestHandler):
         server, asked = self.server, self.headers.get("Range")
         with server.lock:
             server.requests.append((self.command, self.path, asked))
+            self._is_bad = server.num_bad is None or server.num_bad > 0
+            if server.num_bad:
+                server.num_bad -= 1
+        if self._is_bad and server.resets:
+            linger_no_more = struct.pack("ii", 1, 0)  # closing sends a reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_no_more)
+            self.close_connection = True
+            return
         path = server.folder / self.path.lstrip("/")
-        status = server.status or (200 if path.is_file() else 404)
+        status = (server.status if self._is_bad else None) or (200 if path.is_file() else 404)
         if status != 200:
             self._send(status, b"")
             return
@@ -74,8 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if self.server.tells_size or self.command == "GET":
             self.send_header("Content-Length", str(len(body)))
+        if self.path.endswith(".html"):
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+        for name, value in self.server.headers.items() if self._is_bad else ():
+            self.send_header(name, value)
         self.end_headers()
-        if with_body and self.server.cut_short:
+        if with_body and self._is_bad and self.server.flips:
+            body = body[:-1] + bytes([body[-1] ^ 0xFF])
+        if with_body and self._is_bad and self.server.cut_short:
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
         elif with_body:

@@ -13,7 +13,7 @@ import pytest
 from storage_http_server import RangeServer, range_server
 
 from pcr_exp.errors import StorageError
-from pcr_exp.storage import http
+from pcr_exp.storage import http, retry
 from pcr_exp.storage.remote import FsspecStorage
 
 pytestmark = pytest.mark.alone
@@ -75,17 +75,8 @@ def test_a_server_without_ranges_is_said_so(
         storage.read("train/a.pcr", offset, length)
 
 
-def test_a_refusal_and_an_answer_cut_short_are_told(server: RangeServer, storage: FsspecStorage) -> None:
-    server.status = 503
-    for attempt in (lambda: storage.read("train/a.pcr", 0, 10), lambda: storage.size("train/a.pcr")):
-        with pytest.raises(StorageError, match=r"train/a\.pcr cannot be read: .*503"):
-            attempt()
-    server.status, server.cut_short = None, True
-    with pytest.raises(StorageError, match=r"train/a\.pcr cannot be read: ClientPayloadError"):
-        storage.read("train/a.pcr", 0, 1000)
-
-
-def test_nobody_listening_is_told() -> None:
+def test_nobody_listening_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         storage = FsspecStorage(f"http://127.0.0.1:{unused.getsockname()[1]}/records")
@@ -96,6 +87,7 @@ def test_nobody_listening_is_told() -> None:
 
 def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "SILENCE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(retry, "PATIENCE_S", 0.0)
     server.delay_s = 1.0
     started = time.monotonic()
     with pytest.raises(StorageError, match=r"train/a\.pcr cannot be read: .*does not answer"):

@@ -1,0 +1,159 @@
+"""Requests over HTTP that failed on their way are made again: tenacity's backoff, and as a server asks."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import aiohttp
+import tenacity
+
+from pcr_exp.errors import StorageError
+from pcr_exp.storage.throttle import sleep
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+NUM_ATTEMPTS = 5
+BACKOFF_S = 0.5
+"""Before the second attempt, up to that much more by chance; doubled before each further one."""
+PATIENCE_S = 120.0
+"""No attempt begins later than this after the first."""
+_QUIET_S = 5.0
+"""Of many threads' warnings, one in this time is logged."""
+_REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS = 408, 425, 429
+_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
+
+
+class GaveUpError(Exception):
+    """The last of several attempts failed too; its error is the cause."""
+
+    def __init__(self, error: BaseException, num_attempts: int, elapsed_s: float) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.num_attempts = num_attempts
+        self.elapsed_s = elapsed_s
+
+
+class Retrying:
+    """Calls that are made again, counted. Thread safe."""
+
+    def __init__(self) -> None:
+        self.num_retries = 0
+        """Attempts beyond the first, of all calls."""
+        self._lock = threading.Lock()
+        self._told_s: float | None = None
+
+    def call(self, attempt: Callable[[], Answer], what: str) -> Answer:
+        """What `attempt` gives, as soon as it gives something; `what` names it in the log.
+
+        Made again: 429, 408, 425 and 5xx (501 and 505 excepted), connections that are refused, reset or
+        silent, bodies that end early. Anything else is raised at once, as it is.
+
+        Raises:
+            GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S.
+            ReadCancelledError: this thread's `interruptible` event was set while it waited.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_passing),
+            wait=_wait_s,
+            stop=tenacity.stop_after_attempt(NUM_ATTEMPTS) | tenacity.stop_before_delay(PATIENCE_S),
+            before_sleep=lambda state: self._tell(state, what),
+            sleep=sleep,
+        )
+        try:
+            return retrying(attempt)
+        except tenacity.RetryError as error:
+            state = error.last_attempt
+            failure = state.exception()
+            assert failure is not None
+            elapsed_s = retrying.statistics.get("delay_since_first_attempt", 0.0)
+            raise GaveUpError(failure, state.attempt_number, elapsed_s) from failure
+
+    def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            self.num_retries += 1
+            if self._told_s is not None and now_s - self._told_s < _QUIET_S:
+                return
+            self._told_s = now_s
+        error = _failure(state)
+        log.warning(
+            "%s: %s: %s. Attempt %d of %d follows in %.1f s (%d repeated so far).",
+            what,
+            type(error).__name__,
+            error,
+            state.attempt_number + 1,
+            NUM_ATTEMPTS,
+            state.upcoming_sleep,
+            self.num_retries,
+        )
+
+
+def reason_of(error: BaseException) -> BaseException:
+    """What happened. fsspec calls every failure to tell a size a missing file, and keeps the cause."""
+    if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        return error.__cause__
+    return error
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same request may well succeed a little later."""
+    reason = reason_of(error)
+    status = getattr(reason, "status", None)
+    if isinstance(reason, StorageError) or is_unknown_name(reason):
+        return False
+    if isinstance(status, int) and status:
+        if status in (_REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS):
+            return True
+        return 500 <= status < 600 and status not in (_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED)
+    if isinstance(reason, aiohttp.ClientSSLError | aiohttp.InvalidURL):
+        return False
+    broken = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, ConnectionError, TimeoutError)
+    return isinstance(reason, broken)
+
+
+def is_unknown_name(error: BaseException) -> bool:
+    """Whether the server's name does not exist, as far as DNS knows (and not for the moment only)."""
+    cause = getattr(error, "os_error", None)
+    return isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the machine is there, and nobody listens."""
+    return getattr(error, "errno", None) == errno.ECONNREFUSED
+
+
+def retry_after_s(error: BaseException) -> float | None:
+    """Seconds that the server asks to wait (Retry-After: a number or a date); None where it does not."""
+    headers = getattr(error, "headers", None)
+    asked = headers.get("Retry-After") if headers else None
+    if asked is None:
+        return None
+    try:
+        return max(0.0, float(asked))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(asked).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _wait_s(state: tenacity.RetryCallState) -> float:
+    backoff = tenacity.wait_exponential(multiplier=BACKOFF_S) + tenacity.wait_random(0, BACKOFF_S)
+    return max(backoff(state), retry_after_s(reason_of(_failure(state))) or 0.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    assert state.outcome is not None
+    failure = state.outcome.exception()
+    assert failure is not None
+    return failure
