@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pcr_exp.config.check import require
 
 DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
+ANTIALIAS = True
+"""Whether crops that shrink are filtered, unless told otherwise (measured: results/antialias)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -24,6 +26,9 @@ class LoaderConfig:
     decode: str = "unsmoothed"
     """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
     and 2 at 1/8 and 1/2 of the size, enlarged again by the crop."""
+    antialias: bool = ANTIALIAS
+    """Filter where a crop shrinks, as Pillow, torchvision and DALI do; what shrinks is what was decoded, so
+    with `scaled` there is less to filter. Runs from before there was a choice did not."""
     timeout_s: float | None = 300.0
     """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 

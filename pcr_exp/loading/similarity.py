@@ -38,5 +38,5 @@ def _similarities(sample: FixedSample, group: int) -> list[float]:
 def _pixels(image: Source) -> Pixels:
     """The whole image at its full size, at whatever scale it was decoded."""
     pixels = np.empty((image.height_px, image.width_px, 3), dtype=np.uint8)
-    resample(image.part(0, 0, image.height_px, image.width_px), pixels)
+    resample(image.part(0, 0, image.height_px, image.width_px), pixels, antialias=True)
     return pixels

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import ANTIALIAS
 from pcr_exp.loading.resample import resample
 from pcr_exp.loading.source import Pixels, Source
 
@@ -42,14 +43,15 @@ class TrainTransform:
 
     num_draws = 2 * _NUM_TRIES + 3
 
-    def __init__(self, image_size: int, config: AugmentConfig) -> None:
+    def __init__(self, image_size: int, config: AugmentConfig, *, antialias: bool = ANTIALIAS) -> None:
         self.image_size = image_size
         self.config = config
+        self.antialias = antialias
 
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:
         """Fill `out` from a random part of `image`: the same part at whatever scale it was decoded."""
         crop = random_crop(image.height_px, image.width_px, self.config, draws)
-        resample(image.part(*crop), out)
+        resample(image.part(*crop), out, antialias=self.antialias)
         if self.config.horizontal_flip and draws[-1] < 0.5:
             cv2.flip(out, 1, dst=out)
 
@@ -59,9 +61,10 @@ class EvalTransform:
 
     num_draws = 0
 
-    def __init__(self, image_size: int, config: AugmentConfig) -> None:
+    def __init__(self, image_size: int, config: AugmentConfig, *, antialias: bool = ANTIALIAS) -> None:
         self.image_size = image_size
         self.config = config
+        self.antialias = antialias
 
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:  # noqa: ARG002
         """Fill `out` from the centre of `image`."""
@@ -70,7 +73,7 @@ class EvalTransform:
         scale = short / min(height, width)
         rows, columns = max(short, int(height * scale)), max(short, int(width * scale))
         resized = np.empty((rows, columns, 3), dtype=np.uint8)
-        resample(image.part(0, 0, height, width), resized)
+        resample(image.part(0, 0, height, width), resized, antialias=self.antialias)
         top, left = round((rows - self.image_size) / 2), round((columns - self.image_size) / 2)
         out[:] = resized[top : top + self.image_size, left : left + self.image_size]
 

@@ -83,7 +83,9 @@ def training_loader(
         data.train,
         policy,
         config.loader,
-        transform=TrainTransform(config.training.image_size, config.dataset.augment),
+        transform=TrainTransform(
+            config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
+        ),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
@@ -101,7 +103,9 @@ def validation_loader(config: TrainConfig, data: RunData) -> RecordLoader:
         data.val,
         StaticScan(1),
         config.loader,
-        transform=EvalTransform(config.training.eval_image_size, config.dataset.augment),
+        transform=EvalTransform(
+            config.training.eval_image_size, config.dataset.augment, antialias=config.loader.antialias
+        ),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,

@@ -27,6 +27,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
     "storage": {"seek_ms": 0.0},
+    "loader": {"antialias": False},
 }
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""

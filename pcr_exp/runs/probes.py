@@ -55,7 +55,9 @@ class Probes:
 
     def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:
         config, sample = self.config, self._sample(probe.num_images)
-        transform = EvalTransform(config.training.image_size, config.dataset.augment)
+        transform = EvalTransform(
+            config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
+        )
 
         def batches(group: int) -> Iterator[SampleBatch]:
             label, batch_size = config.dataset.label, config.training.batch_size

@@ -1,7 +1,8 @@
 """Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
 
-`python tests/benchmarks/decode_profile.py` prints a table and keeps it as results/throughput/profile.csv:
-microseconds per native ImageNet photograph, random-resized-crop 224, in one process, everything warm.
+`python tests/benchmarks/decode_profile.py` prints a table and keeps it as results/antialias/cost.csv:
+microseconds of CPU time per native ImageNet photograph, random-resized-crop 224, in one process, everything
+warm; with the filter of `loader.antialias` and without, by turns.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import argparse
 import ctypes
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import torch
 from benchmark_photos import photo_records
 from benchmark_rows import save_rows
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.decode import open_decoder
 from pcr_exp.loading.resample import resample
+from pcr_exp.loading.source import Part, Pixels
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -33,11 +37,13 @@ CASES = [
     *(("pcr", 5, mode) for mode in ("libjpeg", "unsmoothed")),
     *(("pcr", group, mode) for group in (2, 1) for mode in ("libjpeg", "unsmoothed", "scaled")),
 ]
+FILTERS = {"no": False, "yes": True}
+"""`loader.antialias`, as rows call it."""
 """(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on."""
 
 
-def profile(folder: Path, encoding: str, group: int, mode: str) -> dict[str, float]:
-    """Mean microseconds per image of each step, and images/s of all of them."""
+def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bool) -> dict[str, float]:
+    """Mean CPU microseconds per image of each step, and images/s of all of them."""
     spent_s: dict[str, float] = dict.fromkeys(("read", "join", "decode", "resample", "flip"), 0.0)
     records = RecordSet(LocalStorage(folder), encoding)
     decoder = open_decoder(mode, encoding)
@@ -45,10 +51,13 @@ def profile(folder: Path, encoding: str, group: int, mode: str) -> dict[str, flo
     rng = np.random.default_rng(0)
 
     def timed(step: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        started_s = time.perf_counter()
+        started_s = time.thread_time()
         result = call(*arguments)
-        spent_s[step] += time.perf_counter() - started_s
+        spent_s[step] += time.thread_time() - started_s
         return result
+
+    def resized(part: Part, out: Pixels) -> None:
+        resample(part, out, antialias=antialias)
 
     def decoded(jpeg: bytes, draws: list[float]) -> Any:
         image = decoder(jpeg, group, "an image")
@@ -60,7 +69,8 @@ def profile(folder: Path, encoding: str, group: int, mode: str) -> dict[str, flo
         for i in range(len(prefix)):
             jpeg = timed("join", prefix.jpeg, i)
             draws = rng.random(TrainTransform.num_draws).tolist()
-            timed("resample", resample, timed("decode", decoded, jpeg, draws), out)
+            part = timed("decode", decoded, jpeg, draws)
+            timed("resample", resized, part, out)
             timed("flip", cv2.flip, out, 1, out)
             num_images += 1
     per_image = {f"{step}_us": 1e6 * total / num_images for step, total in spent_s.items()}
@@ -71,20 +81,22 @@ def rows(repeats: int) -> Iterator[dict[str, Any]]:
     """The cases by turns."""
     folder = photo_records(NUM_IMAGES, 50)
     for case in CASES:
-        profile(folder, *case)  # warm
+        profile(folder, *case, antialias=True)  # warm
     for repeat in range(repeats):
-        for encoding, group, mode in CASES:
+        for (encoding, group, mode), (word, antialias) in product(CASES, FILTERS.items()):
             scan = "baseline" if encoding == "baseline" else f"group_{group}"
-            yield {"scan": scan, "decode": mode, "repeat": repeat, **profile(folder, encoding, group, mode)}
+            spent = profile(folder, encoding, group, mode, antialias=antialias)
+            yield {"scan": scan, "decode": mode, "antialias": word, "repeat": repeat, **spent}
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput/profile.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results/antialias/cost.csv"))
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
+    torch.set_num_threads(1)
     # As decoding workers do: what glibc frees and gets again would be half of the time (see loading/pool.py).
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

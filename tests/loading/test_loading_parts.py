@@ -43,12 +43,13 @@ def in_whole(monkeypatch: pytest.MonkeyPatch, mode: str, encoding: str, jpeg: by
 
 
 def assert_same_crops(partly: Source, whole: Source, seed: int, count: int) -> None:
-    transform = TrainTransform(48, AugmentConfig(crop_scale=[0.02, 1]))
+    transforms = [TrainTransform(48, AugmentConfig(crop_scale=[0.02, 1]), antialias=a) for a in (False, True)]
     outs = [np.empty((48, 48, 3), dtype=np.uint8) for _ in range(2)]
-    for drawn in np.random.default_rng(seed).random((count, transform.num_draws)).tolist():
-        transform(partly, drawn, outs[0])
-        transform(whole, drawn, outs[1])
-        assert np.array_equal(outs[0], outs[1])
+    for drawn in np.random.default_rng(seed).random((count, TrainTransform.num_draws)).tolist():
+        for transform in transforms:
+            transform(partly, drawn, outs[0])
+            transform(whole, drawn, outs[1])
+            assert np.array_equal(outs[0], outs[1])
 
 
 @pytest.mark.parametrize("group", [0, 1, 2, 4, 5, 8, 10])

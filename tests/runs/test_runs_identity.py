@@ -91,11 +91,20 @@ def test_a_group_that_came_later_is_named_once_it_does_something(
 
 def test_runs_from_before_a_group_keep_their_names(configure: Any) -> None:
     """The id of this configuration was computed by the version that knew none of these keys."""
-    config = configure()
+    config = configure(loader__antialias=False)
     assert run_id(config) == "photos-photo-shufflenet_v2_x0_5-group_5-unlimited-s0-79f5b08f"
     before = asdict(config)
-    del before["echo"], before["activations"]
+    del before["echo"], before["activations"], before["loader"]["antialias"]
     assert scientific_part(before) == scientific_part(asdict(config))
+
+
+def test_runs_with_the_filter_are_others_than_those_from_before_it(configure: Any) -> None:
+    before = asdict(configure())
+    assert before["loader"].pop("antialias")
+    filtered, unfiltered = (configure(loader__antialias=value) for value in (True, False))
+    assert scientific_part(before) == scientific_part(asdict(unfiltered))
+    assert scientific_part(before) != scientific_part(asdict(filtered))
+    assert run_id(filtered) != run_id(unfiltered)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
         records,
         StaticScan(scan.group),
         replace(job.settings, decode=job.decode),
-        transform=TrainTransform(job.image_size, AUGMENT),
+        transform=TrainTransform(job.image_size, AUGMENT, antialias=job.settings.antialias),
         label=job.label,
         batch_size=job.batch_size,
         seed=job.seed,
