@@ -65,12 +65,17 @@ class StopRequest:
 
 @contextmanager
 def handled_signals() -> Iterator[StopRequest]:
-    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes."""
+    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes.
+
+    A SIGINT that is ignored stays ignored: so a shell starts what runs in the background, and a Ctrl-C that
+    means the foreground may reach it as well.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.handle) for number in _SIGNALS}
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, request.handle) for number in wanted}
     try:
         yield request
     finally:

@@ -1,6 +1,9 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +81,30 @@ def test_in_another_thread_there_is_nothing_to_handle() -> None:
     thread.start()
     thread.join()
     assert seen == [False]
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As in a program that a shell started in the background: a Ctrl-C for the foreground may reach it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with handled_signals() as stop, stop.graceful():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not stop.requested
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+@pytest.mark.slow
+def test_tests_that_interrupt_pass_where_interrupts_are_ignored() -> None:
+    """`nohup make test &`."""
+    interrupting = (
+        "tests/loading/test_loading_failures.py::test_an_interrupt_while_waiting_leaves_nothing_behind"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *interrupting],
+        cwd=Path(__file__).parents[2],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

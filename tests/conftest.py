@@ -1,0 +1,22 @@
+"""What holds for every test."""
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """SIGINT as a program has it that was typed, here and in what a test starts.
+
+    A shell lets a program that it starts in the background ignore it (`nohup make test &`), and that is
+    inherited. Tests that send the signal would wait for what never comes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
