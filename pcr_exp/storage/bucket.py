@@ -12,7 +12,6 @@ import math
 import mmap
 import os
 import struct
-import tempfile
 import threading
 import uuid
 import weakref
@@ -157,12 +156,3 @@ def _boot_id() -> bytes:
         return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
     except (OSError, ValueError):
         return bytes(16)
-
-
-def new_bucket_path() -> Path:
-    """An empty file for a new bucket: in /dev/shm (memory, no disk) if there is one, else the temp folder."""
-    shared_memory = Path("/dev/shm")
-    folder = shared_memory if os.access(shared_memory, os.W_OK) else None
-    descriptor, path = tempfile.mkstemp(prefix="pcr-exp-throttle-", dir=folder)
-    os.close(descriptor)
-    return Path(path)
