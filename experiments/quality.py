@@ -53,7 +53,7 @@ def open_records(config: QualityConfig) -> RecordSet:
         prepare_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
     storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
-    return RecordSet(storage, f"{folder}/{config.split}/pcr")
+    return RecordSet(storage, f"{folder}/{config.split}/pcr", max_pixels=config.records.max_pixels)
 
 
 def draw(rows: pd.DataFrame, out: str) -> list[Path]:

@@ -46,9 +46,7 @@ def measure_crops(
     rows = []
     for number, (sample_id, jpeg) in enumerate(chosen_images(records, total)):
         draws = stream(seed, Purpose.AUGMENTATION, 0, 0, number).random(transform.num_draws).tolist()
-        for group, mode, crop, reference in _crops(
-            jpeg, sample_id, groups, modes, transform, draws, records.index.num_groups
-        ):
+        for group, mode, crop, reference in _crops(jpeg, sample_id, groups, modes, transform, draws, records):
             measured = ms_ssim(reference, crop)
             rows.append((sample_id, group, mode, measured.value, measured.num_scales))
         progress(number + 1, total)
@@ -78,20 +76,18 @@ def _crops(
     modes: Sequence[str],
     transform: TrainTransform,
     draws: Sequence[float],
-    num_groups: int,
+    records: RecordSet,
 ) -> Iterator[tuple[int, str, Pixels, Pixels]]:
     """(group, mode, crop, the crop of the whole file)."""
+    num_groups = records.index.num_groups
     pieces = group_pieces(split_scans(jpeg), num_groups)
-    reference = _crop(jpeg, num_groups, "libjpeg", name, transform, draws)
+
+    def crop(jpeg: bytes, group: int, mode: str) -> Pixels:
+        out: Pixels = np.empty((transform.image_size, transform.image_size, 3), dtype=np.uint8)
+        transform(open_decoder(mode, "pcr", records.max_pixels)(jpeg, group, name), draws, out)
+        return out
+
+    reference = crop(jpeg, num_groups, "libjpeg")
     for group in groups:
         for mode in modes:
-            crop = _crop(join_pieces(pieces[:group]), group, mode, name, transform, draws)
-            yield group, mode, crop, reference
-
-
-def _crop(
-    jpeg: bytes, group: int, mode: str, name: str, transform: TrainTransform, draws: Sequence[float]
-) -> Pixels:
-    out: Pixels = np.empty((transform.image_size, transform.image_size, 3), dtype=np.uint8)
-    transform(open_decoder(mode, "pcr")(jpeg, group, name), draws, out)
-    return out
+            yield group, mode, crop(join_pieces(pieces[:group]), group, mode), reference

@@ -49,7 +49,9 @@ def measure_quality(
     rows: dict[int, list[dict]] = {}
     with ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,)) as workers:
         futures = {
-            workers.submit(_measure_image, sample_id, jpeg, groups, records.index.num_groups): position
+            workers.submit(
+                _measure_image, sample_id, jpeg, groups, records.index.num_groups, records.max_pixels
+            ): position
             for position, (sample_id, jpeg) in enumerate(chosen_images(records, total))
         }
         try:
@@ -100,12 +102,15 @@ def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, by
                 yield prefix.ids[i], prefix.jpeg(int(i))
 
 
-def _measure_image(sample_id: str, jpeg: bytes, groups: list[int], num_groups: int) -> list[dict]:
+def _measure_image(
+    sample_id: str, jpeg: bytes, groups: list[int], num_groups: int, max_pixels: int
+) -> list[dict]:
     pieces = group_pieces(split_scans(jpeg), num_groups)
-    reference = decode(jpeg, sample_id)
+    reference = decode(jpeg, sample_id, max_pixels)
     rows = []
     for group in groups:
-        image = reference if group == num_groups else decode(join_pieces(pieces[:group]), sample_id)
+        prefix = join_pieces(pieces[:group])
+        image = reference if group == num_groups else decode(prefix, sample_id, max_pixels)
         try:
             multi_scale = ms_ssim(reference, image)
         except ImageError as error:

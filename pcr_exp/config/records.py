@@ -14,6 +14,8 @@ NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
 SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
 """Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
+MAX_PIXELS = 120_000_000
+"""Above the largest pictures that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -24,12 +26,16 @@ class RecordsConfig:
     """Local folder or any fsspec address; records of a dataset lie in `<root>/<dataset>-<key>`."""
     on_error: str = "fail"
     """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
+    max_pixels: int = MAX_PIXELS
+    """Images of more (width x height) are neither encoded nor decoded: a file of 20 kB may claim a thousand
+    million. Records that are finished stay without those that were rejected for it."""
     num_workers: int = 2
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""
 
     def __post_init__(self) -> None:
         require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
+        require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
         require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
 
 

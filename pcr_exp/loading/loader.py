@@ -93,7 +93,10 @@ class RecordLoader:
         self._batch_size = batch_size
         self._storage_config = storage_config
         self._decoder = BatchDecoder(
-            transform, decode=open_decoder(config.decode, index.encoding), seed=seed, rank=rank
+            transform,
+            decode=open_decoder(config.decode, index.encoding, records.max_pixels),
+            seed=seed,
+            rank=rank,
         )
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(

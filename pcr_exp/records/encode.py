@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError
 from pcr_exp.records.atomic import make_folder
@@ -32,6 +34,8 @@ Progress = Callable[[int, int], None]
 
 _Task = tuple[Sample, int | None]
 """A sample and its file's size, None if that could not be looked at."""
+_Load = Callable[[Sample, int | None], StoredImage | ImageError]
+"""Of a task's parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def encode_split(
     on_error: str,
     num_workers: int,
     progress: Progress,
+    max_pixels: int = MAX_PIXELS,
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
@@ -84,7 +89,10 @@ def encode_split(
         with encode_lock(folder):
             if not writer.is_finished():
                 find_transcoder()  # before any work: its error says what to install
-                receipts = _encode_records(tasks, writer, images_per_record, on_error, num_workers, progress)
+                load = partial(_load, max_pixels=max_pixels)
+                receipts = _encode_records(
+                    tasks, writer, images_per_record, on_error, num_workers, progress, load
+                )
                 writer.finish(receipts)
                 num_turned = sum(receipt.num_turned for receipt in receipts)
             remove_receipts(folder)
@@ -107,6 +115,7 @@ def _encode_records(
     on_error: str,
     num_workers: int,
     progress: Progress,
+    load: _Load,
 ) -> list[Receipt]:
     receipts = read_receipts(writer.folder, writer.fingerprint)
     remove_leftovers(writer.folder, list(ENCODINGS), receipts)
@@ -119,7 +128,7 @@ def _encode_records(
     finished = dict(receipts)
     pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
     try:
-        outcomes = _in_order(pool, missing, ahead=images_per_record)
+        outcomes = _in_order(pool, load, missing, ahead=images_per_record)
         for number, record in enumerate(records):
             if number in receipts:
                 if on_error == "fail" and receipts[number].rejected:  # begun with skip, continued with fail
@@ -141,22 +150,22 @@ def _encode_records(
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, tasks: Iterable[_Task], ahead: int
+    pool: ThreadPoolExecutor, load: _Load, tasks: Iterable[_Task], ahead: int
 ) -> Iterator[StoredImage | ImageError]:
     """Outcomes in the order of the tasks, `ahead` of them at most waiting or at work."""
     remaining = iter(tasks)
     pending: deque[Future[StoredImage | ImageError]] = deque(
-        pool.submit(_load, *task) for task in islice(remaining, ahead)
+        pool.submit(load, *task) for task in islice(remaining, ahead)
     )
     while pending:
         outcome = pending.popleft().result()
-        pending.extend(pool.submit(_load, *task) for task in islice(remaining, 1))
+        pending.extend(pool.submit(load, *task) for task in islice(remaining, 1))
         yield outcome
 
 
-def _load(sample: Sample, num_bytes: int | None) -> StoredImage | ImageError:
+def _load(sample: Sample, num_bytes: int | None, *, max_pixels: int) -> StoredImage | ImageError:
     try:
-        return load_image(sample.path, num_bytes)
+        return load_image(sample.path, num_bytes, max_pixels)
     except ImageError as error:
         return error
 

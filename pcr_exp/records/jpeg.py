@@ -17,11 +17,15 @@ SOI = b"\xff\xd8"
 EOI = b"\xff\xd9"
 _EOI_CODE = 0xD9
 _SOS_CODE = 0xDA
-_PROGRESSIVE_CODE = 0xC2
+_SOS = b"\xff\xda"
+MAX_SCANS = 64
+"""Programs write 18 at most; a file of 10 kB can hold thousands."""
+PROGRESSIVE_CODE = 0xC2
 _FRAME_CODES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """SOF0..SOF15: all of C0..CF but DHT, JPG and DAC."""
 _CODES_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xD9)})
 
+_FILL = re.compile(rb"\xff*")
 _END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that is not a stuffed FF (00), a restart (D0..D7) or a fill byte (FF)."""
 
@@ -68,8 +72,7 @@ def segments(jpeg: bytes) -> Iterator[Segment]:
     position = 2
     while True:
         start = position
-        while jpeg[position : position + 1] == b"\xff":
-            position += 1
+        position = _FILL.match(jpeg, start).end()  # type: ignore[union-attr]  # matches nothing, too
         if position >= len(jpeg):
             raise ImageError("truncated: the file ends without an end-of-image marker")
         if position == start:
@@ -105,6 +108,27 @@ def read_frame(jpeg: bytes) -> Frame:
     raise ImageError("damaged: no frame header (SOF) before the first scan")
 
 
+def check_frame(jpeg: bytes, max_pixels: int) -> Frame:
+    """The frame header of a file that is no larger than decoders should be given.
+
+    Raises:
+        ImageError: as `read_frame` does; also more pixels than `max_pixels`, or scans than `MAX_SCANS`.
+    """
+    frame = read_frame(jpeg)
+    if frame.width_px * frame.height_px > max_pixels:
+        raise ImageError(
+            f"{frame.width_px} x {frame.height_px} pixels are more than records.max_pixels={max_pixels}"
+        )
+    # Almost always few; what looks like a marker may be part of a thumbnail, so many are counted properly.
+    if jpeg.count(_SOS) > MAX_SCANS:
+        num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
+        if num_scans > MAX_SCANS:
+            raise ImageError(
+                f"{num_scans} scans, each of which takes a decoder over all pixels: at most {MAX_SCANS}"
+            )
+    return frame
+
+
 def read_header(jpeg: bytes) -> JpegHeader:
     """Size, components, coding and number of scans, from a walk over the whole file.
 
@@ -113,7 +137,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
     """
     frame = read_frame(jpeg)
     num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
-    is_progressive = frame.code == _PROGRESSIVE_CODE
+    is_progressive = frame.code == PROGRESSIVE_CODE
     return JpegHeader(frame.width_px, frame.height_px, frame.num_components, is_progressive, num_scans)
 
 

@@ -88,6 +88,7 @@ def _encode(
             images_per_record=dataset.images_per_record,
             on_error=records.on_error,
             num_workers=records.num_workers,
+            max_pixels=records.max_pixels,
             progress=tell,
         )
         if on_report is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.format import RecordHeader, unpack_header
 from pcr_exp.records.groups import unpack_group
@@ -83,7 +84,13 @@ class RecordPrefix:
 class RecordSet:
     """A split in one encoding: the folder that holds `index.json` and its records. Thread safe."""
 
-    def __init__(self, storage: RangeReader, folder: str) -> None:
+    def __init__(self, storage: RangeReader, folder: str, *, max_pixels: int = MAX_PIXELS) -> None:
+        """`max_pixels` is for those who decode the images (`records.max_pixels`).
+
+        Raises:
+            RecordError: there is no index, or it cannot be used.
+        """
+        self.max_pixels = max_pixels
         self.index: RecordIndex = read_index(storage, folder)
         self.folder = folder
         self._storage = storage

@@ -15,9 +15,10 @@ from typing import Protocol
 
 import simplejpeg
 
+from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records.content import name_content
-from pcr_exp.records.jpeg import SOI, read_frame, read_header
+from pcr_exp.records.jpeg import SOI, check_frame, read_header
 from pcr_exp.records.libturbojpeg import LibTurboJpeg
 
 
@@ -45,14 +46,14 @@ _UNSUPPORTED_CODES = {
 }
 
 
-def to_progressive(jpeg: bytes) -> bytes:
+def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
     """The same quantised coefficients, coded in libjpeg's default progressive scans; metadata is left out.
 
     Raises:
         ImageError: the bytes are no JPEG, or one that cannot be stored faithfully; the message is the reason.
         RecordError: no libjpeg-turbo is installed, or the one found does not write the default scans.
     """
-    refuse_unsupported(jpeg)
+    refuse_unsupported(jpeg, max_pixels)
     transcoder = find_transcoder()
     try:
         progressive = transcoder(jpeg)
@@ -71,13 +72,13 @@ def to_progressive(jpeg: bytes) -> bytes:
     return progressive
 
 
-def refuse_unsupported(jpeg: bytes) -> None:
-    """Raise ImageError, with the reason, for bytes that are not an 8-bit Huffman-coded DCT JPEG."""
+def refuse_unsupported(jpeg: bytes, max_pixels: int) -> None:
+    """Raise ImageError, with the reason, for what is no 8-bit Huffman-coded DCT JPEG, or too large."""
     if not jpeg:
         raise ImageError("zero-byte file")
     if not jpeg.startswith(SOI):
         raise ImageError(f"not a JPEG: {name_content(jpeg)}")
-    frame = read_frame(jpeg)
+    frame = check_frame(jpeg, max_pixels)
     if frame.code not in _WANTED_CODES:
         raise ImageError(f"{_UNSUPPORTED_CODES[frame.code]} JPEG is not supported")
     if frame.precision_bits != 8:

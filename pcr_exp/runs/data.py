@@ -66,8 +66,9 @@ def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None
     prepare_data(config, progress=progress)
     folder = records_folder(config.dataset, config.records)
     storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
-    train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}")
-    val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline")
+    max_pixels = config.records.max_pixels
+    train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
+    val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline", max_pixels=max_pixels)
     label = config.dataset.label
     if label not in train.index.classes:
         choices = ", ".join(sorted(train.index.classes))

@@ -87,6 +87,7 @@ class Probes:
 
     def _sample(self, num_images: int) -> FixedSample:
         if self.sample is None or len(self.sample) < num_images:
-            decode = open_decoder(self.config.loader.decode, self.data.train.index.encoding)
-            self.sample = FixedSample(self.data.train, num_images, decode=decode)
+            train = self.data.train
+            decode = open_decoder(self.config.loader.decode, train.index.encoding, train.max_pixels)
+            self.sample = FixedSample(train, num_images, decode=decode)
         return self.sample
