@@ -125,6 +125,7 @@ COLUMNS: dict[str, dict[str, AnyColumn]] = {
 LATER: dict[str, float] = {"probe_s": 0.0, "probe_bytes": 0}
 """Columns that rows from before there were probes lack, and what they are taken to hold."""
 OPTIONAL: dict[str, AnyColumn] = {
+    "full_bytes": _COUNT,  # what record_bytes would be, had every record been read with all its scan groups
     "samples_trained": _COUNT,  # images of all updates, repeats of data echoing included
     "upstream_s_per_sample": _MEASURE,  # per fresh image, of what stands in front of the echo
     "downstream_s_per_sample": _MEASURE,  # per image trained on, of what stands behind it
@@ -147,7 +148,7 @@ TRAFFIC: dict[str, AnyColumn] = {
 CUMULATIVE = (
     *("step", "samples_seen", "samples_trained"),
     *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s"),
-    *("record_bytes", "probe_bytes", "bytes_read"),
+    *("record_bytes", "full_bytes", "probe_bytes", "bytes_read"),
 )
 MEASURED = (
     *("train_s", "wait_s", "probe_s", "eval_s", "other_s", "wall_s", "probe_bytes", "bytes_read"),

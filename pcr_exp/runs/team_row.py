@@ -7,7 +7,7 @@ from pcr_exp.training.distributed.exchange import Exchange
 from pcr_exp.training.distributed.processes import Processes
 
 _WHOLE = (
-    *("samples_seen", "samples_trained", "record_bytes", "probe_bytes", "bytes_read"),
+    *("samples_seen", "samples_trained", "record_bytes", "full_bytes", "probe_bytes", "bytes_read"),
     "bytes_saved",  # of policy rows
 )
 _SUMMED = (*_WHOLE, "images_per_s", "storage_mib_per_s")

@@ -81,6 +81,7 @@ class Reporter:
             **self._clocks.read(),
             "scan_group": progress.scan_group,
             "record_bytes": progress.record_bytes,
+            "full_bytes": progress.full_bytes,
             "probe_bytes": progress.probe_bytes,
             "bytes_read": self._bytes_read(),
             "learning_rate": progress.learning_rate,

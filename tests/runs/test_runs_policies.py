@@ -91,6 +91,9 @@ def test_schedule(run: Any, index: RecordIndex) -> None:
     told = next(row for row in rows if row["kind"] == "policy" and row["epoch"] == 3)
     read = sum(index.epoch_bytes(group) for group in (1, 2, 2))
     assert told["bytes_saved"] == 3 * index.epoch_bytes(10) - read
+    assert rows[-1]["full_bytes"] == EPOCHS * index.epoch_bytes(10), (
+        "so that savings of the whole run are known"
+    )
     manifest = read_manifest(folder / "manifest.json")
     assert (manifest.scan_group, manifest.mean_prefix_bytes) == (5, index.mean_prefix_bytes(5))
     assert folder.name.startswith("photos-photo-shufflenet_v2_x0_5-schedule-unlimited-s0-")
