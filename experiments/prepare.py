@@ -1,19 +1,26 @@
 """Encode a dataset's JPEG files as records. See `--help`."""
 
+import sys
+
 from experiments.launch import launch
 from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.records.encode import EncodeReport
-from pcr_exp.records.prepare import prepare_records
+from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
 from pcr_exp.runs.bars import counting_bar
 
 
 def prepare(config: PrepareConfig) -> str:
-    """Encode train and val in both encodings; returns "finished"."""
+    """Encode all splits in both encodings, or compare images with records; returns one word."""
+    if config.check:
+        print(check_records(config.dataset, config.records))
+        return "checked"
     reports: dict[str, EncodeReport] = {}
     with counting_bar("records") as tell:
         folder = prepare_records(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
     for split, report in reports.items():
         print(f"{split}: {describe(report)}")
+    for remark in read_remarks(folder):
+        print(remark)
     print(folder)
     return "finished"
 
@@ -30,4 +37,5 @@ def describe(report: EncodeReport) -> str:
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = ["check=true" if argument == "--check" else argument for argument in sys.argv[1:]]
     launch(prepare, "prepare", PrepareConfig)

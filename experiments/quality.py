@@ -15,7 +15,7 @@ from pcr_exp.analysis.quality_files import load_quality, write_quality
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.records.atomic import write_atomic
-from pcr_exp.records.prepare import prepare_records, records_folder
+from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.open import open_storage
@@ -48,9 +48,9 @@ def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:
 
 
 def open_records(config: QualityConfig) -> RecordSet:
-    """The progressive records of the split, made first if they are missing."""
+    """The progressive records of the split; missing ones are made first, if that is allowed and local."""
     with counting_bar("records") as tell:
-        prepare_records(config.dataset, config.records, progress=tell)
+        ensure_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
     storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
     return RecordSet(storage, f"{folder}/{config.split}/pcr", max_pixels=config.records.max_pixels)

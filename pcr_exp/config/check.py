@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pcr_exp.errors import ConfigError
 
 
@@ -13,3 +15,8 @@ def require(ok: bool, key: str, given: object, wanted: str) -> None:
 def pair(key: str, values: list[float]) -> tuple[float, float]:
     require(len(values) == 2, key, values, "two numbers, [low, high]")
     return values[0], values[1]
+
+
+def expanded(path: str) -> str:
+    """A path with `~` replaced by the home it stands for; addresses such as s3://... stay as they are."""
+    return os.path.expanduser(path)  # noqa: PTH111 (a Path would make one slash of an address's two)

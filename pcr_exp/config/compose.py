@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config.activation_study import ActivationStudyConfig
-from pcr_exp.config.dataset import DATASET_SCHEMAS
+from pcr_exp.config.dataset import DATASET_SCHEMAS, folder_name
 from pcr_exp.config.runners import DemoConfig, FiguresConfig, PrepareConfig, QualityConfig, TrainConfig
 from pcr_exp.config.scan import SCAN_SCHEMAS
 from pcr_exp.config.storage import STORAGE_SCHEMAS
@@ -37,8 +37,9 @@ RUNNER_SCHEMAS: dict[str, type] = {
 
 
 def register() -> None:
-    """Give Hydra the schemas that the YAML files are checked against, and the function that they call."""
+    """Give Hydra the schemas that the YAML files are checked against, and the functions that they call."""
     OmegaConf.register_new_resolver("scaled_learning_rate", scaled_learning_rate, replace=True)
+    OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
     store = ConfigStore.instance()
     for name, schema in DATASET_SCHEMAS.items():
         store.store(group="dataset", name=f"{name}_schema", node=schema, provider="pcr_exp")

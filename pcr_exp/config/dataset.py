@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import pair, require
+from pcr_exp.config.check import expanded, pair, require
+from pcr_exp.errors import ConfigError
 
 PHOTOS_VERSION = 2
 """Of the embedded dataset's generator: raise it with every change that gives other pictures."""
@@ -55,25 +58,45 @@ class DatasetConfig:
     """Which pictures, which label, and how the paper stores and trains on them."""
 
     name: str = MISSING
+    """A word of your choice, in the names of runs, records and quality files. The kind of dataset is another
+    matter: that is the option of the group `dataset`."""
     root: str | None = None
-    """Folder in the dataset's official layout."""
+    """Folder in the dataset's official layout; `~` is your home."""
     label: str = MISSING
     """The named label that is trained on."""
     images_per_record: int = MISSING
     target_top1: float = MISSING
     """Validation top-1 (a share, 0..1) that time to accuracy is measured to; declared before any run."""
+    tune_fraction: float = 0.1
+    """Share of the training images that is never trained on: what scan policies, probes and tuning look at
+    (0: none is held out, and what needs them refuses)."""
+    split_seed: int = 42
+    """Which images are held out: a hash of this and an image's id, so that a new image moves no other."""
     max_train_images: int | None = None
-    """Keep only a seeded random subset of this many training samples (null: all)."""
+    """Train on this many images only, a random subset (null: all); records are made of these alone."""
+    max_tune_images: int | None = None
     max_val_images: int | None = None
+    """Look at this many images only, a random subset (null: all). All are encoded, so that any number is
+    at hand."""
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     paper: PaperConfig = field(default_factory=PaperConfig)
 
     def __post_init__(self) -> None:
         require(
+            re.fullmatch(_WORD, self.name) is not None,
+            "dataset.name",
+            self.name,
+            "a word of the letters a to z and A to Z, digits, and . _ - inside it, as it names files",
+        )
+        if self.root is not None:
+            self.root = expanded(self.root)
+        require(
             self.images_per_record >= 1, "dataset.images_per_record", self.images_per_record, "at least 1"
         )
         require(0 < self.target_top1 <= 1, "dataset.target_top1", self.target_top1, "a share in (0, 1]")
-        for key in ("max_train_images", "max_val_images"):
+        wanted = "a share of the training images, 0 or more and below 1"
+        require(0 <= self.tune_fraction < 1, "dataset.tune_fraction", self.tune_fraction, wanted)
+        for key in ("max_train_images", "max_tune_images", "max_val_images"):
             value = getattr(self, key)
             require(value is None or value >= 1, f"dataset.{key}", value, "null or at least 1")
 
@@ -85,10 +108,9 @@ class ImageNetConfig(DatasetConfig):
 
 @dataclass(kw_only=True, slots=True)
 class OwnSplitConfig(DatasetConfig):
-    """A dataset whose publisher does not say which images validate: a seeded share is held out."""
+    """A dataset whose publisher does not say which images validate: a share is held out, by their ids."""
 
     val_fraction: float = 0.2
-    split_seed: int = 42
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)
@@ -98,7 +120,8 @@ class OwnSplitConfig(DatasetConfig):
 @dataclass(kw_only=True, slots=True)
 class Ham10000Config(OwnSplitConfig):
     split: str = "lesion"
-    """`lesion`: no lesion on both sides. `file`: the paper's, with photos of one lesion on both."""
+    """`lesion`: no lesion on both sides. `file`: the paper's, to reproduce it strictly: scikit-learn's cut of
+    the sorted files, with photos of one lesion on both sides; there, a new image moves others."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
@@ -114,12 +137,20 @@ class CarsConfig(DatasetConfig):
 class CelebAHQConfig(OwnSplitConfig):
     """CelebAMask-HQ; label smiling."""
 
+    split: str = "hash"
+    """`hash`: of each picture's id. `file`: the paper's, to reproduce it strictly: scikit-learn's cut of the
+    files in numeric order; there, a new image moves others."""
+
+    def __post_init__(self) -> None:
+        OwnSplitConfig.__post_init__(self)
+        require(self.split in ("hash", "file"), "dataset.split", self.split, "hash or file")
+
 
 @dataclass(kw_only=True, slots=True)
 class FolderConfig(OwnSplitConfig):
     """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
 
-    `val_fraction` of each class is held out when root has no val folder.
+    `val_fraction` of the images is held out when root has no val folder.
     """
 
 
@@ -145,6 +176,15 @@ class PhotosConfig(DatasetConfig):
         require(self.version == PHOTOS_VERSION, "dataset.version", self.version, version)
 
 
+_WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
+
+
+def folder_name(root: str | None) -> str:
+    """A name for a folder of pictures that was given none: the folder's own, as far as files may bear it."""
+    base = "" if root is None else Path(root).expanduser().resolve().name
+    return re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_") or "folder"
+
+
 DATASET_SCHEMAS: dict[str, type[DatasetConfig]] = {
     "imagenet": ImageNetConfig,
     "ham10000": Ham10000Config,
@@ -153,3 +193,18 @@ DATASET_SCHEMAS: dict[str, type[DatasetConfig]] = {
     "folder": FolderConfig,
     "photos": PhotosConfig,
 }
+
+
+def kind_of(config: DatasetConfig) -> str:
+    """Which option of the group `dataset` this is, whatever its name.
+
+    Raises:
+        ConfigError: the settings are of no dataset that there is.
+    """
+    for kind, schema in DATASET_SCHEMAS.items():
+        if type(config) is schema:
+            return kind
+    raise ConfigError(
+        f"dataset: these are the settings of {type(config).__name__}; choose one with dataset="
+        f"{', '.join(DATASET_SCHEMAS)}."
+    )

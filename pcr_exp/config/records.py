@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pcr_exp.config.check import require
-from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.check import expanded, require
+from pcr_exp.config.dataset import DatasetConfig, kind_of
 
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
@@ -29,14 +29,33 @@ class RecordsConfig:
     max_pixels: int = MAX_PIXELS
     """Images of more (width x height) are neither encoded nor decoded: a file of 20 kB may claim a thousand
     million. Records that are finished stay without those that were rejected for it."""
+    on_change: str = "fail"
+    """If images are not those any more that records were made of: `fail` says which; `append` adds records
+    of those that were added; `reencode` makes all anew; `ignore` uses the records as they are."""
     num_workers: int = 2
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""
 
     def __post_init__(self) -> None:
+        self.root = expanded(self.root)
         require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
         require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
+        choices = ("fail", "append", "reencode", "ignore")
+        require(self.on_change in choices, "records.on_change", self.on_change, " or ".join(choices))
         require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
+
+
+_WITHOUT_EFFECT = (
+    "name",
+    "root",
+    "label",
+    "target_top1",
+    "max_tune_images",
+    "max_val_images",
+    "augment",
+    "paper",
+)
+"""Settings of a dataset that change no byte of its records."""
 
 
 def key_of(fields: dict[str, Any]) -> str:
@@ -46,8 +65,11 @@ def key_of(fields: dict[str, Any]) -> str:
 
 
 def records_name(dataset: DatasetConfig) -> str:
-    """The folder of a dataset's records: its name and a key of every setting that changes their bytes."""
+    """The folder of a dataset's records: its name and a key of every setting that changes their bytes.
+
+    The dataset's folder is not among them, so that both can move; two datasets of one kind need two names.
+    """
     fields = asdict(dataset)
-    for unrelated in ("root", "label", "target_top1", "augment", "paper"):
+    for unrelated in _WITHOUT_EFFECT:
         del fields[unrelated]
-    return f"{dataset.name}-{key_of(fields)}"
+    return f"{dataset.name}-{key_of(fields | {'kind': kind_of(dataset)})}"

@@ -27,6 +27,8 @@ class PrepareConfig:
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
+    check: bool = False
+    """Compare every image with what the records were made of, and change nothing; `--check` is the same."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,7 +73,8 @@ class QualityConfig:
     out: str = "results/quality/${dataset.name}"
 
     def __post_init__(self) -> None:
-        require(self.split in ("train", "val"), "split", self.split, "train or val")
+        splits = ("train", "tune", "val")
+        require(self.split in splits, "split", self.split, " or ".join(splits))
         require(
             bool(self.groups) and all(1 <= g <= NUM_GROUPS for g in self.groups),
             "groups",

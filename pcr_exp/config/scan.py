@@ -132,7 +132,8 @@ class PlateauConfig(CandidatesConfig):
     tolerance: float = 0.02
     """Share of the best candidate's loss that a cheaper one may be worse."""
     judge: str = "train"
-    """A candidate's loss: `train`, over the second half of its trial, or `val`, on whole images after it."""
+    """A candidate's loss: `train`, over the second half of its trial, or `tune`, after it on the whole images
+    that were held out for that."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
@@ -140,7 +141,8 @@ class PlateauConfig(CandidatesConfig):
             require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
         require(0 <= self.min_drop < 1, "scan.min_drop", self.min_drop, "a share in [0, 1)")
         require(0 <= self.tolerance < math.inf, "scan.tolerance", self.tolerance, "a share of 0 or more")
-        require(self.judge in ("train", "val"), "scan.judge", self.judge, "train or val")
+        wanted = "train or tune (val is what is reported, so nothing is decided on it)"
+        require(self.judge in ("train", "tune"), "scan.judge", self.judge, wanted)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -35,6 +35,9 @@ class TrainingConfig:
     """Mixed precision; takes effect on a GPU only."""
     channels_last: bool = True
     eval_every_epochs: int = 1
+    eval_split: str = "val"
+    """What evaluations look at: `val`, the images that results are reported on, or `tune`, those to choose
+    settings by."""
     log_every_steps: int = 10
     checkpoint_every_steps: int | None = None
     """Besides the checkpoint after every evaluation (null: only those)."""
@@ -56,6 +59,8 @@ class TrainingConfig:
         require(0 <= self.momentum < 1, "training.momentum", self.momentum, "in [0, 1)")
         require(0 <= self.label_smoothing < 1, "training.label_smoothing", self.label_smoothing, "in [0, 1)")
         require(self.warmup_epochs >= 0, "training.warmup_epochs", self.warmup_epochs, "0 or more")
+        splits = ("val", "tune")
+        require(self.eval_split in splits, "training.eval_split", self.eval_split, " or ".join(splits))
         choices = ("step", "cosine", "constant")
         require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
 

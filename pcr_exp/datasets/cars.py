@@ -14,7 +14,8 @@ from typing import Any
 import scipy.io
 
 from pcr_exp.config.dataset import CarsConfig
-from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
+from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
+from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
@@ -40,16 +41,20 @@ def read(config: CarsConfig) -> Dataset:
     models = [str(name).strip() for name in _load(meta, "class_names")]
     test_annos = need_file(root, [TEST_ANNOS, f"devkit/{TEST_ANNOS}"], SOURCE)
     train_annos = need_file(devkit, ["cars_train_annos.mat"], SOURCE)
+    looked = Looked()
+    for table in (meta, train_annos, test_annos):
+        looked.table(table)
     make_names = sorted({make_of(model) for model in models})
     label_sets = [
         {"model": i, "make": make_names.index(make_of(model)), "is_corvette": int("Corvette" in model)}
         for i, model in enumerate(models)
     ]
     return make_dataset(
-        "cars",
-        _read_split(root, "cars_train", train_annos, label_sets),
-        _read_split(root, "cars_test", test_annos, label_sets),
+        config,
+        _read_split(root, "cars_train", train_annos, label_sets, looked),
         {"model": models, "make": make_names, "is_corvette": ["not_corvette", "corvette"]},
+        looked,
+        val=_read_split(root, "cars_test", test_annos, label_sets, looked),
     )
 
 
@@ -61,8 +66,10 @@ def make_of(model: str) -> str:
     return model.split()[0]
 
 
-def _read_split(root: Path, name: str, annos: Path, label_sets: list[dict[str, int]]) -> list[Sample]:
-    found = {path.name: path for path in list_images(need_dir(root, name, SOURCE))}
+def _read_split(
+    root: Path, name: str, annos: Path, label_sets: list[dict[str, int]], looked: Looked
+) -> list[Sample]:
+    found = {path.name: path for path in looked.images(need_dir(root, name, SOURCE))}
     classes: dict[str, int] = {}
     for row in _load(annos, "annotations"):
         try:
@@ -74,7 +81,7 @@ def _read_split(root: Path, name: str, annos: Path, label_sets: list[dict[str, i
         classes[file] = model
     return [
         Sample(f"{name}/{file}", found[file], dict(label_sets[classes[file] - 1]))
-        for file in match_listed(classes.keys(), found, annos)
+        for file in match_listed(classes.keys(), found, annos, looked)
     ]
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pcr_exp.config.dataset import CelebAHQConfig
-from pcr_exp.datasets.layout import list_images, match_listed, need_dir, need_file, open_root
+from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
+from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.datasets.splits import holdout
 from pcr_exp.errors import DatasetError
@@ -24,28 +25,27 @@ SOURCE = "CelebAMask-HQ is obtained from its authors' page (switchablenorms/Cele
 
 
 def read(config: CelebAHQConfig) -> Dataset:
-    """The annotated pictures, cut as the paper cuts them, over file names in numeric order.
+    """The annotated pictures, divided as `config.split` says.
 
     The pictures decide: the official file always lists 30,000, so rows of pictures that are not there are
-    left out with a warning, and a subset of the folder works.
+    left out with a remark, and a subset of the folder works.
 
     Raises:
         DatasetError: the folder or file is missing, a row is bad, or no listed picture is there.
     """
+    looked = Looked()
     root = open_root(config.root, "celebahq", f"{IMAGES}/ and {ANNOTATION}", SOURCE)
-    annotation = need_file(root, [ANNOTATION], SOURCE)
+    annotation = looked.table(need_file(root, [ANNOTATION], SOURCE))
     folder = need_dir(root, IMAGES, SOURCE)
     smiles = _read_smiles(annotation)
-    found = {path.name: path for path in list_images(folder)}
-    names = sorted(match_listed(smiles.keys(), found, annotation, missing_ok=True), key=_number)
+    found = {path.name: path for path in looked.images(folder)}
+    names = sorted(match_listed(smiles.keys(), found, annotation, looked, missing_ok=True), key=_number)
     samples = [Sample(f"{IMAGES}/{name}", found[name], {LABEL: smiles[name]}) for name in names]
+    classes = {LABEL: ["not_smiling", "smiling"]}
+    if config.split == "hash":
+        return make_dataset(config, samples, classes, looked)
     train, val = holdout(len(samples), config.val_fraction, config.split_seed)
-    return make_dataset(
-        "celebahq",
-        [samples[i] for i in train],
-        [samples[i] for i in val],
-        {LABEL: ["not_smiling", "smiling"]},
-    )
+    return make_dataset(config, [samples[i] for i in train], classes, looked, val=[samples[i] for i in val])
 
 
 def _number(name: str) -> tuple[int, str]:

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import ImageNetConfig
 from pcr_exp.datasets.layout import (
-    list_class_names,
-    list_images,
     need_dir,
     open_root,
     read_class_folders,
     refuse_unknown_classes,
-    some,
 )
+from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, make_dataset
 from pcr_exp.errors import DatasetError
 
@@ -33,15 +31,18 @@ def read(config: ImageNetConfig) -> Dataset:
     """
     root = open_root(config.root, "imagenet", "train/<wnid>/*.JPEG and val/<wnid>/*.JPEG", SOURCE)
     train, val = need_dir(root, "train", SOURCE), need_dir(root, "val", SOURCE)
-    class_names = list_class_names(train)
+    looked = Looked()
+    class_names = looked.class_names(train)
     _check_train(train, class_names)
     _check_val(val)
-    refuse_unknown_classes(val, class_names, train)
+    refuse_unknown_classes(val, class_names, train, looked)
     return make_dataset(
-        "imagenet",
-        read_class_folders(root, train, class_names, LABEL, SOURCE),
-        read_class_folders(root, val, class_names, LABEL, SOURCE),
+        config,
+        read_class_folders(root, train, class_names, LABEL, SOURCE, looked),
         {LABEL: class_names},
+        looked,
+        val=read_class_folders(root, val, class_names, LABEL, SOURCE, looked),
+        each_class_trains=True,
     )
 
 
@@ -60,7 +61,7 @@ def _check_train(train: Path, class_names: list[str]) -> None:
 
 
 def _check_val(val: Path) -> None:
-    flat = [path.name for path in list_images(val)]
+    flat = [path.name for path in Looked().images(val)]
     if flat:
         raise DatasetError(
             f"{val} holds pictures that are in no class folder: {some(flat)}. That is how "

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
+from pcr_exp.datasets.looked import JPEG_SUFFIXES, Looked, some
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import DatasetError
-
-log = logging.getLogger(__name__)
-
-JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
@@ -54,19 +49,8 @@ def need_file(root: Path, names: Collection[str], source: str) -> Path:
     raise DatasetError(f"{looked_for} is missing. {root} holds {_contents(root)}. {source}")
 
 
-def list_images(folder: Path) -> list[Path]:
-    """The folder's JPEG files by suffix (any case), sorted; hidden files are not looked at."""
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(JPEG_SUFFIXES))  # noqa: PTH208
-    return [folder / name for name in names if not name.startswith(".")]
-
-
-def list_class_names(folder: Path) -> list[str]:
-    """Names of the folders in `folder`, sorted; hidden ones are not looked at."""
-    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
 def read_class_folders(
-    root: Path, folder: Path, class_names: list[str], label: str, source: str
+    root: Path, folder: Path, class_names: list[str], label: str, source: str, looked: Looked
 ) -> list[Sample]:
     """One sample for each `folder/<class>/*.jpg`, with ids relative to `root`.
 
@@ -76,7 +60,7 @@ def read_class_folders(
     samples = []
     for index, name in enumerate(class_names):
         class_folder = need_dir(folder, name, f"Every class needs pictures in both splits. {source}")
-        images = list_images(class_folder)
+        images = looked.images(class_folder)
         if not images:
             raise DatasetError(
                 f"class {name!r}: {class_folder} holds no JPEG ({' '.join(JPEG_SUFFIXES)}), but "
@@ -87,27 +71,34 @@ def read_class_folders(
     return samples
 
 
-def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path) -> None:
+def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path, looked: Looked) -> None:
     """A DatasetError if `folder` has class folders that `class_names` (those of `reference`) lacks."""
-    unknown = sorted(set(list_class_names(folder)) - set(class_names))
+    unknown = sorted(set(looked.class_names(folder)) - set(class_names))
     if unknown:
         raise DatasetError(f"{folder} has class folders that {reference} lacks: {some(unknown)}.")
 
 
 def match_listed(
-    listed: Collection[str], found: dict[str, Path], metadata: Path, *, missing_ok: bool = False
+    listed: Collection[str],
+    found: dict[str, Path],
+    metadata: Path,
+    looked: Looked,
+    *,
+    missing_ok: bool = False,
 ) -> list[str]:
     """The listed names that have a file, in listed order.
 
-    A picture that no row lists has no label: it is left out with a warning. A listed picture without a
-    file is an error, or with `missing_ok` left out with a warning.
+    A picture that no row lists has no label: it is left out with a remark. A listed picture without a
+    file is an error, or with `missing_ok` left out with a remark.
 
     Raises:
         DatasetError: listed pictures are missing, or no picture is listed at all.
     """
     unlisted = sorted(found.keys() - set(listed))
     if unlisted:
-        log.warning("%d pictures are not in %s and are left out: %s", len(unlisted), metadata, some(unlisted))
+        looked.remarks.append(
+            f"{len(unlisted)} pictures are not in {metadata} and are left out: {some(unlisted)}."
+        )
     missing = [name for name in listed if name not in found]
     if len(missing) == len(listed):
         raise DatasetError(f"{metadata} lists {len(listed)} pictures; none is there: {some(missing)}.")
@@ -117,17 +108,11 @@ def match_listed(
             "Unpack the archive again, or remove their rows from a copy of the dataset."
         )
     if missing:
-        log.warning(
-            "%d of %d pictures in %s are missing and are left out: %s",
-            len(missing), len(listed), metadata, some(missing),
-        )  # fmt: skip
+        looked.remarks.append(
+            f"{len(missing)} of {len(listed)} pictures in {metadata} are missing and are left out: "
+            f"{some(missing)}."
+        )
     return [name for name in listed if name in found]
-
-
-def some(names: Iterable[str], limit: int = 3) -> str:
-    """The first few names, and that there are more."""
-    names = list(names)
-    return ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")
 
 
 def _contents(folder: Path) -> str:

@@ -4,7 +4,8 @@
 
 Two labels, a coarse and a fine one: `photo`, which photograph a picture is cut from, and `focus`, whether it
 is in focus or slightly blurred. The first survives strong compression, the second needs the high frequencies.
-Train and val are cut from separate parts of each photograph. The same settings give the same bytes.
+Train and val are cut from separate parts of each photograph; what is tuned by (`dataset.tune_fraction`) is
+taken out of the first, so it resembles train more than val does. The same settings give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ import numpy as np
 
 from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.records import key_of
+from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
 from pcr_exp.datasets.photo_sources import SOURCE_FILES, load_photo, sources_digest, split_region
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
 CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
-SPLITS = ("train", "val")
+REGIONS = ("train", "val")
+"""Parts of each photograph that pictures are cut from; `tune` is taken out of the first."""
 NUM_THREADS = 2
 STAMP = "stamp.json"
 
@@ -65,27 +68,24 @@ def read(config: PhotosConfig) -> Dataset:
     if not folder.exists():
         _make(folder, config, settings)
     _check(folder, config, settings)
-    samples = {
-        split: [
-            Sample(
-                f"{folder.name}/{picture.file}",
-                folder / picture.file,
-                {"photo": picture.photo, "focus": picture.focus},
-            )
-            for picture in plan(config)
-            if picture.split == split
-        ]
-        for split in SPLITS
-    }
+    # An id is below the dataset's own folder, so that splits and order are the same with more or larger ones.
+    samples: dict[str, list[Sample]] = {region: [] for region in REGIONS}
+    for picture in plan(config):
+        labels = {"photo": picture.photo, "focus": picture.focus}
+        samples[picture.split].append(Sample(picture.file, folder / picture.file, labels))
+    looked = Looked()
+    for leaf in sorted({sample.path.parent for chosen in samples.values() for sample in chosen}):
+        looked.images(leaf)
+    looked.table(folder / STAMP)
     classes = {label: list(names) for label, names in CLASSES.items()}
-    return make_dataset("photos", samples["train"], samples["val"], classes)
+    return make_dataset(config, samples["train"], classes, looked, val=samples["val"])
 
 
 def plan(config: PhotosConfig) -> Iterator[Picture]:
     """All pictures: every (photo, focus) as often as every other, or once more."""
     num_focus = len(CLASSES["focus"])
     num_cells = len(CLASSES["photo"]) * num_focus
-    for split, num in zip(SPLITS, (config.num_train, config.num_val), strict=True):
+    for split, num in zip(REGIONS, (config.num_train, config.num_val), strict=True):
         for index in range(num):
             cell = index % num_cells
             yield Picture(split, index, cell // num_focus, cell % num_focus, 1 + index // num_cells)
@@ -125,7 +125,7 @@ def _rename(whole: Path, folder: Path) -> None:
 
 
 def _draw_all(folder: Path, config: PhotosConfig) -> None:
-    for split in SPLITS:
+    for split in REGIONS:
         for photo in CLASSES["photo"]:
             for focus in CLASSES["focus"]:
                 (folder / split / photo / focus).mkdir(parents=True)
@@ -142,7 +142,7 @@ def _draw_all(folder: Path, config: PhotosConfig) -> None:
 
 def draw_jpeg(picture: Picture, region: np.ndarray, config: PhotosConfig) -> bytes:
     """One picture's file. Its randomness is its own, so neither threads nor other pictures matter to it."""
-    rng = np.random.default_rng([config.seed, SPLITS.index(picture.split), picture.index])
+    rng = np.random.default_rng([config.seed, REGIONS.index(picture.split), picture.index])
     pixels = draw_picture(rng, region, config.size_px)
     if CLASSES["focus"][picture.focus] == "blurred":
         pixels = defocus(rng, pixels)

@@ -1,17 +1,16 @@
-"""What every dataset becomes: lists of samples with named labels."""
+"""What every dataset becomes: lists of samples with named labels, in three splits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
+from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
+from pcr_exp.datasets.looked import Looked, some
+from pcr_exp.datasets.splits import SPLITS, place, split_of
 from pcr_exp.errors import DatasetError
-
-ORDER_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,57 +18,152 @@ class Sample:
     """One picture."""
 
     id: str
-    """Unique in the split: the path relative to the dataset's root, with forward slashes."""
+    """Unique in the dataset: the path relative to the dataset's folder, with forward slashes."""
     path: Path
     """The JPEG file."""
     labels: dict[str, int]
     """Named labels -> class index, 0-based."""
+    group: str | None = None
+    """What decides the split, if not the id: pictures of one group are never on two sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Two splits and what their labels mean. Use `make_dataset`, which checks and orders."""
+    """Three splits and what their labels mean. Use `make_dataset`, which divides, checks and orders."""
 
     name: str
-    train: list[Sample]
-    val: list[Sample]
+    splits: dict[str, list[Sample]]
+    """By name, as in `SPLITS`; `tune` may be empty."""
     classes: dict[str, list[str]]
     """Label name -> class names; a class's index is its position."""
+    looked: Looked = field(default_factory=Looked, compare=False)
+
+    @property
+    def train(self) -> list[Sample]:
+        return self.splits["train"]
+
+    @property
+    def tune(self) -> list[Sample]:
+        return self.splits["tune"]
+
+    @property
+    def val(self) -> list[Sample]:
+        return self.splits["val"]
 
 
 def make_dataset(
-    name: str, train: Iterable[Sample], val: Iterable[Sample], classes: dict[str, list[str]]
+    config: DatasetConfig,
+    samples: Iterable[Sample],
+    classes: dict[str, list[str]],
+    looked: Looked,
+    *,
+    val: Iterable[Sample] | None = None,
+    each_class_trains: bool = False,
 ) -> Dataset:
-    """A dataset in its lasting order.
+    """A dataset in its lasting splits and order.
 
-    Each split is sorted by id and then shuffled once with a fixed seed, so that every record of
-    consecutive samples is mixed in class, on every machine alike.
+    Args:
+        config: says which shares are held out, by a hash of ids.
+        samples: those that may be trained on; if `val` is None, those of val too.
+        classes: label name -> class names.
+        looked: what was looked at; given remarks on classes that a split lacks.
+        val: the publisher's.
+        each_class_trains: a class with no picture to train on is an error, not a remark.
 
     Raises:
-        DatasetError: a split has no picture, an id twice, or a label that `classes` does not name.
+        DatasetError: train or val has no picture; an id is there twice; a picture has a label that `classes`
+            does not name; or a class has no picture to train on.
     """
-    splits = {"train": list(train), "val": list(val)}
-    for split, samples in splits.items():
-        _check(name, split, samples, classes)
-    return Dataset(name, _mixed(splits["train"]), _mixed(splits["val"]), classes)
-
-
-def _mixed(samples: list[Sample]) -> list[Sample]:
-    ordered = sorted(samples, key=lambda sample: sample.id)
-    order = np.random.default_rng(ORDER_SEED).permutation(len(ordered))
-    return [ordered[i] for i in order]
-
-
-def _check(name: str, split: str, samples: list[Sample], classes: dict[str, list[str]]) -> None:
-    if not samples:
-        raise DatasetError(f"{name}: the {split} split has no picture.")
-    twice = [id_ for id_, count in Counter(sample.id for sample in samples).items() if count > 1]
-    if twice:
-        raise DatasetError(f"{name}: the {split} split lists {twice[0]} twice ({len(twice)} such ids).")
-    sizes = {label: len(names) for label, names in classes.items()}
+    own_fraction = config.val_fraction if isinstance(config, OwnSplitConfig) and val is None else 0.0
+    splits: dict[str, list[Sample]] = {split: [] for split in SPLITS}
+    splits["val"] += val or ()
     for sample in samples:
+        split = split_of(
+            sample.group or sample.id,
+            val_fraction=own_fraction,
+            tune_fraction=config.tune_fraction,
+            seed=config.split_seed,
+        )
+        splits[split].append(sample)
+    _check(config.name, splits, classes)
+    remedy = (
+        f"add pictures, or raise dataset.val_fraction ({own_fraction:g})"
+        if own_fraction
+        else "add pictures to val"
+    )
+    if not splits["val"]:
+        raise DatasetError(
+            f"{config.name}: the val split has no picture, of {sum(map(len, splits.values()))}: {remedy}, or "
+            "choose another dataset.split_seed."
+        )
+    looked.remarks += _remarks_on_classes(
+        config, splits, classes, remedy, each_class_trains=each_class_trains
+    )
+    ordered = {split: sorted(chosen, key=lambda sample: place(sample.id)) for split, chosen in splits.items()}
+    return Dataset(config.name, ordered, classes, looked)
+
+
+def _check(name: str, splits: dict[str, list[Sample]], classes: dict[str, list[str]]) -> None:
+    if not splits["train"]:
+        raise DatasetError(
+            f"{name}: the train split has no picture: {len(splits['tune'])} are in tune, "
+            f"{len(splits['val'])} in val. Add pictures, or hold out less (dataset.tune_fraction)."
+        )
+    everything = [sample for chosen in splits.values() for sample in chosen]
+    if len({sample.id for sample in everything}) < len(everything):
+        counts = Counter(sample.id for sample in everything)
+        twice = [id_ for id_, count in counts.items() if count > 1]
+        raise DatasetError(f"{name}: {twice[0]} is listed twice ({len(twice)} such ids).")
+    sizes = {label: len(names) for label, names in classes.items()}
+    for sample in everything:
         named = sample.labels.keys() == sizes.keys()
         if not named or not all(0 <= sample.labels[label] < size for label, size in sizes.items()):
             raise DatasetError(
                 f"{name}: {sample.id} has labels {sample.labels}; wanted one class index for each of {sizes}."
             )
+
+
+def _remarks_on_classes(
+    config: DatasetConfig,
+    splits: dict[str, list[Sample]],
+    classes: dict[str, list[str]],
+    remedy: str,
+    *,
+    each_class_trains: bool,
+) -> list[str]:
+    remarks = []
+    for label, names in classes.items():
+        has = {split: {sample.labels[label] for sample in chosen} for split, chosen in splits.items()}
+        there = set().union(*has.values())
+        lack = {split: [names[i] for i in sorted(there - has[split])] for split in SPLITS}
+        if untrained := lack["train"]:
+            what = f"{config.name}: {_classes(untrained, label)} to train on"
+            if each_class_trains:
+                raise DatasetError(
+                    f"{what}: the few that there are were held out. Add pictures or remove the class; choose "
+                    "another dataset.split_seed; or divide them yourself, into train/<class>/ and "
+                    "val/<class>/, with dataset.tune_fraction=0."
+                )
+            remarks.append(f"{what}: it cannot be learned.")
+        if unseen := lack["val"]:
+            remarks.append(
+                f"{config.name}: {_classes(unseen, label)} in val, so that accuracy says nothing of it: "
+                f"{remedy}."
+            )
+        if splits["tune"] and (untuned := lack["tune"]):
+            remarks.append(
+                f"{config.name}: {_classes(untuned, label)} in tune, so that policies and tuning do not see "
+                f"it: add pictures, or raise dataset.tune_fraction ({config.tune_fraction:g})."
+            )
+    if config.tune_fraction and not splits["tune"]:
+        remarks.append(
+            f"{config.name}: the tune split has no picture (dataset.tune_fraction={config.tune_fraction:g}, "
+            f"{len(splits['train'])} pictures in train): scan policies that judge by it will refuse."
+        )
+    return remarks
+
+
+def _classes(names: list[str], label: str) -> str:
+    if len(names) == 1:
+        return f"the {label} {names[0]!r} has no picture"
+    return f"{len(names)} classes of {label!r} ({some(names)}) have no picture"

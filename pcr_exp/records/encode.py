@@ -63,11 +63,14 @@ def encode_split(
     num_workers: int,
     progress: Progress,
     max_pixels: int = MAX_PIXELS,
+    on_change: str = "fail",
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
     Record k holds samples k*N to (k+1)*N, less the rejected; a record that is wholly rejected is left out. An
     encode that was stopped continues, and ends with the bytes that it would have written unstopped.
+
+    With `on_change` "reencode", records of other files that lie there give way.
 
     Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
     the record that is being written and of as many more, each in both encodings, and the encoding being
@@ -83,6 +86,8 @@ def encode_split(
     tasks = [(sample, file_size(sample.path)) for sample in samples]
     key = fingerprint(tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record)
     writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key)
+    if on_change == "reencode":
+        writer.remove_indexes_of_others()
     num_turned = None
     if not writer.is_finished() or has_receipts(folder):
         make_folder(folder)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pcr_exp.config.records import SCANS
 from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import RecordError
 from pcr_exp.records.format import VERSION
+from pcr_exp.records.index import RecordIndex
 
 
 def file_size(path: Path) -> int | None:
@@ -30,6 +32,22 @@ def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
         for sample, size in samples
     )
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
+
+
+def joint_images_key(indexes: Mapping[str, RecordIndex]) -> str:
+    """16 hex digits of what the pictures of all splits are, from the indexes of their records by split.
+
+    Raises:
+        RecordError: the records are of a version that did not keep what their images are.
+    """
+    for split, index in indexes.items():
+        if not index.images:
+            raise RecordError(
+                f"the {split} records of {index.dataset} do not say which images they hold: they are of an "
+                "older version. Make them again with `python -m experiments.prepare`."
+            )
+    rows = sorted((split, index.images) for split, index in indexes.items())
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
 def fingerprint(

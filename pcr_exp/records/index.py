@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import operator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import xxhash
@@ -99,6 +99,16 @@ class RecordIndex:
     @property
     def num_samples(self) -> int:
         return sum(record.num_samples for record in self.records)
+
+    def first_samples(self, num: int) -> RecordIndex:
+        """The index of the first `num` samples: of the last record that holds one, the first few samples."""
+        records = []
+        for record in self.records:
+            if num <= 0:
+                break
+            records.append(replace(record, num_samples=min(num, record.num_samples)))
+            num -= record.num_samples
+        return replace(self, records=records)
 
     def prefix_bytes(self, record: int, group: int) -> int:
         """Bytes from the start of a record to the end of its group `group` (1-based).

@@ -1,8 +1,8 @@
-"""From a dataset's configuration to its records on disk."""
+"""From a dataset's configuration to its records on disk, made of the images that are there now."""
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,14 +10,19 @@ from pathlib import Path
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.errors import ConfigError, StorageError
-from pcr_exp.records.atomic import write_atomic
+from pcr_exp.datasets.sample import Dataset
+from pcr_exp.datasets.splits import SPLITS
+from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.records.encode import EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.sources import SourceImage, look, read_source, write_source
+from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
 
-SPLITS = ("train", "val")
-_SOURCE_FILE = "source.json"
+log = logging.getLogger(__name__)
+
+OnReport = Callable[[str, EncodeReport], None]
+"""Told (split, report) after each split that was looked at."""
 
 
 def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:  # noqa: ARG001
@@ -25,28 +30,51 @@ def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:  # no
     return records_name(dataset)
 
 
+def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
+    """What comes before reading records: missing ones are made, and old ones are not read unnoticed.
+
+    With `records.auto_prepare=false` nothing is made. Records elsewhere (`records.root` with ://) are taken
+    as they are. Of the images that records were made of, only folders and label files are looked at.
+
+    Raises:
+        PcrExpError: as `prepare_records` raises it.
+    """
+    if "://" in records.root:
+        log.info("records in %s are read as they are: images are not compared with them", records.root)
+        return
+    if records.auto_prepare:
+        prepare_records(dataset, records, progress=progress, thorough=False)
+    elif _is_finished(folder := _path(dataset, records)):
+        Comparison(dataset, records, folder).settle(thorough=False)
+
+
 def prepare_records(
     dataset: DatasetConfig,
     records: RecordsConfig,
     progress: Progress | None = None,
-    on_report: Callable[[str, EncodeReport], None] | None = None,
+    on_report: OnReport | None = None,
+    *,
+    thorough: bool = True,
 ) -> Path:
-    """Encode both splits, unless that is done already: then the dataset itself need not be there.
+    """Encode all splits, unless that is done already: then the dataset itself need not be there.
 
-    If `dataset.root` is another folder than the records were made from, its files are compared with theirs
-    by name, label and size: the records' name does not hold that folder, so that both can move.
+    If it is there, its images are compared with those that the records were made of; what differs ends as
+    `records.on_change` says. If `dataset.root` is another folder than theirs, names, labels and sizes count:
+    the records' name does not hold that folder, so that both can move.
 
     Args:
         dataset: what to encode.
         records: where to, and how.
-        progress: told (images done, images in all), over both splits.
+        progress: told (images done, images in all), over all splits.
         on_report: told (split, report) after each split that was looked at.
+        thorough: look at the size and time of every image, not only at folders and label files.
 
     Returns:
-        The folder that holds `train/` and `val/`.
+        The folder that holds `train/`, `tune/` and `val/`.
 
     Raises:
         ConfigError: `records.root` is not a local folder.
+        RecordError: images were added, removed or replaced.
         DatasetError, ImageError, RecordError, StorageError: as `open_dataset` and `encode_split` raise them.
     """
     if "://" in records.root:
@@ -54,26 +82,59 @@ def prepare_records(
             f"records.root={records.root!r}: records are written to a local folder. Prepare them with "
             "a local records.root and copy that folder to it; then train with records.auto_prepare=false."
         )
-    folder = Path(records.root) / records_folder(dataset, records)
-    if _is_finished(folder) and not _is_elsewhere(dataset, folder):
+    folder = _path(dataset, records)
+    if not _is_finished(folder):
+        opened = open_dataset(dataset)
+        _encode(opened, look(opened), dataset, records, folder, progress, on_report)
         return folder
-    _encode(dataset, records, folder, progress, on_report)
-    with suppress(StorageError):  # a note that spares a comparison; records on a read-only disk do without
-        write_atomic(folder / _SOURCE_FILE, [json.dumps({"root": _resolve(dataset.root)}).encode()])
+    comparison = Comparison(dataset, records, folder)
+    if not comparison.settle(thorough=thorough):
+        assert comparison.opened is not None
+        opened, images = comparison.opened, comparison.images
+        _encode(opened, images, dataset, records, folder, progress, on_report)
     return folder
 
 
+def check_records(dataset: DatasetConfig, records: RecordsConfig) -> str:
+    """Compare every image with what the records were made of, and change nothing; says what was found.
+
+    Raises:
+        RecordError: there are no records, or images were added, removed or replaced.
+        DatasetError: the images cannot be read.
+    """
+    folder = _path(dataset, records)
+    if not _is_finished(folder):
+        raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
+    comparison = Comparison(dataset, records, folder)
+    comparison.look()
+    if comparison.changes is None:
+        raise RecordError(
+            f"{folder} does not say what its records were made of. Prepare them once more: that compares "
+            "names, labels and sizes, and keeps them."
+        )
+    if comparison.changes:
+        raise RecordError(comparison.describe())
+    return f"{len(comparison.images)} images are as they were when the records were made"
+
+
+def read_remarks(folder: Path) -> list[str]:
+    """What was said of the dataset when its records were made: files left out, classes that splits lack."""
+    source = read_source(folder)
+    return [] if source is None else source.remarks
+
+
 def _encode(
+    opened: Dataset,
+    images: dict[str, SourceImage],
     dataset: DatasetConfig,
     records: RecordsConfig,
     folder: Path,
     progress: Progress | None,
-    on_report: Callable[[str, EncodeReport], None] | None,
+    on_report: OnReport | None,
 ) -> None:
-    opened = open_dataset(dataset)
-    num_images = len(opened.train) + len(opened.val)
+    num_images = len(images)
     num_before = 0
-    for split, samples in zip(SPLITS, (opened.train, opened.val), strict=True):
+    for split, samples in opened.splits.items():
 
         def tell(num_done: int, _: int, num_before: int = num_before) -> None:
             if progress is not None:
@@ -87,6 +148,7 @@ def _encode(
             split=split,
             images_per_record=dataset.images_per_record,
             on_error=records.on_error,
+            on_change=records.on_change,
             num_workers=records.num_workers,
             max_pixels=records.max_pixels,
             progress=tell,
@@ -94,22 +156,13 @@ def _encode(
         if on_report is not None:
             on_report(split, report)
         num_before += len(samples)
+    with suppress(StorageError):  # spares a comparison; records on a read-only disk do without
+        write_source(folder, str(dataset.root), opened, images)
+
+
+def _path(dataset: DatasetConfig, records: RecordsConfig) -> Path:
+    return Path(records.root) / records_folder(dataset, records)
 
 
 def _is_finished(folder: Path) -> bool:
     return all((folder / split / name / INDEX_FILE).exists() for split in SPLITS for name in ENCODINGS)
-
-
-def _is_elsewhere(dataset: DatasetConfig, folder: Path) -> bool:
-    """`dataset.root` is there, but the records were made from another folder."""
-    if dataset.root is None or not Path(dataset.root).is_dir():
-        return False
-    try:
-        made_from = json.loads((folder / _SOURCE_FILE).read_bytes())["root"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
-    return bool(made_from != _resolve(dataset.root))
-
-
-def _resolve(root: str | None) -> str | None:
-    return None if root is None else str(Path(root).resolve())

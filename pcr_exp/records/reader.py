@@ -84,14 +84,25 @@ class RecordPrefix:
 class RecordSet:
     """A split in one encoding: the folder that holds `index.json` and its records. Thread safe."""
 
-    def __init__(self, storage: RangeReader, folder: str, *, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(
+        self,
+        storage: RangeReader,
+        folder: str,
+        max_samples: int | None = None,
+        *,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
         """`max_pixels` is for those who decode the images (`records.max_pixels`).
+
+        With `max_samples`, only the first ones are there, a random subset: whole records but for the last, of
+        which all bytes are read and the first samples kept. `index` then tells of these alone.
 
         Raises:
             RecordError: there is no index, or it cannot be used.
         """
         self.max_pixels = max_pixels
-        self.index: RecordIndex = read_index(storage, folder)
+        self._stored: RecordIndex = read_index(storage, folder)
+        self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self._storage = storage
         self._ending = b"" if self.index.encoding == "baseline" else EOI
@@ -109,6 +120,10 @@ class RecordSet:
         file = self.index.records[record].file
         return f"{self.folder}/{file}" if self.folder else file
 
+    def stored(self, record: int) -> RecordEntry:
+        """A record as it lies there: with all samples, whatever `max_samples` is."""
+        return self._stored.records[record]
+
     def describe(self, record: int, group: int, after: int = 0) -> str:
         """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
@@ -124,14 +139,16 @@ class RecordSet:
             StorageError: the storage could not deliver.
         """
         num_bytes = self.index.prefix_bytes(record, group)
-        entry = self.index.records[record]
+        entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, 0, num_bytes)
         _check_length(data, num_bytes, 0, group, where)
         header, start = self.unpack_header(data, entry, where)
         bounds = self._unpack_groups(data, start, entry, 0, group, where)
-        labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
-        return RecordPrefix(header.ids, labels, group, num_bytes, (Stretch(data, bounds),), self._ending)
+        kept = self.index.records[record].num_samples
+        labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}
+        stretches = (Stretch(data, bounds),)
+        return RecordPrefix(header.ids[:kept], labels, group, num_bytes, stretches, self._ending)
 
     @once_more_if_remote
     def read_extension(self, record: int, after: int, group: int) -> Extension:
@@ -150,7 +167,7 @@ class RecordSet:
             return Extension(after, group, 0, Stretch(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
-        entry = self.index.records[record]
+        entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, start, start + num_bytes)
         _check_length(data, num_bytes, after, group, where)

@@ -85,7 +85,7 @@ class SingleImages:
         return self._open(record)[1] if group == 1 else self._table(record, group)
 
     def _read_header(self, record: int) -> tuple[RecordHeader, Table]:
-        entry = self.records.index.records[record]
+        entry = self.records.stored(record)
         where = f"record {self.records.path(record)}"
         end = entry.header_bytes + table_bytes(entry.num_samples, self.records.index.version)
         data = self.records.read_range(record, 0, end)
@@ -95,7 +95,7 @@ class SingleImages:
         )
 
     def _read_table(self, record: int, group: int) -> Table:
-        entry = self.records.index.records[record]
+        entry = self.records.stored(record)
         start, end = entry.group_ends[group - 2 : group]
         table_end = start + table_bytes(entry.num_samples, self.records.index.version)
         where = f"group {group} of record {self.records.path(record)}"

@@ -69,11 +69,11 @@ class SplitWriter:
         """Write `rejected.csv` and, last, the indexes.
 
         Raises:
-            RecordError: no image is left; no index is written.
+            RecordError: no image is left, and the split is not `tune`; no index is written.
         """
         write_rejected(self.folder, [row for receipt in receipts for row in receipt.rejected])
         stored = [receipt for receipt in receipts if receipt.num_samples]
-        if not stored:
+        if not stored and self.split != "tune":
             raise RecordError(
                 f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
                 "each one's reason. Check dataset.root."
@@ -105,6 +105,13 @@ class SplitWriter:
         """All indexes are there. Raises RecordError as `read_indexes` does."""
         return len(self.read_indexes()) == len(ENCODINGS)
 
+    def remove_indexes_of_others(self) -> None:
+        """Give up records that were made of something else: without their index, an encode replaces them."""
+        for encoding in ENCODINGS:
+            path = self._index_path(encoding)
+            if path.exists() and parse_index(path.read_bytes(), str(path)).fingerprint != self.fingerprint:
+                path.unlink()
+
     def read_indexes(self) -> dict[str, RecordIndex]:
         """The indexes that are there, by encoding.
 
@@ -126,8 +133,8 @@ class SplitWriter:
             if indexes[encoding].fingerprint != self.fingerprint:
                 raise RecordError(
                     f"{self.folder} holds records that were made from other files or with other settings "
-                    f"than {self.dataset}/{self.split} has now. Choose another records.root, or delete that "
-                    "folder."
+                    f"than {self.dataset}/{self.split} has now. Make them anew (records.on_change=reencode), "
+                    "or, if these are two datasets, name one of them (dataset.name)."
                 )
         return indexes
 

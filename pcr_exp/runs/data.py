@@ -1,4 +1,4 @@
-"""What a run reads: the records to train on, through its storage, and those to validate on, at full speed."""
+"""What a run reads: the records to train on, through its storage, and those to look at, at full speed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.datasets.splits import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import ScanPolicy, StaticScan
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
-from pcr_exp.records.prepare import prepare_records, records_folder
+from pcr_exp.records.fingerprint import joint_images_key
+from pcr_exp.records.index import read_index
+from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.counters import CountingStorage
@@ -23,10 +26,13 @@ _UNLIMITED = StorageConfig(name="unlimited")
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """Both splits, open."""
+    """All splits, open."""
 
     train: RecordSet
+    tune: RecordSet
+    """What scan policies and tuning look at; may hold no image."""
     val: RecordSet
+    """What is reported."""
     storage: CountingStorage
     """What `train` is read through."""
 
@@ -36,18 +42,17 @@ class RunData:
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
-    """Make missing records if `records.auto_prepare` and the root is a local folder.
+    """Make missing records if `records.auto_prepare` and the root is a local folder; look for changed images.
 
     Args:
         config: The whole configuration.
         progress: Show a bar on stderr.
 
     Raises:
-        PcrExpError: they cannot be made.
+        PcrExpError: they cannot be made, or images were added, removed or replaced since.
     """
-    if config.records.auto_prepare and "://" not in config.records.root:
-        with counting_bar("records", shown=progress) as tell:
-            prepare_records(config.dataset, config.records, progress=tell)
+    with counting_bar("records", shown=progress) as tell:
+        ensure_records(config.dataset, config.records, progress=tell)
 
 
 def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None) -> RunData:
@@ -68,12 +73,28 @@ def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None
     storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
-    val = RecordSet(open_storage(root, _UNLIMITED), f"{folder}/val/baseline", max_pixels=max_pixels)
+    whole = open_storage(root, _UNLIMITED)
+    limits = {"tune": config.dataset.max_tune_images, "val": config.dataset.max_val_images}
+    tune, val = (
+        RecordSet(whole, f"{folder}/{split}/baseline", limit, max_pixels=max_pixels)
+        for split, limit in limits.items()
+    )
     label = config.dataset.label
     if label not in train.index.classes:
         choices = ", ".join(sorted(train.index.classes))
         raise ConfigError(f"dataset.label={label!r}: the records in {root}/{folder} have {choices}.")
-    return RunData(train, val, storage)
+    return RunData(train, tune, val, storage)
+
+
+def images_key_of(config: TrainConfig) -> str:
+    """16 hex digits of what the pictures of all splits are, wherever they and their records lie.
+
+    Raises:
+        RecordError: there are no records, or they do not say it.
+    """
+    folder = records_folder(config.dataset, config.records)
+    storage = open_storage(config.records.root, _UNLIMITED)
+    return joint_images_key({split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS})
 
 
 def training_loader(
@@ -98,10 +119,20 @@ def training_loader(
     )
 
 
-def validation_loader(config: TrainConfig, data: RunData) -> RecordLoader:
-    """Make the loader of whole validation images, always from the original JPEG bytes and never throttled."""
+def validation_loader(config: TrainConfig, data: RunData, split: str = "val") -> RecordLoader:
+    """Make the loader of whole images of `val` or `tune`, always of the original JPEG bytes, never throttled.
+
+    Raises:
+        ConfigError: the split holds no image.
+    """
+    records: RecordSet = getattr(data, split)
+    if not records.index.num_samples:
+        raise ConfigError(
+            f"the {split} split of {records.index.dataset} holds no image, and they are to be looked at. "
+            f"Hold some out (dataset.tune_fraction={config.dataset.tune_fraction:g}), or add images."
+        )
     return RecordLoader(
-        data.val,
+        records,
         StaticScan(1),
         config.loader,
         transform=EvalTransform(

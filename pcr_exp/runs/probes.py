@@ -33,7 +33,8 @@ class Probes:
     trainer: Trainer
     processes: Processes
     consensus: Consensus
-    val_loss: Callable[[], float]
+    tune_loss: Callable[[], float]
+    """Of the images to tune by: what is reported is not what is decided on."""
     steps_per_epoch: int
     sample: FixedSample | None = None
 
@@ -82,7 +83,7 @@ class Probes:
             probe.candidates,
             step=progress.step,
             steps_per_epoch=self.steps_per_epoch,
-            evaluate=self.val_loss if probe.judge == "val" else None,
+            evaluate=self.tune_loss if probe.judge == "tune" else None,
         )
 
     def _sample(self, num_images: int) -> FixedSample:

@@ -75,8 +75,9 @@ _REAL = Column(whole=False)
 _SHARE = Column(whole=False, high=1)
 _MEASURE = Column(whole=False, nullable=True)  # null: nothing to measure yet
 
-MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "val_loss", "images_per_s")
-"""What the scores of a policy's candidates can be; `given`: the configuration said it."""
+MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s")
+"""What the scores of a policy's candidates can be; `given`: the configuration said it; `val_loss`:
+of runs from before images were held out to tune by."""
 
 COMMON: dict[str, AnyColumn] = {
     "epoch": _POSITIVE,  # of the last update, from 1; in an eval row also the epochs completed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from pcr_exp.loading.echo.ratio import stage_columns
 from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import samples_per_rank
-from pcr_exp.loading.policies.catalog import open_policy, require_validation
+from pcr_exp.loading.policies.catalog import judges_by_tune, open_policy, require_tuning
 from pcr_exp.loading.policies.consensus import open_consensus
 from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.runs.data import RunData, training_loader, validation_loader
@@ -137,7 +137,7 @@ def open_session(
 
     Raises:
         ConfigError: the model does not exist, does not take the batches that it would get, or does not suit
-            `activations`; the scan policy wants validation images, and there are none; or what processes
+            `activations`; the scan policy wants images to tune by, and there are none; or what processes
             send each other does not suit the rest.
     """
     training = config.training
@@ -145,13 +145,20 @@ def open_session(
     model = open_model(config.model, data.num_classes(config.dataset.label))
     num_fresh = samples_per_rank(data.train.index.num_samples, processes.world_size)
     num_train = num_examples(config.echo, num_fresh)
+    looked_at = {training.eval_split, *(["tune"] if judges_by_tune(config.scan) else [])}
     check_model(
         model,
         config.model.name,
         train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
-        eval_batches=_batch_shapes(data.val.index.num_samples, training.batch_size, training.eval_image_size),
+        eval_batches=[
+            shape
+            for records in ({"val": data.val, "tune": data.tune}[split] for split in looked_at)
+            for shape in _batch_shapes(
+                records.index.num_samples, training.batch_size, training.eval_image_size
+            )
+        ],
     )
-    require_validation(config.scan, data.val.index.num_samples)
+    require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     policy = open_policy(
         config.scan,
@@ -173,22 +180,25 @@ def open_session(
     index_bytes = data.storage.bytes_read
     with (
         closing(training_loader(config, data, policy, processes)) as loader,
-        closing(validation_loader(config, data)) as val_loader,
+        ExitStack() as others,
     ):
-        validation = ValidationBatches(val_loader, training.eval_image_size)
+        batches = {}
+        for split in sorted(looked_at):
+            looking = others.enter_context(closing(validation_loader(config, data, split)))
+            batches[split] = ValidationBatches(looking, training.eval_image_size)
         yield Session(
             trainer=trainer,
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
-            validation=validation,
+            validation=batches[training.eval_split],
             probes=Probes(
                 config,
                 data,
                 trainer,
                 processes,
                 consensus,
-                val_loss=lambda: _val_loss(trainer, validation),
+                tune_loss=lambda: _loss(trainer, batches["tune"]),
                 steps_per_epoch=loader.num_batches,
             ),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
@@ -228,7 +238,7 @@ def _check_bounds(config: TrainConfig) -> None:
         )
 
 
-def _val_loss(trainer: Trainer, validation: ValidationBatches) -> float:
+def _loss(trainer: Trainer, validation: ValidationBatches) -> float:
     loss = _scores(trainer, validation)["val_loss"]
     assert loss is not None  # only val_top5 may be
     return loss

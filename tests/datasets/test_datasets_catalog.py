@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.dataset import DATASET_SCHEMAS, FolderConfig
+from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig
 from pcr_exp.datasets.catalog import READERS, open_dataset
 from pcr_exp.errors import ConfigError, DatasetError
 
@@ -21,32 +21,34 @@ def test_every_schema_has_a_reader():
 
 
 @pytest.mark.usefixtures("pictures")
-def test_opens_by_name(make_config):
-    dataset = open_dataset(make_config("folder"))
-    assert (dataset.name, len(dataset.train), len(dataset.val)) == ("folder", 80, 20)
+def test_opens_by_its_settings_whatever_its_name(make_config):
+    dataset = open_dataset(make_config("folder", name="photos"))
+    assert dataset.name == "photos"
+    assert len(dataset.train) + len(dataset.val) == 100
 
 
 @pytest.mark.usefixtures("pictures")
-def test_subsets_are_seeded_nested_and_mixed(make_config):
-    whole = open_dataset(make_config("folder"))
-    small = open_dataset(make_config("folder", max_train_images=20, max_val_images=5))
-    assert (len(small.train), len(small.val)) == (20, 5)
+def test_subsets_are_nested_and_mixed(make_config):
+    whole = open_dataset(make_config("folder", tune_fraction=0.2))
+    small = open_dataset(make_config("folder", tune_fraction=0.2, max_train_images=20))
     assert small.train == whole.train[:20]
+    assert small.tune == whole.tune[:5]
+    assert small.val == whole.val
     assert {sample.labels["class"] for sample in small.train} == {0, 1}
-    assert len(open_dataset(make_config("folder", max_train_images=1000)).train) == 80
+    assert open_dataset(make_config("folder", tune_fraction=0.2, max_train_images=1000)) == whole
 
 
-def test_unknown_name(make_config):
-    config = make_config("folder")
-    config.name = "flowers"
-    with pytest.raises(ConfigError, match=r"dataset\.name='flowers': wanted one of imagenet, ham10000"):
+def test_settings_of_no_dataset():
+    config = DatasetConfig(name="photos", label="photo", images_per_record=1, target_top1=0.5)
+    with pytest.raises(ConfigError, match=r"settings of DatasetConfig; choose one with dataset=imagenet"):
         open_dataset(config)
 
 
-def test_settings_of_another_dataset():
-    config = FolderConfig(name="photos", label="photo", images_per_record=1, target_top1=0.5)
-    with pytest.raises(ConfigError, match=r"name='photos' with the settings of FolderConfig.*dataset=photos"):
-        open_dataset(config)
+@pytest.mark.usefixtures("pictures")
+def test_remarks_are_logged(make_config, put, caplog):
+    put("cat/more.png")
+    open_dataset(make_config("folder"))
+    assert "beside 100 JPEG files lie 1 .png" in caplog.text
 
 
 @pytest.mark.usefixtures("pictures")

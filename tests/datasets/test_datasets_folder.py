@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from pcr_exp.datasets.folder import read
+from pcr_exp.datasets.splits import split_of
 from pcr_exp.errors import DatasetError
 
 
@@ -24,19 +25,21 @@ def test_train_and_val_folders(make_config, put):
     }
 
 
-def test_class_folders_alone_are_split_in_proportion(make_config, put):
-    put(*(f"cat/{i}.jpg" for i in range(40)), *(f"dog/{i}.jpg" for i in range(10)))
+def test_class_folders_alone_are_split_by_a_hash(make_config, put):
+    put(*(f"cat/{i}.jpg" for i in range(400)), *(f"dog/{i}.jpg" for i in range(100)))
     dataset = read(make_config("folder", val_fraction=0.2))
-    assert Counter(sample.labels["class"] for sample in dataset.val) == {0: 8, 1: 2}
+    num = Counter(sample.labels["class"] for sample in dataset.val)
+    assert 60 <= num[0] <= 100 and 10 <= num[1] <= 30
     train, val = ({sample.id for sample in split} for split in (dataset.train, dataset.val))
     assert not train & val
-    assert len(train | val) == 50
+    assert len(train | val) == 500
     assert read(make_config("folder", val_fraction=0.2)) == dataset
     assert {sample.id for sample in read(make_config("folder", split_seed=1)).val} != val
 
 
 def test_odd_names(make_config, put):
-    put("große Hunde/ein Bild.jpg", "große Hunde/#2.jpg", "猫/1.jpg", "猫/2.jpg")
+    put("große Hunde/ein Bild.jpg", *(f"große Hunde/#{i}.jpg" for i in range(9)))
+    put(*(f"猫/{i}.jpg" for i in range(9)))
     dataset = read(make_config("folder", val_fraction=0.5))
     assert dataset.classes == {"class": ["große Hunde", "猫"]}
     assert all(sample.path.is_file() for sample in dataset.train + dataset.val)
@@ -62,7 +65,47 @@ def test_class_of_other_files_says_what_was_found(make_config, put):
         read(make_config("folder"))
 
 
-def test_classes_too_small_to_split(make_config, put):
+def test_nothing_to_report_on(make_config, put):
     put("cat/1.jpg", "dog/1.jpg")
-    with pytest.raises(DatasetError, match="folder: the val split has no picture"):
-        read(make_config("folder"))
+    with pytest.raises(DatasetError, match=r"folder: the val split has no picture, of 2: .*val_fraction"):
+        read(make_config("folder", val_fraction=0.001))
+
+
+def test_a_class_that_is_wholly_held_out_is_refused_by_name(make_config, put):
+    put(*(f"cat/{i}.jpg" for i in range(100)), "dog/1.jpg")
+    seeds = [seed for seed in range(50) if split_of_dog(seed) == "val"]
+    with pytest.raises(DatasetError, match=r"the class 'dog' has no picture to train on.*split_seed.*train/"):
+        read(make_config("folder", val_fraction=0.5, split_seed=seeds[0]))
+
+
+def split_of_dog(seed: int) -> str:
+    return split_of("dog/1.jpg", val_fraction=0.5, tune_fraction=0, seed=seed)
+
+
+def test_a_class_without_validation_or_tuning_picture_is_said_by_name(make_config, put):
+    put(*(f"cat/{i}.jpg" for i in range(100)), "dog/1.jpg")
+    seed = next(seed for seed in range(50) if split_of_dog(seed) == "train")
+    dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.001, split_seed=seed))
+    remarks = dataset.looked.all_remarks()
+    assert any(
+        "the class 'dog' has no picture in val" in r and "raise dataset.val_fraction" in r for r in remarks
+    )
+    assert any("the tune split has no picture" in remark for remark in remarks)
+    dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.2, split_seed=seed))
+    remarks = dataset.looked.all_remarks()
+    assert any("'dog' has no picture in t" in remark for remark in remarks)
+
+
+def test_what_is_left_alone_is_counted_and_said(make_config, put):
+    put(*(f"cat/{i}.jpg" for i in range(20)), *(f"dog/{i}.jpg" for i in range(20)))
+    put("cat/a.png", "dog/b.PNG", "dog/c.webp", "dog/README", "dog/.DS_Store", "dog/more/1.jpg", "loose.jpg")
+    remarks = " ".join(read(make_config("folder")).looked.all_remarks())
+    assert "beside 40 JPEG files lie 2 .png, 1 .webp, 1 (no suffix), which are not looked at" in remarks
+    assert "1 folders beside the images are not looked into" in remarks and "dog/more" in remarks
+    assert "1 JPEG files lie in" in remarks and "loose.jpg" in remarks
+
+
+def test_folders_beside_train_and_val_are_said(make_config, put):
+    put(*(f"{split}/{name}/1.jpg" for split in ("train", "val", "test") for name in ("cat", "dog")))
+    (remark,) = read(make_config("folder")).looked.all_remarks()
+    assert "folders beside train/ and val/, which are not looked at: test." in remark

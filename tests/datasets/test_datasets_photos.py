@@ -44,8 +44,8 @@ def test_both_labels_and_layout(small, tmp_path: Path):
         for sample in getattr(dataset, split):
             photo = dataset.classes["photo"][sample.labels["photo"]]
             focus = dataset.classes["focus"][sample.labels["focus"]]
-            assert sample.path == tmp_path / sample.id
-            assert sample.id.startswith(f"{folder.name}/{split}/{photo}/{focus}/")
+            assert sample.path == tmp_path / folder.name / sample.id
+            assert sample.id.startswith(f"{split}/{photo}/{focus}/")
 
 
 @pytest.mark.parametrize("num", [5, 16, 32, 61])
@@ -88,6 +88,17 @@ def test_other_settings_lie_apart(small, make_config, tmp_path: Path):
     other = read(make_config("photos", num_train=32, num_val=16, size_px=64, seed=1))
     assert len(list(tmp_path.iterdir())) == 2
     assert one.train[0].path.read_bytes() != other.train[0].path.read_bytes()
+
+
+def test_more_pictures_leave_the_others_in_their_splits(make_config):
+    few, many = (
+        read(make_config("photos", num_train=num, num_val=4, size_px=64, tune_fraction=0.3))
+        for num in (30, 31)
+    )
+    for split in ("train", "tune"):
+        old = {sample.id for sample in few.splits[split]}
+        assert old
+        assert [s.id for s in many.splits[split] if s.id in old] == [s.id for s in few.splits[split]]
 
 
 def test_quality_changes_bytes_not_pictures(make_config):

@@ -179,7 +179,7 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("runner", "override", "message"),
     [
-        ("quality", "split=test", "split='test': wanted train or val"),
+        ("quality", "split=test", "split='test': wanted train or tune or val"),
         ("quality", "groups=[0]", r"groups=\[0\]: wanted scan groups, 1\.\.10"),
         ("quality", "max_images=0", "max_images=0: wanted at least 1"),
         ("quality", "decodes=[fast]", r"decodes=\['fast'\]: wanted libjpeg or unsmoothed or scaled"),

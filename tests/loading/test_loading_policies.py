@@ -222,12 +222,12 @@ def test_an_epoch_s_loss_is_weighted_by_images_also_across_a_resume() -> None:
     assert policy.group(3, 0) is None
 
 
-def test_plateau_judged_on_validation_says_so() -> None:
-    policy = opened(PlateauConfig(name="plateau", patience_epochs=1, judge="val"))
+def test_plateau_judged_on_tune_says_so() -> None:
+    policy = opened(PlateauConfig(name="plateau", patience_epochs=1, judge="tune"))
     for epoch in range(2):
         policy.observe(update(epoch))
     assert policy.wanted_probe(3) == TrialProbe((1, 2, 5, 10), 20, "val")
     policy.decide({1: 0.5, 10: 0.5})
     decision = policy.take_decision()
     assert decision is not None
-    assert decision.measure == "val_loss"
+    assert decision.measure == "tune_loss"

@@ -293,7 +293,7 @@ def test_records_of_other_files_are_not_overwritten(tmp_path: Path) -> None:
     samples[3].path.write_bytes(samples[3].path.read_bytes() + b"!")
     changes.append((list(samples), {}))
     for others, settings in changes:
-        with pytest.raises(RecordError, match=r"made from other files .*another records\.root, or delete"):
+        with pytest.raises(RecordError, match=r"made from other files .*on_change=reencode.*dataset\.name"):
             encode(others, tmp_path / "out", **settings)
     assert read_tree(tmp_path / "out") == before
 

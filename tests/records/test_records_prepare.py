@@ -14,7 +14,7 @@ from records_storage import FolderStorage
 from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.errors import ConfigError, ImageError, RecordError, StorageError
-from pcr_exp.records import prepare
+from pcr_exp.records import prepare, sources, staleness
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
@@ -22,13 +22,22 @@ from pcr_exp.records.reader import RecordSet
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> FolderConfig:
-    """Two classes, four training images and two of validation in each; two images per record."""
+    """Two classes, four training images and two of validation in each; two images per record.
+
+    By the hash of `split_seed` and their names, two of the training images are held out to tune by.
+    """
     images = list(CASES.values())
     for i, name in enumerate(("cat", "dog")):
         write_images(tmp_path / "in/train" / name, {f"{k}": images[4 * i + k] for k in range(4)})
         write_images(tmp_path / "in/val" / name, {f"{k}": images[8 + 2 * i + k] for k in range(2)})
     return FolderConfig(
-        name="folder", root=str(tmp_path / "in"), label="class", images_per_record=2, target_top1=0.5
+        name="pets",
+        root=str(tmp_path / "in"),
+        label="class",
+        images_per_record=2,
+        target_top1=0.5,
+        tune_fraction=0.25,
+        split_seed=0,
     )
 
 
@@ -37,7 +46,7 @@ def records(tmp_path: Path) -> RecordsConfig:
     return RecordsConfig(root=str(tmp_path / "records"))
 
 
-def test_both_splits_are_encoded(dataset: FolderConfig, records: RecordsConfig) -> None:
+def test_all_splits_are_encoded(dataset: FolderConfig, records: RecordsConfig) -> None:
     told: list[tuple[int, int]] = []
     reports: dict[str, EncodeReport] = {}
     folder = prepare_records(
@@ -46,11 +55,15 @@ def test_both_splits_are_encoded(dataset: FolderConfig, records: RecordsConfig) 
     assert folder == Path(records.root) / records_name(dataset)
     assert folder.name == records_folder(dataset, records)
     assert sorted(set(told)) == [(done, 12) for done in range(1, 13)]
-    assert {split: report.num_images for split, report in reports.items()} == {"train": 8, "val": 4}
-    for split, num_samples in {"train": 8, "val": 4}.items():
+    assert {split: report.num_images for split, report in reports.items()} == {
+        "train": 6,
+        "tune": 2,
+        "val": 4,
+    }
+    for split, num_samples in {"train": 6, "tune": 2, "val": 4}.items():
         for encoding in ("pcr", "baseline"):
             index = RecordSet(FolderStorage(Path(records.root)), f"{folder.name}/{split}/{encoding}").index
-            assert (index.dataset, index.split, index.num_samples) == ("folder", split, num_samples)
+            assert (index.dataset, index.split, index.num_samples) == ("pets", split, num_samples)
             assert index.classes == {"class": ["cat", "dog"]}
             assert [record.num_samples for record in index.records] == [2] * (num_samples // 2)
 
@@ -61,17 +74,19 @@ def test_done_already_needs_no_dataset(
     folder = prepare_records(dataset, records)
     before = read_tree(folder)
     monkeypatch.setattr(prepare, "open_dataset", None)
-    assert prepare_records(dataset, records) == folder
+    monkeypatch.setattr(staleness, "open_dataset", None)
+    assert prepare_records(dataset, records, thorough=False) == folder
     shutil.rmtree(str(dataset.root))
     assert prepare_records(dataset, records) == folder
     assert prepare_records(replace(dataset, root=None), records) == folder
     assert read_tree(folder) == before
 
 
-def test_a_split_that_is_missing_is_made(dataset: FolderConfig, records: RecordsConfig) -> None:
+@pytest.mark.parametrize("split", ["train", "tune", "val"])
+def test_a_split_that_is_missing_is_made(dataset: FolderConfig, records: RecordsConfig, split: str) -> None:
     folder = prepare_records(dataset, records)
     before = read_tree(folder)
-    shutil.rmtree(folder / "val")
+    shutil.rmtree(folder / split)
     prepare_records(dataset, records)
     assert read_tree(folder) == before
 
@@ -85,8 +100,8 @@ def test_the_same_files_elsewhere_are_recognised_once(
     moved = replace(dataset, root=str(tmp_path / "moved"))
     assert prepare_records(moved, records) == folder
     assert {path: path.read_bytes() for path in folder.rglob("record-*")} == before
-    monkeypatch.setattr(prepare, "open_dataset", None)
-    assert prepare_records(moved, records) == folder
+    monkeypatch.setattr(staleness, "open_dataset", None)
+    assert prepare_records(moved, records, thorough=False) == folder
 
 
 def test_other_files_are_not_taken_for_those_of_the_records(
@@ -95,8 +110,12 @@ def test_other_files_are_not_taken_for_those_of_the_records(
     prepare_records(dataset, records)
     shutil.copytree(tmp_path / "in", tmp_path / "other")
     (tmp_path / "other/train/cat/more.jpg").write_bytes(PLAIN)
-    with pytest.raises(RecordError, match=r"train holds records that were made from other files"):
-        prepare_records(replace(dataset, root=str(tmp_path / "other")), records)
+    other = replace(dataset, root=str(tmp_path / "other"))
+    with pytest.raises(RecordError, match=r"1 added: train/cat/more\.jpg\..*name of its own: dataset\.name="):
+        prepare_records(other, records)
+    with pytest.raises(RecordError, match=r"made of, in .*/in: 1 added"):
+        prepare_records(other, records, thorough=False)
+    assert prepare_records(replace(other, name="others"), records).name.startswith("others-")
 
 
 def test_a_missing_note_of_the_source_costs_a_comparison_only(
@@ -108,7 +127,7 @@ def test_a_missing_note_of_the_source_costs_a_comparison_only(
     def read_only(path: Path, _: object) -> None:
         raise StorageError(f"{path} cannot be written")
 
-    monkeypatch.setattr(prepare, "write_atomic", read_only)
+    monkeypatch.setattr(sources, "write_atomic", read_only)
     reports: dict[str, EncodeReport] = {}
     assert prepare_records(dataset, records, on_report=reports.__setitem__) == folder
     assert all(report.num_turned is None for report in reports.values())
@@ -127,3 +146,38 @@ def test_on_error_is_heeded(dataset: FolderConfig, records: RecordsConfig) -> No
         prepare_records(dataset, records)
     folder = prepare_records(dataset, replace(records, on_error="skip"))
     assert (folder / "train/rejected.csv").read_text() == "id,reason\ntrain/cat/3.jpg,zero-byte file\n"
+
+
+def test_without_images_to_tune_by_their_index_says_so(dataset: FolderConfig, records: RecordsConfig) -> None:
+    folder = prepare_records(replace(dataset, tune_fraction=0.0), records)
+    for encoding in ("pcr", "baseline"):
+        index = RecordSet(FolderStorage(folder), f"tune/{encoding}").index
+        assert (index.split, index.num_samples, index.records) == ("tune", 0, [])
+
+
+def test_fewer_images_to_look_at_are_read_from_the_same_records(
+    dataset: FolderConfig, records: RecordsConfig
+) -> None:
+    folder = prepare_records(dataset, records)
+    before = read_tree(folder)
+    assert prepare_records(replace(dataset, max_val_images=3, max_tune_images=1), records) == folder
+    assert read_tree(folder) == before
+    storage = FolderStorage(folder)
+    whole, few = (RecordSet(storage, "val/baseline", num) for num in (None, 3))
+    assert [record.num_samples for record in few.index.records] == [2, 1]
+    assert few.index.num_samples == 3
+    for record in (0, 1):
+        all_of_it, part = whole.read_prefix(record, 1), few.read_prefix(record, 1)
+        assert part.ids == all_of_it.ids[: len(part)]
+        assert [part.jpeg(i) for i in range(len(part))] == [all_of_it.jpeg(i) for i in range(len(part))]
+        assert part.labels["class"].tolist() == all_of_it.labels["class"].tolist()[: len(part)]
+    assert len(part) == 1
+    with pytest.raises(IndexError, match="sample 1 of a record of 1"):
+        part.jpeg(1)
+    assert RecordSet(storage, "val/baseline", 100).index == whole.index
+
+
+def test_records_of_two_names_lie_beside_each_other(dataset: FolderConfig, records: RecordsConfig) -> None:
+    one, other = (prepare_records(replace(dataset, name=name), records) for name in ("cats", "dogs"))
+    assert one.parent == other.parent and one.name.startswith("cats-") and other.name.startswith("dogs-")
+    assert one.name.removeprefix("cats-") == other.name.removeprefix("dogs-")

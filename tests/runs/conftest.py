@@ -33,7 +33,7 @@ def tiny_dataset(root: Path) -> PhotosConfig:
         label="photo",
         images_per_record=16,
         target_top1=0.5,
-        num_train=52,
+        num_train=60,  # 52 to train on, 8 to tune by
         num_val=20,
         size_px=64,
         augment=AugmentConfig(crop_scale=[0.25, 0.25], crop_ratio=[1.0, 1.0], eval_crop_fraction=0.5),

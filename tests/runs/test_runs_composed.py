@@ -24,7 +24,7 @@ SCANS: dict[str, ScanConfig] = {
     "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
     "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
     "plateau": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="val", candidates=[1, 10]
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
     ),
 }
 scans = pytest.mark.parametrize("scan", SCANS)

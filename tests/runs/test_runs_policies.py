@@ -45,8 +45,8 @@ POLICIES: dict[str, ScanConfig] = {
     "plateau": PlateauConfig(
         name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=3, tolerance=0.05, candidates=[1, 5, 10]
     ),
-    "plateau by validation": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="val", candidates=[1, 10]
+    "plateau by tune": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
     ),
 }
 Rows = list[Row]
@@ -163,7 +163,7 @@ def test_plateau_tries_and_keeps_the_cheapest_near_the_best(run: Any, index: Rec
     assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in groups]
 
 
-@pytest.mark.parametrize("name", ["cosine", "plateau", "plateau by validation"])
+@pytest.mark.parametrize("name", ["cosine", "plateau", "plateau by tune"])
 def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     run: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -192,7 +192,7 @@ def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     ("name", "step"),
     [
         *(("schedule", 7), ("mixture", 7), ("mssim", 0), ("cosine", 3), ("cosine", 9)),
-        *(("plateau", 9), ("plateau", 13), ("plateau by validation", 9)),
+        *(("plateau", 9), ("plateau", 13), ("plateau by tune", 9)),
     ],
 )
 def test_interrupted_and_resumed_the_groups_and_losses_are_the_same(
@@ -250,12 +250,12 @@ def test_a_probe_s_loss_that_is_not_finite_stops_the_run_and_keeps_its_rows(
     assert (manifest["status"], "trial of scan group 5" in manifest["error"]) == ("failed", True)
 
 
-def test_a_policy_that_needs_validation_data_is_refused_without_any(
+def test_a_policy_that_needs_images_to_tune_by_is_refused_without_any(
     configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RecordIndex, "num_samples", property(lambda self: 52 if self.split == "train" else 0))
-    config = configure(scan=POLICIES["plateau by validation"])
-    with pytest.raises(ConfigError, match=r"scan.judge='val': wanted train, as there are no validation"):
+    monkeypatch.setattr(RecordIndex, "num_samples", property(lambda self: 0 if self.split == "tune" else 52))
+    config = configure(scan=POLICIES["plateau by tune"])
+    with pytest.raises(ConfigError, match=r"scan.judge='tune': wanted train, as no image is held out to"):
         run_training(config, progress=False)
     (folder,) = Path(config.runs_root).iterdir()
     assert RunDirectory(folder).status == "failed"

@@ -15,6 +15,7 @@ SCORE_LABELS = {
     "ms_ssim": "mean MS-SSIM to all groups",
     "cosine": "gradient cosine to all groups",
     "train_loss": "training loss of the trial",
+    "tune_loss": "loss on tune images after the trial",
     "val_loss": "validation loss after the trial",
     "images_per_s": "supply (images/s)",
 }

@@ -27,13 +27,17 @@ from pcr_exp.loading.policy import ScanPolicy, StaticScan
 from pcr_exp.records.index import RecordIndex
 
 
-def require_validation(config: ScanConfig, num_val: int) -> None:
-    """Raise ConfigError if the policy judges by validation images and there are none."""
+def judges_by_tune(config: ScanConfig) -> bool:
+    """Whether the policy looks at the images that were held out to tune by."""
     if isinstance(config, BalancedConfig):
-        require_validation(config.floor, num_val)
-    if isinstance(config, PlateauConfig):
-        wanted = "train, as there are no validation images"
-        require(config.judge != "val" or num_val > 0, "scan.judge", config.judge, wanted)
+        return judges_by_tune(config.floor)
+    return isinstance(config, PlateauConfig) and config.judge == "tune"
+
+
+def require_tuning(config: ScanConfig, num_tune: int) -> None:
+    """Raise ConfigError if the policy judges by images to tune by and there are none."""
+    wanted = "train, as no image is held out to tune by (dataset.tune_fraction)"
+    require(num_tune > 0 or not judges_by_tune(config), "scan.judge", "tune", wanted)
 
 
 def open_policy(

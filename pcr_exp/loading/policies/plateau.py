@@ -73,7 +73,7 @@ class PlateauScan(OneGroup):
         """Take the cheapest group whose loss is near the best."""
         assert self._trial_epoch is not None  # nothing is tried otherwise
         chosen = cheapest_within(scores, self._tolerance)
-        measure = "val_loss" if self._probe.judge == "val" else "train_loss"
+        measure = "tune_loss" if self._probe.judge == "tune" else "train_loss"
         self.choose(Decision(chosen, measure, scores), undecided_from=self._trial_epoch + 2)
         self._losses, self._trial_epoch = [], None
 

@@ -32,7 +32,7 @@ class TrialProbe:
     candidates: tuple[int, ...]
     num_steps: int
     judge: str
-    """`train`: mean loss of the trial's second half; `val`: validation loss after it."""
+    """`train`: mean loss of the trial's second half; `tune`: loss on the images to tune by, after it."""
 
 
 Probe: TypeAlias = SimilarityProbe | CosineProbe | TrialProbe

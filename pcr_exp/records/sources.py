@@ -1,0 +1,179 @@
+"""What records were made from, kept beside them: so that images added, removed or replaced are noticed.
+
+    source.json            the dataset's folder; each folder and label file that was read, and its state
+    source_images.csv.gz   each image: split, id, labels, bytes, time of its last change
+
+The first is enough for a look that takes a second: a folder's time changes with the names in it, not with the
+contents of its files. The second tells which images changed, and how.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pcr_exp.datasets.looked import State, file_state, folder_state, some
+from pcr_exp.datasets.sample import Dataset, Sample
+from pcr_exp.records.atomic import write_atomic
+
+SOURCE_FILE = "source.json"
+IMAGES_FILE = "source_images.csv.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """An image as it was; `state` is None if its file could not be looked at."""
+
+    split: str
+    labels: str
+    state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where records were made from. Paths are absolute."""
+
+    root: str
+    folders: dict[str, State]
+    tables: dict[str, State]
+    remarks: list[str]
+    """What was said of the dataset when it was read."""
+
+    def as_it_was(self) -> bool:
+        """Whether folders and label files are as they were; images are not looked at."""
+        for paths, state_of in ((self.folders, folder_state), (self.tables, file_state)):
+            for path, state in paths.items():
+                try:
+                    if state_of(Path(path)) != tuple(state):
+                        return False
+                except (OSError, TypeError):
+                    return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Ids of images that are not what records were made of."""
+
+    added: list[str]
+    removed: list[str]
+    replaced: list[str]
+    """Of another size, or of other bytes."""
+    relabelled: list[str]
+    """Of other labels, or in another split."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.replaced or self.relabelled)
+
+    def __str__(self) -> str:
+        words = {
+            "added": self.added,
+            "removed": self.removed,
+            "replaced": self.replaced,
+            "with other labels or in another split": self.relabelled,
+        }
+        return "; ".join(f"{len(ids)} {word}: {some(ids)}" for word, ids in words.items() if ids)
+
+
+def resolved(root: str) -> str:
+    """A dataset's folder by the name that two ways of writing it have in common."""
+    return str(Path(root).expanduser().resolve())
+
+
+def look(dataset: Dataset) -> dict[str, SourceImage]:
+    """Every image of a dataset and its file's state, by id."""
+    return {
+        sample.id: SourceImage(split, _labels(sample), _state(sample.path))
+        for split, samples in dataset.splits.items()
+        for sample in samples
+    }
+
+
+def compare(before: Mapping[str, SourceImage], now: Mapping[str, SourceImage]) -> tuple[Changes, list[str]]:
+    """What changed, and the ids of images of the same size that only their file's time says may have.
+
+    Args:
+        before: the images that records were made from.
+        now: those that are there.
+    """
+    changes = Changes([], [id_ for id_ in before if id_ not in now], [], [])
+    doubtful = []
+    for id_, image in now.items():
+        old = before.get(id_)
+        if old is None:
+            changes.added.append(id_)
+        elif (old.split, old.labels) != (image.split, image.labels):
+            changes.relabelled.append(id_)
+        elif old.state is None or image.state is None or old.state[0] != image.state[0]:
+            if old.state != image.state:
+                changes.replaced.append(id_)
+        elif old.state != image.state:
+            doubtful.append(id_)
+    return changes, doubtful
+
+
+def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str, SourceImage]) -> None:
+    """Keep what records in `folder` were made from.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    looked = dataset.looked
+    source = Source(
+        root=resolved(root),
+        folders={str(path.resolve()): state for path, state in looked.folders.items()},
+        tables={str(path.resolve()): state for path, state in looked.tables.items()},
+        remarks=looked.all_remarks(),
+    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["split", "id", "labels", "bytes", "changed_at_ns"])
+    writer.writerows(
+        [image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items()
+    )
+    # Level 1: a million rows take seconds at the default.
+    packed = gzip.compress(text.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
+    write_atomic(folder / IMAGES_FILE, [packed])
+    write_atomic(folder / SOURCE_FILE, [json.dumps(asdict(source), indent=1).encode()])
+
+
+def read_source(folder: Path) -> Source | None:
+    """What records in `folder` were made from; None if that was not kept, or not in this form."""
+    try:
+        return Source(**json.loads((folder / SOURCE_FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def read_images(folder: Path) -> dict[str, SourceImage] | None:
+    """The images that records in `folder` were made from, by id; None if they were not kept."""
+    try:
+        data = gzip.decompress((folder / IMAGES_FILE).read_bytes())
+        return dict(_parse(data.decode(errors="surrogateescape")))
+    except (OSError, ValueError, EOFError, zlib.error):
+        return None
+
+
+def _parse(text: str) -> Iterator[tuple[str, SourceImage]]:
+    rows = csv.reader(io.StringIO(text, newline=""))
+    next(rows, None)
+    for split, id_, labels, num_bytes, changed_at_ns in rows:
+        state = (int(num_bytes), int(changed_at_ns)) if num_bytes else None
+        yield id_, SourceImage(split, labels, state)
+
+
+def _labels(sample: Sample) -> str:
+    return " ".join(f"{name}={sample.labels[name]}" for name in sorted(sample.labels))
+
+
+def _state(path: Path) -> State | None:
+    try:
+        return file_state(path)
+    except OSError:
+        return None

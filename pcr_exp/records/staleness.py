@@ -1,0 +1,121 @@
+"""Whether records are still those of the images that are there, and what is done if not."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.catalog import open_dataset
+from pcr_exp.datasets.sample import Dataset
+from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.records.same_bytes import of_other_bytes
+from pcr_exp.records.sources import (
+    Changes,
+    Source,
+    SourceImage,
+    compare,
+    look,
+    read_images,
+    read_source,
+    resolved,
+    write_source,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Comparison:
+    """Between the images that are there and those that finished records were made of."""
+
+    def __init__(self, dataset: DatasetConfig, records: RecordsConfig, folder: Path) -> None:
+        """`folder` holds the splits of the records."""
+        self._dataset = dataset
+        self._records = records
+        self._folder = folder
+        self._source: Source | None = read_source(folder)
+        self.opened: Dataset | None = None
+        self.images: dict[str, SourceImage] = {}
+        self._before: dict[str, SourceImage] | None = None
+        self.changes: Changes | None = None
+        """None: what the records were made of was not kept."""
+
+    def settle(self, *, thorough: bool) -> bool:
+        """Whether the records are to be read as they are; if not, encoding goes on as `on_change` says.
+
+        Raises:
+            RecordError: they are out of date, and `records.on_change` is `fail` or cannot be had.
+        """
+        root, source = self._dataset.root, self._source
+        if root is None or not Path(root).is_dir():
+            log.info("%s: the images are not here to be compared with the records", self._dataset.name)
+            return True
+        at_home = source is not None and source.root == resolved(root)
+        if source is not None and at_home and not thorough and source.as_it_was():
+            log.info(
+                "%s: %d folders and %d label files are as they were when the records were made; only these "
+                "were looked at, `python -m experiments.prepare --check` looks at every image",
+                *(root, len(source.folders), len(source.tables)),
+            )
+            return True
+        self.look()
+        if self.changes is None:  # an encode compares names, labels and sizes with its records' fingerprint
+            return not self._records.auto_prepare
+        if not self.changes:
+            if not (source is not None and at_home and self.images == self._before and source.as_it_was()):
+                self._keep()
+            return True
+        return self._decide()
+
+    def look(self) -> None:
+        """Look at every image."""
+        self.opened = open_dataset(self._dataset)
+        self.images = look(self.opened)
+        self._before = read_images(self._folder)
+        if self._before is None or self._source is None:
+            return
+        self.changes, doubtful = compare(self._before, self.images)
+        if doubtful and self._dataset.root and self._source.root == resolved(self._dataset.root):
+            log.info("%d images have another time than before: their bytes are compared", len(doubtful))
+            paths = {s.id: s.path for samples in self.opened.splits.values() for s in samples}
+            self.changes.replaced.extend(
+                of_other_bytes(self._folder, {id_: paths[id_] for id_ in doubtful}, self.images)
+            )
+
+    def describe(self) -> str:
+        """What changed, and what to do."""
+        root, made_from, elsewhere = str(self._dataset.root), "", ""
+        if self._source is not None and self._source.root != resolved(root):
+            made_from = f", in {self._source.root}"
+            elsewhere = "If these are two datasets, give this one a name of its own: dataset.name=. "
+        return (
+            f"the images in {root} are not those that {self._folder} was made of{made_from}: {self.changes}. "
+            f"{elsewhere}Choose with records.on_change: reencode makes the records anew, append adds records "
+            "of the images that were added, ignore uses the records as they are."
+        )
+
+    def _decide(self) -> bool:
+        on_change = self._records.on_change
+        if on_change == "ignore":
+            log.warning("%s (records.on_change=ignore: they are used as they are)", self.describe())
+            return True
+        if on_change == "fail":
+            raise RecordError(self.describe())
+        if not self._records.auto_prepare:
+            raise RecordError(
+                f"{self.describe()} records.auto_prepare=false forbids records.on_change={on_change}."
+            )
+        assert self.changes is not None
+        others = self.changes.removed or self.changes.replaced or self.changes.relabelled
+        if on_change == "append" and others:
+            raise RecordError(
+                f"{self.describe()} Here append cannot be had: records hold images that are gone or changed."
+            )
+        return False
+
+    def _keep(self) -> None:
+        assert self.opened is not None
+        with suppress(StorageError):  # records on a read-only disk are compared again next time
+            write_source(self._folder, str(self._dataset.root), self.opened, self.images)
