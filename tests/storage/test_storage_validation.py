@@ -8,19 +8,17 @@ THROTTLE_RESULTS=<folder> in the environment, disk.csv and network.csv there get
 import io
 import json
 import os
-import statistics
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import skimage.data
 from PIL import Image
 from storage_cgroup import bytes_charged, disk_of, read_limit
+from storage_compare import REPEATS, compare
 from storage_netns import shaped_network
 from storage_nginx import nginx, requests_served
 
@@ -33,7 +31,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.root]
 REPO = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("storage_epoch.py")
 NUM_IMAGES = 240
-REPEATS = 3
 MIB = 2**20
 
 
@@ -86,24 +83,6 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPO)}
 
 
-def compare(
-    file: str, case: dict[str, Any], real: Callable[[], float], ours: Callable[[], float], expected_s: float
-) -> None:
-    """Alternate the two and compare the medians; printed with all times, since the numbers are the point."""
-    rows = []
-    for repeat in range(REPEATS):
-        times = {"real_s": real(), "throttle_s": ours()}
-        ratio = times["throttle_s"] / times["real_s"]
-        rows.append({**case, "bytes_over_bandwidth_s": expected_s, "repeat": repeat, **times, "ratio": ratio})
-    frame = pd.DataFrame(rows)
-    print("\n" + frame.to_string(index=False))
-    if folder := os.environ.get("THROTTLE_RESULTS"):
-        path = Path(folder, file)
-        frame.to_csv(path, mode="a", header=not path.exists(), index=False)
-    ratio = statistics.median(frame["throttle_s"]) / statistics.median(frame["real_s"])
-    assert ratio == pytest.approx(1.0, abs=0.05)
-
-
 @pytest.mark.parametrize(("group", "mib_per_s"), [(10, 8), (5, 4), (2, 1), (1, 0.5)])
 def test_an_epoch_takes_as_long_as_on_a_disk_that_the_kernel_slows(
     folder: Path, index: RecordIndex, group: int, mib_per_s: float
@@ -126,11 +105,39 @@ def test_an_epoch_takes_as_long_as_on_a_disk_that_the_kernel_slows(
             {"bandwidth_mib_per_s": mib_per_s, "group": group},
             lambda: read_epochs(spec | {"throttled": False, "cgroup": str(limited)}, index),
             lambda: read_epochs(spec | {"throttled": True}, index),
-            num_bytes / MIB / mib_per_s,
+            {"bytes_over_bandwidth_s": num_bytes / MIB / mib_per_s},
         )
         charged = bytes_charged(limited, disk) / REPEATS
     print(f"the disk read {charged / num_bytes:.3f} times the bytes asked for")
     assert charged == pytest.approx(num_bytes, rel=0.05), "reading ahead, or a warm page cache"
+
+
+def test_what_else_the_process_reads_is_not_measured(
+    folder: Path, index: RecordIndex, tmp_path: Path
+) -> None:
+    """Cold modules and pages of libraries, here played by files that a thread of the same process reads."""
+    disk = disk_of(folder)
+    besides = [tmp_path / f"{i}.bin" for i in range(4)]
+    for path in besides:
+        path.write_bytes(os.urandom(MIB))
+    spec = {
+        "root": str(folder),
+        "folder": "pcr",
+        "group": 2,
+        "epochs": 1,
+        "bandwidth_mib_per_s": 1,
+        "latency_ms": 0,
+        "throttled": False,
+        "drop": [*(str(folder / "pcr" / record.file) for record in index.records), *map(str, besides)],
+        "besides": [str(path) for path in besides],
+    }
+    num_bytes = index.epoch_bytes(2)
+    with read_limit(disk, MIB) as limited:
+        seconds = read_epochs(spec | {"cgroup": str(limited)}, index)
+        charged = bytes_charged(limited, disk)
+    assert charged == pytest.approx(num_bytes, rel=0.05)
+    # Limited like the records, these files would take four seconds.
+    assert seconds == pytest.approx(num_bytes / MIB, abs=1.5)
 
 
 @pytest.mark.netns
@@ -167,7 +174,7 @@ def test_an_epoch_takes_as_long_as_over_a_network_that_tc_slows(
             {"bandwidth_mib_per_s": mib_per_s, "latency_ms": latency_ms, "group": group, "epochs": epochs},
             lambda: read_epochs(over_http, index, network.within(network.client)),
             lambda: read_epochs(spec | {"root": str(folder), "throttled": True}, index),
-            index.epoch_bytes(group) * epochs / MIB / mib_per_s,
+            {"bytes_over_bandwidth_s": index.epoch_bytes(group) * epochs / MIB / mib_per_s},
         )
     wanted = [
         f'GET 206 "bytes=0-{record.group_ends[group - 1] - 1}" /pcr/{record.file}' for record in index.records

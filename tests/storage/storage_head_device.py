@@ -1,0 +1,97 @@
+"""A disk with one head, in real time: a process of its own that serves any number of others.
+
+Run as a program: the address to listen at, MiB/s, milliseconds per seek. It sleeps for a seek and then for
+the bytes, for one request at a time in the order in which they come, and knows no deadlines. The bytes
+themselves are read by whoever asked, meanwhile, as a disk would have brought them into memory meanwhile.
+"""
+
+import contextlib
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+
+from pcr_exp.records.index import RangeReader
+
+_MIB = 2**20
+
+
+class Head:
+    """One request at a time."""
+
+    def __init__(self, bytes_per_s: float, seek_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._seek_s = seek_s
+        self._waiting: queue.SimpleQueue[tuple[Connection, int]] = queue.SimpleQueue()
+        self._overslept_s = 0.0
+
+    def listen(self, connection: Connection) -> None:
+        """Queue what a client asks for, until it hangs up."""
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                self._waiting.put((connection, connection.recv()))
+
+    def work(self) -> None:
+        """Serve what waits, for ever."""
+        while True:
+            connection, num_bytes = self._waiting.get()
+            self._sleep(self._seek_s)
+            self._sleep(num_bytes / self._bytes_per_s)
+            with contextlib.suppress(ConnectionError):
+                connection.send(num_bytes)
+
+    def _sleep(self, seconds: float) -> None:
+        # The scheduler wakes it late, which happens to no disk: it sleeps less the next time.
+        until_s = time.perf_counter() + seconds - self._overslept_s
+        time.sleep(max(0.0, until_s - time.perf_counter()))
+        self._overslept_s = time.perf_counter() - until_s
+
+
+class HeadStorage:
+    """Another storage, whose reads end when the head has served them. Every thread has its own connection."""
+
+    def __init__(self, inner: RangeReader, address: str) -> None:
+        self._inner = inner
+        self._address = address
+        self._this_thread = threading.local()
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        connection = getattr(self._this_thread, "connection", None)
+        if connection is None:
+            connection = self._this_thread.connection = Client(self._address)
+        connection.send(length)
+        data = self._inner.read(path, offset, length)
+        connection.recv()
+        return data
+
+    def size(self, path: str) -> int:
+        return self._inner.size(path)
+
+
+@contextlib.contextmanager
+def head_device(workplace: Path, mib_per_s: float, seek_ms: float) -> Iterator[str]:
+    """The device's address, for as long as the block lasts."""
+    address = str(workplace / "head")
+    command = [sys.executable, __file__, address, str(mib_per_s), str(seek_ms)]
+    device = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert device.stdout is not None
+        assert device.stdout.readline() == "ready\n", "the device did not start"
+        yield address
+    finally:
+        device.kill()
+        device.communicate()
+        Path(address).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    listener = Listener(sys.argv[1], backlog=64)
+    head = Head(float(sys.argv[2]) * _MIB, float(sys.argv[3]) / 1e3)
+    threading.Thread(target=head.work, daemon=True).start()
+    print("ready", flush=True)
+    while True:
+        threading.Thread(target=head.listen, args=(listener.accept(),), daemon=True).start()
