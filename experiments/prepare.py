@@ -31,6 +31,8 @@ def describe(report: EncodeReport) -> str:
     parts += [f"{name} {num_bytes / 2**20:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
     if report.num_rejected:
         parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
+    if report.num_reused:
+        parts.append(f"{report.num_reused} taken over from other records, not transcoded again")
     if report.num_turned:
         parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied: pixels as they lie")
     return ", ".join(parts) + f"; {report.encode_s:.1f} s"

@@ -32,6 +32,9 @@ class RecordsConfig:
     on_change: str = "fail"
     """If images are not those any more that records were made of: `fail` says which; `append` adds records
     of those that were added; `reencode` makes all anew; `ignore` uses the records as they are."""
+    reuse_from: str | None = None
+    """Local folder of records made before, of any format version: images that are in them, byte for byte, are
+    taken over instead of transcoded."""
     num_workers: int = 2
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""

@@ -26,6 +26,7 @@ from pcr_exp.records.receipts import (
     remove_leftovers,
     remove_receipts,
 )
+from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.transcode import find_transcoder
 from pcr_exp.records.writer import ENCODINGS, SplitWriter
 
@@ -48,6 +49,8 @@ class EncodeReport:
     num_bytes: dict[str, int]
     num_turned: int | None
     """Images stored without the turn that their EXIF orientation asks for; None if they were there before."""
+    num_reused: int
+    """Images taken over from other records, without transcoding."""
     encode_s: float
 
 
@@ -64,11 +67,13 @@ def encode_split(
     progress: Progress,
     max_pixels: int = MAX_PIXELS,
     on_change: str = "fail",
+    reuse: StoredImages | None = None,
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
     Record k holds samples k*N to (k+1)*N, less the rejected; a record that is wholly rejected is left out. An
-    encode that was stopped continues, and ends with the bytes that it would have written unstopped.
+    encode that was stopped continues, and ends with the bytes that it would have written unstopped. Images
+    that `reuse` holds are not transcoded again; the bytes are the same.
 
     With `on_change` "reencode", records of other files that lie there give way.
 
@@ -88,18 +93,20 @@ def encode_split(
     writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key)
     if on_change == "reencode":
         writer.remove_indexes_of_others()
-    num_turned = None
+    num_turned, num_reused = None, 0
     if not writer.is_finished() or has_receipts(folder):
         make_folder(folder)
         with encode_lock(folder):
             if not writer.is_finished():
                 find_transcoder()  # before any work: its error says what to install
-                load = partial(_load, max_pixels=max_pixels)
+                num_taken_before = _num_taken(reuse)
+                load = partial(_load, max_pixels=max_pixels, reuse=reuse)
                 receipts = _encode_records(
                     tasks, writer, images_per_record, on_error, num_workers, progress, load
                 )
                 writer.finish(receipts)
                 num_turned = sum(receipt.num_turned for receipt in receipts)
+                num_reused = _num_taken(reuse) - num_taken_before
             remove_receipts(folder)
     progress(len(samples), len(samples))
     indexes = writer.read_indexes()
@@ -109,8 +116,13 @@ def encode_split(
         num_records=len(indexes["pcr"].records),
         num_bytes={name: index.epoch_bytes(index.num_groups) for name, index in indexes.items()},
         num_turned=num_turned,
+        num_reused=num_reused,
         encode_s=time.monotonic() - started,
     )
+
+
+def _num_taken(reuse: StoredImages | None) -> int:
+    return 0 if reuse is None else reuse.num_taken
 
 
 def _encode_records(
@@ -168,9 +180,12 @@ def _in_order(
         yield outcome
 
 
-def _load(sample: Sample, num_bytes: int | None, *, max_pixels: int) -> StoredImage | ImageError:
+def _load(
+    sample: Sample, num_bytes: int | None, *, max_pixels: int, reuse: StoredImages | None
+) -> StoredImage | ImageError:
+    known = None if reuse is None else partial(reuse.groups, sample.id)
     try:
-        return load_image(sample.path, num_bytes, max_pixels)
+        return load_image(sample.path, num_bytes, max_pixels, known)
     except ImageError as error:
         return error
 

@@ -141,10 +141,13 @@ def dump_index(index: RecordIndex) -> bytes:
     """The bytes of `index.json`, in the newest version: equal indexes give equal bytes.
 
     Raises:
-        ValueError: it is of records of an older version, which it would belie.
+        RecordError: it is of records of an older version, which it would belie.
     """
     if index.version != VERSION:
-        raise ValueError(f"an index of records of format version {index.version} is not written any more")
+        raise RecordError(
+            f"the records of {index.dataset}/{index.split} are of format version {index.version}, to which "
+            "nothing can be added. Prepare new ones elsewhere, with records.reuse_from and their folder."
+        )
     content = {
         "minor": MINOR,
         "dataset": index.dataset,

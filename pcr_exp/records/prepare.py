@@ -15,6 +15,7 @@ from pcr_exp.datasets.splits import SPLITS
 from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.records.encode import EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, look, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
@@ -134,6 +135,7 @@ def _encode(
 ) -> None:
     num_images = len(images)
     num_before = 0
+    reuse = None if records.reuse_from is None else StoredImages(Path(records.reuse_from).expanduser())
     for split, samples in opened.splits.items():
 
         def tell(num_done: int, _: int, num_before: int = num_before) -> None:
@@ -151,6 +153,7 @@ def _encode(
             on_change=records.on_change,
             num_workers=records.num_workers,
             max_pixels=records.max_pixels,
+            reuse=reuse,
             progress=tell,
         )
         if on_report is not None:

@@ -63,6 +63,15 @@ class RecordPrefix:
         pieces = [view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]]
         return b"".join((*pieces, self._ending))
 
+    def bounds(self, group: int) -> npt.NDArray[np.int64]:
+        """[N + 1] offsets in the file that bound the pieces of a group that was read from its start on."""
+        return np.array(self._stretches[0].bounds[group - 1], dtype=np.int64)
+
+    def piece(self, i: int, group: int) -> memoryview:
+        """What one such group adds to sample i."""
+        first, bounds = self._stretches[0].data, self._stretches[0].bounds[group - 1]
+        return memoryview(first)[bounds[i] : bounds[i + 1]]
+
     def extended(self, more: Extension) -> RecordPrefix:
         """The samples at the fidelity of more groups. Shares memory with this prefix, which stays as it is.
 

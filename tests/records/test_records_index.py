@@ -189,7 +189,7 @@ def test_an_index_without_records_is_one_of_no_images() -> None:
 
 
 def test_an_index_of_older_records_is_not_written() -> None:
-    with pytest.raises(ValueError, match="format version 1 is not written any more"):
+    with pytest.raises(RecordError, match=r"format version 1, to which nothing can be added\. Prepare new"):
         dump_index(replace(make_index(), version=1))
 
 

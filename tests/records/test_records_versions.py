@@ -20,10 +20,12 @@ from pcr_exp.records.transcode import to_progressive
 PIECES = {name: group_pieces(split_scans(to_progressive(jpeg))) for name, jpeg in GOOD.items()}
 
 
-def write_good(root: Path, split: str = "train", per_record: int = 4) -> None:
-    """All of GOOD, in both encodings, as a split of version 1."""
+def write_good(root: Path, split: str = "train", per_record: int = 4, *, glued: bool = False) -> None:
+    """All of GOOD, in both encodings, as a split of version 1; with `glued`, cut into scans wrongly."""
     for encoding, num_groups in (("pcr", 10), ("baseline", 1)):
         pieces = {name: PIECES[name] if encoding == "pcr" else [jpeg] for name, jpeg in GOOD.items()}
+        if glued and encoding == "pcr":
+            pieces = {name: [groups[0] + groups[1], b"", *groups[2:]] for name, groups in pieces.items()}
         names = list(GOOD)
         records = [
             {f"{name}.jpg": pieces[name] for name in names[start : start + per_record]}
