@@ -22,6 +22,7 @@ from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
 from pcr_exp.training.models import open_model
+from pcr_exp.training.normalization import normalization_of
 
 
 def activation_study(config: ActivationStudyConfig) -> str:
@@ -72,7 +73,12 @@ def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batc
     model = open_model(config.model, data.num_classes(config.dataset.label)).to(device).train()
     with closing(training_loader(config, data, StaticScan(config.scan.group), Processes())) as loader:
         batch = next(iter(loader.batches(0, 0, 1)))
-        inputs = model_input(batch.images, device, channels_last=config.training.channels_last)
+        inputs = model_input(
+            batch.images,
+            device,
+            channels_last=config.training.channels_last,
+            normalization=normalization_of(config.model),
+        )
         labels = batch.labels.to(device)
     if config.training.channels_last:
         model = model.to(memory_format=torch.channels_last)

@@ -28,6 +28,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "activations": asdict(ActivationsConfig()),
     "storage": {"seek_ms": 0.0},
     "loader": {"antialias": False},
+    "model": {"mean": None, "std": None},
 }
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""

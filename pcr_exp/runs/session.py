@@ -30,6 +30,7 @@ from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.models import check_model, open_model
+from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.progress import Progress
 from pcr_exp.training.report import Row
 from pcr_exp.training.trainer import Trainer
@@ -175,6 +176,7 @@ def open_session(
         seed=config.seed,
         activations=config.activations,
         exchange=open_exchange(config.gradients, config.network, processes, config.seed),
+        normalization=normalization_of(config.model),
     )
     _check_precision(config, trainer)
     index_bytes = data.storage.bytes_read

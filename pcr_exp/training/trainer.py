@@ -18,6 +18,8 @@ from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
 from pcr_exp.training.inputs import model_input
+from pcr_exp.training.normalization import IMAGENET, Normalization
+from pcr_exp.training.normalization import KEY as NORMALIZATION_KEY
 
 
 class Trainer:
@@ -36,8 +38,11 @@ class Trainer:
         seed: int,
         activations: ActivationsConfig | None = None,
         exchange: Exchange | None = None,
+        normalization: Normalization = IMAGENET,
     ) -> None:
         """Move `model` to `device` and make its optimizer; `exchange` reaches the other processes, if any.
+
+        `normalization` is what the model's weights want their pixels normalised with.
 
         Raises:
             ConfigError: the model or the optimizer does not suit `activations`.
@@ -45,6 +50,7 @@ class Trainer:
         self.config = config
         self.device = device
         self.seed = seed
+        self.normalization = normalization
         self.amp_dtype = amp_dtype(device) if config.amp else None
         self.model = model.to(device)
         if config.channels_last:
@@ -66,7 +72,9 @@ class Trainer:
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
-        inputs = model_input(images, self.device, channels_last=self.config.channels_last)
+        inputs = model_input(
+            images, self.device, channels_last=self.config.channels_last, normalization=self.normalization
+        )
         with torch.autocast(self.device.type, dtype=self.amp_dtype, enabled=self.amp_dtype is not None):
             logits = self._replica(inputs) if self.model.training else self.model(inputs)
         return logits.float()
@@ -125,6 +133,7 @@ class Trainer:
         """Return everything that updates change."""
         return {
             "model": self.model.state_dict(),
+            NORMALIZATION_KEY: self.normalization.to_plain(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "activations": self.activations.state_dict(),
@@ -135,6 +144,8 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.model.load_state_dict(state["model"])
+        kept = state.get(NORMALIZATION_KEY)  # before checkpoints held it, there was but one
+        self.normalization = Normalization.from_plain(kept) if kept else IMAGENET
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         # A checkpoint from before there was a choice has none of these, and there was nothing to keep.

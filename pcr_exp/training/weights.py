@@ -63,23 +63,37 @@ def load_pretrained(model: nn.Module, name: str, weights: str | None) -> None:
         )
 
 
+def read_beside_weights(weights: str, key: str) -> Any:
+    """What a run's checkpoint holds under `key`; None if the file has no such key.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    loaded = _load_file(weights)
+    return loaded.get(key) if isinstance(loaded, dict) and isinstance(loaded.get("model"), dict) else None
+
+
 def _head_keys(state: dict[str, Tensor]) -> list[str]:
     # In every torchvision classifier the head is the module that is registered last (a test tries them all).
     module = next(reversed(state)).rpartition(".")[0]
     return [key for key in state if key.rpartition(".")[0] == module]
 
 
-def _read_file(weights: str) -> dict[str, Tensor]:
+def _load_file(weights: str) -> Any:
     path = Path(weights).expanduser()
     if not path.is_file():
         raise ConfigError(f"model.weights={weights!r}: no such file. Wanted a state dict from torch.save.")
     try:
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's unpickler meets garbage with any kind of error
         raise ConfigError(
             f"model.weights={weights!r} cannot be read as a state dict saved by torch.save"
             f" ({type(error).__name__}: {error})."
         ) from error
+
+
+def _read_file(weights: str) -> dict[str, Tensor]:
+    loaded = _load_file(weights)
     if isinstance(loaded, dict) and isinstance(loaded.get("model"), dict):
         loaded = loaded["model"]
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
