@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError
+from pcr_exp.records.append import plan_append
 from pcr_exp.records.atomic import make_folder
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
 from pcr_exp.records.image import StoredImage, load_image
@@ -68,6 +69,7 @@ def encode_split(
     max_pixels: int = MAX_PIXELS,
     on_change: str = "fail",
     reuse: StoredImages | None = None,
+    known: Collection[str] | None = None,
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
@@ -75,7 +77,8 @@ def encode_split(
     encode that was stopped continues, and ends with the bytes that it would have written unstopped. Images
     that `reuse` holds are not transcoded again; the bytes are the same.
 
-    With `on_change` "reencode", records of other files that lie there give way.
+    With `on_change` "reencode", records of other files that lie there give way. With "append" and the ids
+    `known` that finished records were made of, only the other samples are encoded, as records beside those.
 
     Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
     the record that is being written and of as many more, each in both encodings, and the encoding being
@@ -93,6 +96,8 @@ def encode_split(
     writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key)
     if on_change == "reencode":
         writer.remove_indexes_of_others()
+    if on_change == "append" and known is not None:
+        tasks, writer = plan_append(tasks, writer, known, images_per_record)
     num_turned, num_reused = None, 0
     if not writer.is_finished() or has_receipts(folder):
         make_folder(folder)
@@ -135,18 +140,20 @@ def _encode_records(
     load: _Load,
 ) -> list[Receipt]:
     receipts = read_receipts(writer.folder, writer.fingerprint)
-    remove_leftovers(writer.folder, list(ENCODINGS), receipts)
+    earlier = {entry.file for entries in writer.earlier.values() for entry in entries}
+    remove_leftovers(writer.folder, list(ENCODINGS), receipts, keep=earlier)
     for encoding in ENCODINGS:
         make_folder(writer.folder / encoding)
     starts = range(0, len(tasks), images_per_record)
     records = [tasks[start : start + images_per_record] for start in starts]
-    missing = (task for number, record in enumerate(records) if number not in receipts for task in record)
+    numbered = dict(enumerate(records, start=writer.first_number))
+    missing = (task for number, record in numbered.items() if number not in receipts for task in record)
     num_done = 0
     finished = dict(receipts)
     pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
     try:
         outcomes = _in_order(pool, load, missing, ahead=images_per_record)
-        for number, record in enumerate(records):
+        for number, record in numbered.items():
             if number in receipts:
                 if on_error == "fail" and receipts[number].rejected:  # begun with skip, continued with fail
                     raise _explain(*receipts[number].rejected[0])
@@ -163,7 +170,7 @@ def _encode_records(
             finished[number] = writer.write_record(number, loaded)
     finally:
         pool.shutdown(cancel_futures=True)
-    return [finished[number] for number in range(len(records))]
+    return [finished[number] for number in numbered]
 
 
 def _in_order(

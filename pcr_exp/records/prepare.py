@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,7 +92,10 @@ def prepare_records(
     if not comparison.settle(thorough=thorough):
         assert comparison.opened is not None
         opened, images = comparison.opened, comparison.images
-        _encode(opened, images, dataset, records, folder, progress, on_report)
+        for split in comparison.splits_of_other_bytes() if records.on_change == "reencode" else ():
+            for encoding in ENCODINGS:  # of the same sizes, they would be taken for encoded already
+                (folder / split / encoding / INDEX_FILE).unlink(missing_ok=True)
+        _encode(opened, images, dataset, records, folder, progress, on_report, comparison.known)
     return folder
 
 
@@ -132,6 +135,7 @@ def _encode(
     folder: Path,
     progress: Progress | None,
     on_report: OnReport | None,
+    known: Collection[str] | None = None,
 ) -> None:
     num_images = len(images)
     num_before = 0
@@ -151,6 +155,7 @@ def _encode(
             images_per_record=dataset.images_per_record,
             on_error=records.on_error,
             on_change=records.on_change,
+            known=known,
             num_workers=records.num_workers,
             max_pixels=records.max_pixels,
             reuse=reuse,

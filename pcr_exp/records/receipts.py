@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -55,6 +55,12 @@ def record_file(number: int) -> str:
     return f"record-{number:06d}.pcr"
 
 
+def record_number(file: str) -> int:
+    """The number of a record by its file name; -1 if it is named otherwise."""
+    digits = file.removeprefix("record-").removesuffix(".pcr")
+    return int(digits) if digits.isdecimal() else -1
+
+
 def write_receipt(folder: Path, receipt: Receipt) -> None:
     """Note that a record is done; only to be called when its files are synced."""
     make_folder(folder / _RECEIPTS_FOLDER)
@@ -100,9 +106,11 @@ def _parse_receipt(data: bytes) -> Receipt:
     return receipt
 
 
-def remove_leftovers(folder: Path, encodings: Sequence[str], receipts: dict[int, Receipt]) -> None:
-    """Remove what an encode that was stopped left behind without a receipt."""
-    kept = {receipt.file for receipt in receipts.values()}
+def remove_leftovers(
+    folder: Path, encodings: Sequence[str], receipts: dict[int, Receipt], keep: Collection[str] = ()
+) -> None:
+    """Remove what an encode that was stopped left behind without a receipt, but the files of `keep`."""
+    kept = {receipt.file for receipt in receipts.values()} | set(keep)
     for encoding in encodings:
         for path in (folder / encoding).glob("*"):
             is_record = path.match("record-*.pcr") and path.name not in kept

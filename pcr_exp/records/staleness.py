@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,15 @@ class Comparison:
         self._before: dict[str, SourceImage] | None = None
         self.changes: Changes | None = None
         """None: what the records were made of was not kept."""
+
+    @property
+    def known(self) -> Collection[str] | None:
+        """Ids of the images that the records were made of; None if that was not kept."""
+        return self._before
+
+    def splits_of_other_bytes(self) -> set[str]:
+        """Splits in which a file's contents were replaced."""
+        return {self.images[id_].split for id_ in self.changes.replaced} if self.changes else set()
 
     def settle(self, *, thorough: bool) -> bool:
         """Whether the records are to be read as they are; if not, encoding goes on as `on_change` says.

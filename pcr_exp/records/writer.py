@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pcr_exp.config.records import NUM_GROUPS, SCANS
@@ -13,7 +13,14 @@ from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
-from pcr_exp.records.receipts import Receipt, record_file, write_receipt, write_rejected
+from pcr_exp.records.receipts import (
+    Receipt,
+    read_rejected,
+    record_file,
+    record_number,
+    write_receipt,
+    write_rejected,
+)
 
 ENCODINGS = {"baseline": 1, "pcr": NUM_GROUPS}
 """Encoding, which is also its folder's name -> number of groups."""
@@ -29,6 +36,14 @@ class SplitWriter:
     classes: dict[str, list[str]]
     images: str
     fingerprint: str
+    earlier: dict[str, list[RecordEntry]] = field(default_factory=dict)
+    """By encoding, records of encodes before this one, which stay and come first in its indexes."""
+
+    @property
+    def first_number(self) -> int:
+        """Of this encode's records: the numbers below are taken."""
+        numbers = (record_number(entry.file) for entries in self.earlier.values() for entry in entries)
+        return 1 + max(numbers, default=-1)
 
     def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
         """Store the images of one record, in order, and leave out those that came as an error."""
@@ -71,15 +86,17 @@ class SplitWriter:
         Raises:
             RecordError: no image is left, and the split is not `tune`; no index is written.
         """
-        write_rejected(self.folder, [row for receipt in receipts for row in receipt.rejected])
+        before = {id_: [id_, reason] for id_, reason in read_rejected(self.folder)} if self.earlier else {}
+        now = {row[0]: list(row) for receipt in receipts for row in receipt.rejected}
+        write_rejected(self.folder, list((before | now).values()))
         stored = [receipt for receipt in receipts if receipt.num_samples]
-        if not stored and self.split != "tune":
+        if not stored and self.split != "tune" and not self.earlier:
             raise RecordError(
                 f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
                 "each one's reason. Check dataset.root."
             )
         for encoding, num_groups in ENCODINGS.items():
-            entries = [
+            entries = self.earlier.get(encoding, []) + [
                 RecordEntry(
                     receipt.file,
                     receipt.num_samples,
@@ -118,6 +135,25 @@ class SplitWriter:
         Raises:
             RecordError: one is damaged, or its records were made from something else than they would be now.
         """
+        indexes = self.parse_indexes()
+        if self.earlier:  # what is there is what this encode adds to, until it is finished
+            return {name: index for name, index in indexes.items() if index.fingerprint == self.fingerprint}
+        for index in indexes.values():
+            was_added_to = any(entry.fingerprint for entry in index.records)
+            if index.fingerprint != self.fingerprint and not (was_added_to and index.images == self.images):
+                raise RecordError(
+                    f"{self.folder} holds records that were made from other files or with other settings "
+                    f"than {self.dataset}/{self.split} has now. Make them anew (records.on_change=reencode), "
+                    "or, if these are two datasets, name one of them (dataset.name)."
+                )
+        return indexes
+
+    def parse_indexes(self) -> dict[str, RecordIndex]:
+        """The indexes that are there, by encoding, whatever their records were made from.
+
+        Raises:
+            RecordError: one is damaged, or of an older version.
+        """
         indexes = {}
         for encoding in ENCODINGS:
             path = self._index_path(encoding)
@@ -129,12 +165,6 @@ class SplitWriter:
                     f"{self.folder} holds records of format version {indexes[encoding].version}, which can "
                     f"be read; new ones are of version {VERSION}. Choose another records.root, and give "
                     f"records.reuse_from={self.folder.parent} to carry the images over without transcoding."
-                )
-            if indexes[encoding].fingerprint != self.fingerprint:
-                raise RecordError(
-                    f"{self.folder} holds records that were made from other files or with other settings "
-                    f"than {self.dataset}/{self.split} has now. Make them anew (records.on_change=reencode), "
-                    "or, if these are two datasets, name one of them (dataset.name)."
                 )
         return indexes
 

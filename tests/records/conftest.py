@@ -1,0 +1,38 @@
+"""A folder of pictures to make records of, and where to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from records_encoding import write_images
+from records_pictures import CASES
+
+from pcr_exp.config.dataset import FolderConfig
+from pcr_exp.config.records import RecordsConfig
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> FolderConfig:
+    """Two classes, four training images and two of validation in each; two images per record.
+
+    By the hash of `split_seed` and their names, two of the training images are held out to tune by.
+    """
+    images = list(CASES.values())
+    for i, name in enumerate(("cat", "dog")):
+        write_images(tmp_path / "in/train" / name, {f"{k}": images[4 * i + k] for k in range(4)})
+        write_images(tmp_path / "in/val" / name, {f"{k}": images[8 + 2 * i + k] for k in range(2)})
+    return FolderConfig(
+        name="pets",
+        root=str(tmp_path / "in"),
+        label="class",
+        images_per_record=2,
+        target_top1=0.5,
+        tune_fraction=0.25,
+        split_seed=0,
+    )
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> RecordsConfig:
+    return RecordsConfig(root=str(tmp_path / "records"))
