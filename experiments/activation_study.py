@@ -17,7 +17,7 @@ from pcr_exp.analysis.activation_memory import memory_table
 from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.loading.policy import StaticScan
-from pcr_exp.runs.data import open_data, training_loader
+from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
@@ -68,7 +68,8 @@ def memory_modes(config: ActivationStudyConfig, codecs: dict[str, Codec]) -> dic
 def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batch]:
     """The model, in training mode, and the first training batch, as training would have them."""
     device = open_device(config.training.device)
-    data = open_data(config, progress=True)
+    prepare_data(config, progress=True)
+    data = open_data(config)
     torch.manual_seed(config.seed)
     model = open_model(config.model, data.num_classes(config.dataset.label)).to(device).train()
     with closing(training_loader(config, data, StaticScan(config.scan.group), Processes())) as loader:

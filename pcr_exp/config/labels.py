@@ -17,6 +17,8 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 
 _STATIC_KEYS = {"name", "encoding", "group"}
+_NOT_OF_STORAGE = {"cold_cache", "reads_in_flight"}
+"""What the loader does with it, which has its own words or changes seconds alone."""
 _LONGEST_SLUG = 40
 _NO_LIMIT = "unlimited"
 
@@ -96,7 +98,7 @@ def _named(values: Mapping[str, Any], group: str, numbers: list[str]) -> str:
 def _slug(values: Mapping[str, Any], group: str, numbers: list[str]) -> str:
     name = str(values["name"])
     text = "_".join(number.lower() for number in numbers)
-    for words, letters in {" requests/s": "rps", " reads in flight": "reads", "/s": "ps", " ": ""}.items():
+    for words, letters in {" requests/s": "rps", "/s": "ps", " ": ""}.items():
         text = text.replace(words, letters)
     overridden = _is_overridden(values, group)
     if overridden is None:
@@ -107,7 +109,7 @@ def _slug(values: Mapping[str, Any], group: str, numbers: list[str]) -> str:
 def _is_overridden(values: Mapping[str, Any], group: str) -> bool | None:
     """None: the name is the user's own."""
     found = changed(group, values)
-    return None if found is None else bool(found.keys() - {"cold_cache"})
+    return None if found is None else bool(found.keys() - _NOT_OF_STORAGE)
 
 
 def _storage_numbers(values: Mapping[str, Any]) -> list[str]:
@@ -118,7 +120,6 @@ def _storage_numbers(values: Mapping[str, Any]) -> list[str]:
         latency_ms="{:g} ms",
         seek_ms="{:g} ms seek",
         requests_per_s="{:g} requests/s",
-        reads_in_flight="{:g} reads in flight",
     ) + [f"x {share:g} from {start_s:g} s" for share, start_s in shares]
 
 

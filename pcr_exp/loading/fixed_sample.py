@@ -55,6 +55,11 @@ class FixedSample:
         prefix, i = self._places[position]
         return self._decode(prefix.jpeg(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
 
+    def num_bytes(self, position: int, group: int) -> int:
+        """Bytes of an image's JPEG data up to a scan group."""
+        prefix, i = self._places[position]
+        return len(prefix.jpeg(i, group))
+
     def batches(
         self, group: int, transform: EvalTransform, *, label: str, batch_size: int
     ) -> Iterator[SampleBatch]:

@@ -15,6 +15,7 @@ class Purpose(IntEnum):
     AUGMENTATION = 3
     SCAN_GROUP = 4
     ECHO = 5
+    QUALITY = 6
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

@@ -13,7 +13,7 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.policy import ScanPolicy, StaticScan
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.records.fingerprint import joint_images_key
-from pcr_exp.records.index import read_index
+from pcr_exp.records.index import RecordIndex, read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
@@ -55,22 +55,21 @@ def prepare_data(config: TrainConfig, *, progress: bool) -> None:
         ensure_records(config.dataset, config.records, progress=tell)
 
 
-def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None) -> RunData:
-    """Open the records; missing ones are made first, as `prepare_data` does it.
+def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = False) -> RunData:
+    """Open the records, which `prepare_data` makes.
 
     Args:
         config: The whole configuration.
-        progress: Show bars on stderr.
         bucket: The state of a storage throttle that other processes share.
+        plain: Open the training records without any throttle: to look at them, not to train.
 
     Raises:
         ConfigError: the records have no such label.
-        PcrExpError: they are missing or damaged, or cannot be made.
+        PcrExpError: they are missing or damaged.
     """
     root = config.records.root
-    prepare_data(config, progress=progress)
     folder = records_folder(config.dataset, config.records)
-    storage = CountingStorage(open_storage(root, config.storage, bucket=bucket))
+    storage = CountingStorage(open_storage(root, _UNLIMITED if plain else config.storage, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
     whole = open_storage(root, _UNLIMITED)
@@ -79,10 +78,7 @@ def open_data(config: TrainConfig, *, progress: bool, bucket: Path | None = None
         RecordSet(whole, f"{folder}/{split}/baseline", limit, max_pixels=max_pixels)
         for split, limit in limits.items()
     )
-    label = config.dataset.label
-    if label not in train.index.classes:
-        choices = ", ".join(sorted(train.index.classes))
-        raise ConfigError(f"dataset.label={label!r}: the records in {root}/{folder} have {choices}.")
+    _check_label(config, train.index)
     return RunData(train, tune, val, storage)
 
 
@@ -90,11 +86,29 @@ def images_key_of(config: TrainConfig) -> str:
     """16 hex digits of what the pictures of all splits are, wherever they and their records lie.
 
     Raises:
+        ConfigError: the records have no such label.
         RecordError: there are no records, or they do not say it.
     """
     folder = records_folder(config.dataset, config.records)
     storage = open_storage(config.records.root, _UNLIMITED)
-    return joint_images_key({split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS})
+    indexes = {split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS}
+    _check_label(config, indexes["train"])
+    return joint_images_key(indexes)
+
+
+def _check_label(config: TrainConfig, index: RecordIndex) -> None:
+    label = config.dataset.label
+    if label not in index.classes:
+        choices = ", ".join(sorted(index.classes))
+        where = f"{config.records.root}/{records_folder(config.dataset, config.records)}"
+        raise ConfigError(f"dataset.label={label!r}: the records in {where} have {choices}.")
+
+
+def training_transform(config: TrainConfig) -> TrainTransform:
+    """Make what augments the images of training."""
+    return TrainTransform(
+        config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
+    )
 
 
 def training_loader(
@@ -105,9 +119,7 @@ def training_loader(
         data.train,
         policy,
         config.loader,
-        transform=TrainTransform(
-            config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
-        ),
+        transform=training_transform(config),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,

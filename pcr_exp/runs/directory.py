@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
+from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.atomic import write_atomic
-from pcr_exp.runs.identity import differences, run_id, scientific_part
-from pcr_exp.runs.lock import hold
+from pcr_exp.runs.identity import differences, identity, run_id
+from pcr_exp.runs.lock import RunInUseError, hold
 from pcr_exp.runs.manifest import Manifest, read_manifest
+from pcr_exp.runs.timing import timing_settings
 
+log = logging.getLogger(__name__)
 _LOCK = "lock"
+_SOON_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +71,72 @@ class RunDirectory:
         return "interrupted" if manifest.status == "running" else manifest.status
 
 
-def run_path(config: TrainConfig) -> Path:
-    """Return `<runs_root>/<run_id>`."""
-    return Path(config.runs_root) / run_id(config)
-
-
 @contextmanager
-def claim(config: TrainConfig) -> Iterator[RunDirectory]:
+def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
     """Hold the run's directory `<runs_root>/<run_id>`, made here if it is new.
+
+    What was learned there is what this configuration would learn, at whatever speed. So an interrupted run is
+    continued by whoever comes, and a finished one is finished, on any machine. But settings that change
+    seconds alone (workers, threads, device) are set for the sake of seconds: where the run is finished, or
+    being made, with others than these, they get a directory of their own: `<run_id>-t<key of the settings>`.
+
+    Args:
+        config: The whole configuration.
+        images: Key of the images of all splits.
 
     Raises:
         RunError: a live process holds it, it belongs to another configuration, or it is not a run's.
     """
-    path = run_path(config)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        path.mkdir(exist_ok=False)
-    except FileExistsError:
-        _require_run(path)
-    with hold(path / _LOCK) as dead_holder:
-        directory = RunDirectory(path, dead_holder)
-        _check_config(directory, config)
+    settings = timing_settings(asdict(config))
+    shared = Path(config.runs_root) / run_id(config, images)
+    own = shared.with_name(f"{shared.name}-t{key_of(settings)}")
+    shared.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            directory = stack.enter_context(_hold(shared))
+            taken = directory.status == "finished"
+        except RunInUseError:
+            directory, taken = RunDirectory(shared), True
+            _wait_for_config(directory)
+            if not _other_settings(directory, settings):
+                raise
+        _check_config(directory, config, images)
+        if taken and (others := _other_settings(directory, settings)):
+            log.info("%s has other settings of speed (%s): a run of its own", shared, ", ".join(others))
+            stack.close()
+            directory = stack.enter_context(_hold(own))
+            _check_config(directory, config, images)
         if directory.status != "finished":
             # What may differ (workers, logging, paths) is as this session has it.
             text = OmegaConf.to_yaml(OmegaConf.create(asdict(config)))
             write_atomic(directory.config_path, [text.encode()])
         yield directory
+
+
+@contextmanager
+def _hold(path: Path) -> Iterator[RunDirectory]:
+    try:
+        path.mkdir(exist_ok=False)
+    except FileExistsError:
+        _require_run(path)
+    with hold(path / _LOCK) as dead_holder:
+        yield RunDirectory(path, dead_holder)
+
+
+def _wait_for_config(directory: RunDirectory) -> None:
+    # Jobs of a sweep that begin at once: whoever came first has yet to write what it is.
+    until_s = time.monotonic() + _SOON_S
+    while not directory.config_path.exists() and time.monotonic() < until_s:
+        time.sleep(0.05)
+
+
+def _other_settings(directory: RunDirectory, settings: Mapping[str, Any]) -> list[str]:
+    """The settings of speed that the last session had other values of, in words; none while it just began."""
+    try:
+        found = timing_settings(_read_config(directory))
+    except (OSError, KeyError, AttributeError, TypeError):  # it has only begun, or `_check_config` refuses it
+        return []
+    return [f"{key}={found[key]}, now {settings[key]}" for key in settings if found[key] != settings[key]]
 
 
 def _require_run(path: Path) -> None:
@@ -101,12 +148,12 @@ def _require_run(path: Path) -> None:
         )
 
 
-def _check_config(directory: RunDirectory, config: TrainConfig) -> None:
+def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> None:
     if not directory.config_path.exists():
         return
-    found = OmegaConf.to_container(OmegaConf.load(directory.config_path))
+    found = _read_config(directory)
     try:
-        different = differences(scientific_part(found), scientific_part(asdict(config)))  # type: ignore[arg-type]
+        different = differences(identity(found, images), identity(asdict(config), images))
     except (KeyError, AttributeError, TypeError):
         different = ["its groups"]
     if different:
@@ -114,3 +161,7 @@ def _check_config(directory: RunDirectory, config: TrainConfig) -> None:
             f"{directory.config_path} is of another configuration: {', '.join(different)} differ. "
             "It was edited or made by another version: move the run directory away."
         )
+
+
+def _read_config(directory: RunDirectory) -> dict[str, Any]:
+    return OmegaConf.to_container(OmegaConf.load(directory.config_path))  # type: ignore[return-value]

@@ -24,6 +24,10 @@ from pcr_exp.training.distributed.processes import Processes
 class Assignment:
     """What the first process tells the others before they begin."""
 
+    folder: Path
+    """The run's directory: others cannot know it, since it depends on what lies in it already."""
+    finished: bool
+    """Whether there is nothing to do."""
     checkpoint: Path | None
     """Where to go on from."""
     bucket: Path | None
@@ -34,23 +38,25 @@ class Assignment:
         """Decide, as the holder of the run's directory."""
         checkpoint = directory.checkpoint_path
         return cls(
+            folder=directory.path,
+            finished=directory.status == "finished",
             checkpoint=checkpoint if checkpoint.exists() else None,
             bucket=new_bucket_path() if is_limited(config.storage) else None,
         )
 
 
-def follow(config: TrainConfig, device: torch.device, processes: Processes) -> bool:
-    """Train along with the first process; return False if it finds the run finished already.
+def follow(config: TrainConfig, device: torch.device, processes: Processes) -> Assignment:
+    """Train along with the first process, unless it finds the run finished; return what it said.
 
     Raises:
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
     """
     with handled_signals() as stop, named_worker_death():
         assignment = processes.from_first(_nothing)
-        if assignment is None:
-            return False
+        if assignment.finished:
+            return assignment
         set_up_torch(config, device, processes)
-        data = open_data(config, progress=False, bucket=assignment.bucket)
+        data = open_data(config, bucket=assignment.bucket)
         with open_session(config, data, device, processes) as session, stop.graceful():
             if assignment.checkpoint is not None:
                 others = load_checkpoint(assignment.checkpoint)["others"]
@@ -62,11 +68,11 @@ def follow(config: TrainConfig, device: torch.device, processes: Processes) -> b
             with closing(rows) as stream:
                 for _ in stream:
                     pass
-    return True
+    return assignment
 
 
-def _nothing() -> Assignment | None:
-    return None
+def _nothing() -> Assignment:
+    raise AssertionError("the first process decides")
 
 
 def _give(processes: Processes, state: dict[str, object]) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.numerics import NUMERICS
 
 # What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
@@ -22,7 +24,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
 # Groups that came after published runs, with the values that describe those runs: while a key has that value
-# it is left out, so that a run keeps its name. Such a default must never change.
+# it is left out, so that new runs stand beside those in tables. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
@@ -34,36 +36,69 @@ _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
 
-def run_id(config: TrainConfig) -> str:
+def run_id(config: TrainConfig, images: str) -> str:
     """Return the run's name, such as `photos-focus-resnet18-group_5-hdd-s0-1a2b3c4d`.
 
-    The eight hex digits are a key of the scientific configuration: everything but paths, workers, logging,
-    device. A file of pretrained weights counts by its name. A neighbour of PCR, such as echo, is named before
-    the seed if there is one.
+    The eight hex digits are a key of `identity`. Scan, storage and network are called by what they are, not
+    by the preset that they were changed from. A neighbour of PCR, such as echo, is named before the seed if
+    there is one.
+
+    Args:
+        config: The whole configuration.
+        images: Key of the images, of all splits: which pictures, wherever they lie.
     """
-    part = scientific_part(asdict(config))
+    settings = asdict(config)
+    part = scientific_part(settings)
     words = (
         config.dataset.name,
         config.dataset.label,
         config.model.name,
-        config.scan.name,
-        config.storage.name,
+        scan_slug(config.scan),
+        storage_slug(config.storage),
         *_names_of_added_groups(part),
         *_processes(config),
         f"s{config.seed}",
-        key_of(part),
+        key_of(identity(settings, images)),
     )
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
 
 
+def identity(config: Mapping[str, Any], images: str) -> dict[str, Any]:
+    """Return all that decides what a run learns: its scientific configuration, its images, our numerics.
+
+    Plain dicts; `images` as in `run_id`. How many processes share the work counts where they send something
+    else than their gradients, or over a network that is slowed down: otherwise only the global batch does.
+    """
+    part = scientific_part(config)
+    training, world_size = part["training"], config["world_size"]
+    global_batch_size = training.get("global_batch_size") or training["batch_size"] * world_size
+    part["training"] = {**training, "global_batch_size": global_batch_size}
+    if not _processes_count(config):
+        for key in _OF_SEVERAL_PROCESSES:
+            part.pop(key, None)
+    return {**part, "images": images, "numerics": NUMERICS}
+
+
+def _processes_count(config: Mapping[str, Any]) -> bool:
+    gradients, network = config["gradients"], config["network"]
+    coded = gradients["name"] != "none" or gradients["mode"] != "ddp"
+    limited = network["bandwidth_mbit_per_s"] is not None or network["latency_ms"] > 0
+    return bool(config["world_size"] > 1 and (coded or limited))
+
+
 def _processes(config: TrainConfig) -> tuple[str, ...]:
-    if config.world_size == 1:
+    if not _processes_count(asdict(config)):
         return ()
-    return (f"{config.gradients.name}_{config.gradients.mode}_x{config.world_size}", config.network.name)
+    gradients = config.gradients
+    return (f"{gradients.name}_{gradients.mode}_x{config.world_size}", network_slug(config.network))
 
 
 def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a whole configuration, as plain dicts, without what cannot change what is learned."""
+    """Return a copy of a whole configuration, as plain dicts, without what cannot change what is learned.
+
+    Of a run from before there was some key, and of one that has it at the value which describes that run, it
+    is the same: tables tell by it which runs differ in nothing else.
+    """
     part: dict[str, Any] = {key: value for key, value in config.items() if key not in _GROUPS_WITHOUT_EFFECT}
     if part.get("world_size", 1) == 1:
         for key in _OF_SEVERAL_PROCESSES:

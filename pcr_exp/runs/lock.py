@@ -15,6 +15,10 @@ from pcr_exp.errors import RunError
 _held: set[int] = set()
 
 
+class RunInUseError(RunError):
+    """A live process holds the run's directory."""
+
+
 def _let_go_in_child() -> None:
     # A forked decode worker that outlives a killed run must not keep the run's lock.
     for descriptor in _held:
@@ -35,14 +39,14 @@ def hold(path: Path) -> Iterator[str | None]:
         file still names it, though nobody locks it.)
 
     Raises:
-        RunError: a live process holds it; the message names its pid and host.
+        RunInUseError: a live process holds it; the message names its pid and host.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(
+            raise RunInUseError(
                 f"{path.parent} is in use by {_holder(descriptor) or 'a process that is just starting'}. "
                 "Wait for it to end or stop it; to run the same configuration twice, give another runs_root."
             ) from None

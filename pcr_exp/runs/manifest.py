@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import platform
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
+from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.runs import provenance
-from pcr_exp.runs.identity import run_id
-from pcr_exp.training.device import num_cores
+from pcr_exp.runs.quality import GroupQuality
+from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys, utc_now
 
+T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")
 
 
@@ -45,37 +46,63 @@ class Manifest:
     scan_group: int
     """Of a scan policy, the group that it chose last."""
     target_top1: float
+    numerics: int = 1
+    """`pcr_exp.numerics`; 1: of all runs before there was such a number."""
+    images_key: str | None = None
+    """16 hex digits: the pictures of all splits, wherever they lie. None: of a run before there was one."""
+    records_key: str | None = None
+    """16 hex digits: how those were stored."""
     num_classes: int | None = None
     """This and what follows: known once the records are open."""
     num_train: int | None = None
+    num_tune: int | None = None
     num_val: int | None = None
     train_fingerprint: str | None = None
+    tune_fingerprint: str | None = None
     val_fingerprint: str | None = None
     mean_prefix_bytes: float | None = None
     """Mean bytes per training image that an epoch at `scan_group` reads, record headers included."""
+    quality: list[GroupQuality] = field(default_factory=list)
+    """Of the run's own training images, at every scan group that it may read."""
     cached_share: float | None = None
     """Share (0 to 1) of the training records that lay in the page cache before training; None: not known."""
     started_at: str
     """ISO 8601, UTC: the first session's."""
     resumed_at: list[str] = field(default_factory=list)
     finished_at: str | None = None
+    timing_key: str | None = None
+    """Of the sessions that made the run as it is: seconds of runs with equal keys can be compared."""
+    timing_is_mixed: bool = False
+    """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
+    sessions: list[Stretch] = field(default_factory=list)
+    """Every stretch of the run, in order."""
 
 
-def new_manifest(config: TrainConfig, device: torch.device, previous: Manifest | None) -> Manifest:
-    """Describe a session that starts now; `previous` is the manifest of the session that it continues."""
-    git_sha, git_dirty = provenance.git_state()
-    now = utc_now()
+def new_manifest(
+    config: TrainConfig, device: torch.device, previous: Manifest | None, *, name: str, images: str
+) -> Manifest:
+    """Describe a session that starts now.
+
+    Args:
+        config: The whole configuration.
+        device: What trains.
+        previous: The manifest of the session that this one continues.
+        name: The run's directory.
+        images: Key of the images of all splits.
+    """
+    stretch = new_stretch(config, device)
+    now = stretch.started_at
     return Manifest(
-        run_id=run_id(config),
+        run_id=name,
         status="running",
-        command=provenance.command_line(),
-        git_sha=git_sha,
-        git_dirty=git_dirty,
-        packages=provenance.package_versions(),
-        python=platform.python_version(),
-        cpu=provenance.cpu_model(),
-        num_cores=num_cores(),
-        gpu=provenance.gpu_model(device),
+        command=stretch.command,
+        git_sha=stretch.git_sha,
+        git_dirty=stretch.git_dirty,
+        packages=stretch.packages,
+        python=stretch.python,
+        cpu=stretch.cpu,
+        num_cores=stretch.num_cores,
+        gpu=stretch.gpu,
         seed=config.seed,
         dataset=config.dataset.name,
         label=config.dataset.label,
@@ -83,30 +110,53 @@ def new_manifest(config: TrainConfig, device: torch.device, previous: Manifest |
         encoding=config.scan.encoding,
         scan_group=previous.scan_group if previous else config.scan.group,
         target_top1=config.dataset.target_top1,
+        numerics=NUMERICS,
+        images_key=images,
+        records_key=previous.records_key if previous else None,
         train_fingerprint=previous.train_fingerprint if previous else None,
+        tune_fingerprint=previous.tune_fingerprint if previous else None,
         val_fingerprint=previous.val_fingerprint if previous else None,
+        quality=previous.quality if previous else [],
         started_at=previous.started_at if previous else now,
         resumed_at=[*previous.resumed_at, now] if previous else [],
+        sessions=[*previous.sessions, stretch] if previous else [stretch],
     )
 
 
-def describe_records(manifest: Manifest, train: RecordIndex, val: RecordIndex) -> None:
+def begin_at(manifest: Manifest, step: int) -> None:
+    """Say after how many updates the session begins to train."""
+    manifest.sessions[-1].from_step = step
+    keys = timing_keys(manifest.sessions)
+    manifest.timing_key, manifest.timing_is_mixed = joint_key(keys), len(keys) > 1
+
+
+def end(manifest: Manifest, status: str, error: str | None = None) -> None:
+    """Say how the session, and so far the run, ended."""
+    manifest.status, manifest.error, manifest.finished_at = status, error, utc_now()
+    manifest.sessions[-1].status, manifest.sessions[-1].finished_at = status, manifest.finished_at
+
+
+def describe_records(manifest: Manifest, train: RecordIndex, tune: RecordIndex, val: RecordIndex) -> None:
     """Fill in what the records' indexes say.
 
     Raises:
         RunError: the run began on other records than these.
     """
-    for split, index in (("train", train), ("val", val)):
+    indexes = {"train": train, "tune": tune, "val": val}
+    for split, index in indexes.items():
         began_with = getattr(manifest, f"{split}_fingerprint")
         if began_with not in (None, index.fingerprint):
             raise RunError(
                 f"{manifest.run_id} began with {split} records of fingerprint {began_with}, now it is "
-                f"{index.fingerprint}: they were made again from other images. Restore them, or delete "
-                "the run directory to start the run again."
+                f"{index.fingerprint}: they were made again, in another order or layout. Restore them, or "
+                "delete the run directory to start the run again."
             )
         setattr(manifest, f"{split}_fingerprint", index.fingerprint)
     manifest.num_classes = len(train.classes[manifest.label])
+    stored = sorted((split, index.fingerprint) for split, index in indexes.items())
+    manifest.records_key = hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]
     manifest.num_train = train.num_samples
+    manifest.num_tune = tune.num_samples
     manifest.num_val = val.num_samples
     describe_group(manifest, train, manifest.scan_group)
 
@@ -147,9 +197,16 @@ def read_manifest(path: Path) -> Manifest:
         )
     if values["status"] not in STATUSES:
         raise RunError(f"{path}: status={values['status']!r}; wanted {', '.join(STATUSES)}.")
+    values["sessions"] = [_part(Stretch, item, path) for item in values.get("sessions", [])]
+    values["quality"] = [_part(GroupQuality, item, path) for item in values.get("quality", [])]
     return Manifest(**values)
 
 
-def utc_now() -> str:
-    """Return the time, ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _part(kind: type[T], values: dict[str, Any], path: Path) -> T:
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise RunError(
+            f"{path} is not a manifest of this version: {error}. Read it with the version that wrote it, or "
+            "make the run again."
+        ) from error

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.data import RunData
 from pcr_exp.storage.page_cache import drop, resident_share_of
 
@@ -18,7 +21,7 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
     Returns:
         The share (0 to 1) of the records' bytes that the page cache holds; None if that cannot be known.
     """
-    files = _record_files(config, data)
+    files = _record_files(config, data.train)
     if config.storage.cold_cache:
         _drop(files, config.records.root)
     cached = resident_share_of(files) if files else None
@@ -26,12 +29,27 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
     return cached
 
 
-def _record_files(config: TrainConfig, data: RunData) -> list[Path]:
+@contextmanager
+def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
+    """After the block has read a split's first images, let go of files that were not in memory before."""
+    files = []
+    for path, record in zip(_record_files(config, records), records.index.records, strict=False):
+        if num_images > 0:
+            files.append(path)
+        num_images -= record.num_samples
+    cold = [path for path in files if resident_share_of([path]) == 0]
+    try:
+        yield
+    finally:
+        drop(cold)
+
+
+def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
     """None on other machines: what those keep in memory is out of reach."""
     if "://" in config.records.root:
         return []
-    folder = Path(config.records.root) / data.train.folder
-    return [folder / record.file for record in data.train.index.records]
+    folder = Path(config.records.root) / records.folder
+    return [folder / record.file for record in records.index.records]
 
 
 def _drop(files: list[Path], root: str) -> None:

@@ -14,22 +14,23 @@ import torch
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import open_data, prepare_data
-from pcr_exp.runs.directory import RunDirectory, claim, run_path
+from pcr_exp.runs.data import RunData, images_key_of, open_data, prepare_data
+from pcr_exp.runs.directory import RunDirectory, claim
 from pcr_exp.runs.follow import Assignment, follow
-from pcr_exp.runs.identity import run_id
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
 from pcr_exp.runs.layer_file import write_layers
 from pcr_exp.runs.log_file import log_to
 from pcr_exp.runs.manifest import (
     Manifest,
+    begin_at,
     describe_group,
     describe_records,
+    end,
     new_manifest,
-    utc_now,
     write_manifest,
 )
 from pcr_exp.runs.page_cache import settle_page_cache
+from pcr_exp.runs.quality import training_quality
 from pcr_exp.runs.row_file import RowFile
 from pcr_exp.runs.rows import Row
 from pcr_exp.runs.session import Session, open_session, set_up_torch
@@ -78,21 +79,29 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
     device = open_device(config.training.device)
     check_name(config.model)
     if not processes.first:
-        finished = follow(config, device, processes)
-        return RunOutcome(run_id(config), run_path(config), "finished" if finished else "skipped")
-    with claim(config) as directory:
+        assignment = follow(config, device, processes)
+        folder = assignment.folder
+        return RunOutcome(folder.name, folder, "skipped" if assignment.finished else "finished")
+    # Which run this is depends on which images there are. The other processes wait for `Assignment`.
+    prepare_data(config, progress=progress)
+    images = images_key_of(config)
+    with claim(config, images) as directory:
         name, status = directory.path.name, directory.status
-        if status == "finished":
+        assignment = processes.from_first(lambda: Assignment.of(config, directory))
+        if assignment.finished:
             log.info("%s is finished: skipped", directory.path)
-            processes.from_first(lambda: None)
             return RunOutcome(name, directory.path, "skipped")
         with log_to(directory.log_path), handled_signals() as stop:
             log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
             if directory.dead_holder is not None:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
-            manifest = new_manifest(config, device, directory.manifest())
+            manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
             with _recorded(directory, manifest, stop), named_worker_death():
-                _train(config, device, directory, manifest, stop, processes, progress=progress, draw=draw)
+                set_up_torch(config, device, processes)
+                data = open_data(config, bucket=assignment.bucket)
+                _train(
+                    config, device, directory, data, manifest, stop, processes, progress=progress, draw=draw
+                )
             log.info("finished: %s", directory.path)
     return RunOutcome(name, directory.path, "finished")
 
@@ -101,6 +110,7 @@ def _train(
     config: TrainConfig,
     device: torch.device,
     directory: RunDirectory,
+    data: RunData,
     manifest: Manifest,
     stop: StopRequest,
     processes: Processes,
@@ -108,11 +118,9 @@ def _train(
     progress: bool,
     draw: DrawRun | None,
 ) -> None:
-    set_up_torch(config, device, processes)
-    prepare_data(config, progress=progress)  # alone: the others wait for what comes next
-    assignment = processes.from_first(lambda: Assignment.of(config, directory))
-    data = open_data(config, progress=progress, bucket=assignment.bucket)
-    describe_records(manifest, data.train.index, data.val.index)
+    describe_records(manifest, data.train.index, data.tune.index, data.val.index)
+    if not manifest.quality:
+        manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)
     write_manifest(directory.manifest_path, manifest)
     epochs = config.training.epochs
@@ -125,6 +133,8 @@ def _train(
         ) as bar,
         stop.graceful(),
     ):
+        begin_at(manifest, session.progress.step)
+        write_manifest(directory.manifest_path, manifest)
         held_mib = session.loader.max_held_bytes() / 2**20
         log.info("memory: up to %.3g MiB of record prefixes, in use and ahead", held_mib)
 
@@ -198,16 +208,15 @@ def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) ->
         yield
     except BaseException as error:
         interrupted = stop.requested or isinstance(error, KeyboardInterrupt)
-        manifest.status = "interrupted" if interrupted else "failed"
-        manifest.error = None if interrupted else f"{type(error).__name__}: {error}"
-        manifest.finished_at = utc_now()
-        write_manifest(path, manifest)
         if interrupted:
+            end(manifest, "interrupted")
             log.warning("interrupted; the same command continues it")
         else:
+            end(manifest, "failed", f"{type(error).__name__}: {error}")
             log.error("failed: %s", manifest.error, exc_info=error)
+        write_manifest(path, manifest)
         if not isinstance(error, KeyboardInterrupt | SystemExit):
             stop.raise_if_requested()  # a worker that died of the same Ctrl-C is no failure
         raise
-    manifest.status, manifest.finished_at = "finished", utc_now()
+    end(manifest, "finished")
     write_manifest(path, manifest)

@@ -80,8 +80,8 @@ def write_run(
         runs_root=str(root),
         **(neighbours | dict(more or {})),
     )
-    with claim(config) as directory:
-        manifest = new_manifest(config, torch.device("cpu"), previous=None)
+    with claim(config, "0" * 16) as directory:
+        manifest = new_manifest(config, torch.device("cpu"), None, name=directory.path.name, images="0" * 16)
         manifest.status = status
         manifest.mean_prefix_bytes = 1000.0 * group
         manifest.cpu, manifest.num_cores = "Test CPU", 2

@@ -52,7 +52,7 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     assert list(load_runs(tmp_path).columns) == RUN_COLUMNS
     assert len(runs) == 2
     run = runs.loc["group_2"]
-    assert run["run_id"].startswith("photos-photo-resnet18-group_2-hdd-s1-")
+    assert run["run_id"].startswith("photos-photo-resnet18-group_2-8mibps-s1-")
     assert (run["dataset"], run["label"], run["model"], run["seed"]) == ("photos", "photo", "resnet18", 1)
     assert (run["storage"], run["bandwidth_mib_per_s"], run["latency_ms"]) == ("hdd", 8, 0)
     assert run["mean_image_bytes"] == 2000

@@ -25,7 +25,7 @@ def test_a_policy_is_an_option_of_its_own_class_and_names_its_runs(name: str) ->
     config = composed(f"scan={name}")
     assert type(config.scan) is SCAN_SCHEMAS[name]
     assert config.scan.name == name
-    assert f"-{name}-" in run_id(config)
+    assert f"-{name}-" in run_id(config, "")
 
 
 @pytest.mark.parametrize("name", sorted(SCAN_SCHEMAS.keys() - {"static"}))
@@ -41,12 +41,15 @@ def test_a_floor_is_any_other_scan() -> None:
     config = composed("scan=balanced", "scan@scan.floor=cosine", "scan.floor.threshold=0.9").scan
     assert isinstance(config.floor, CosineConfig)
     assert (config.floor.threshold, config.floor.name, config.name) == (0.9, "cosine", "balanced")
-    assert run_id(composed("scan=balanced")) != run_id(composed("scan=balanced", "scan@scan.floor=group_2"))
+    assert run_id(composed("scan=balanced"), "") != run_id(
+        composed("scan=balanced", "scan@scan.floor=group_2"), ""
+    )
 
 
 def test_settings_change_the_run() -> None:
     ids = {
-        run_id(composed("scan=cosine", *override)) for override in ([], ["scan.threshold=0.7"], ["seed=1"])
+        run_id(composed("scan=cosine", *override), "")
+        for override in ([], ["scan.threshold=0.7"], ["seed=1"])
     }
     assert len(ids) == 3
 

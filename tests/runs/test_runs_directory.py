@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.runs.directory import claim
@@ -15,6 +16,11 @@ from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, read
 from pcr_exp.runs.provenance import git_state, gpu_model
 
 CPU = torch.device("cpu")
+IMAGES = "0123456789abcdef"
+
+
+def described(config: TrainConfig, previous: Manifest | None) -> Manifest:
+    return new_manifest(config, CPU, previous, name=run_id(config, IMAGES), images=IMAGES)
 
 
 @pytest.mark.parametrize(
@@ -28,48 +34,55 @@ CPU = torch.device("cpu")
 )
 def test_how_the_last_session_ended(configure: Any, written: str, status: str) -> None:
     config = configure()
-    with claim(config) as directory:
+    with claim(config, IMAGES) as directory:
         assert directory.status == "new"
-        manifest = new_manifest(config, CPU, None)
+        manifest = described(config, None)
         manifest.status = written
         write_manifest(directory.manifest_path, manifest)
-    with claim(config) as again:
-        assert again.path == directory.path == Path(config.runs_root) / run_id(config)
+    with claim(config, IMAGES) as again:
+        assert again.path == directory.path == Path(config.runs_root) / run_id(config, IMAGES)
         assert again.status == status
 
 
 def test_one_holder_at_a_time(configure: Any) -> None:
-    with claim(configure()), pytest.raises(RunError, match="is in use by process"), claim(configure()):
+    with (
+        claim(configure(), IMAGES),
+        pytest.raises(RunError, match="is in use by process"),
+        claim(configure(), IMAGES),
+    ):
         pytest.fail("two holders")
 
 
 def test_an_edited_configuration_is_refused(configure: Any) -> None:
-    with claim(configure()) as directory:
+    with claim(configure(), IMAGES) as directory:
         text = directory.config_path.read_text()
     directory.config_path.write_text(text.replace("momentum: 0.9", "momentum: 0.5"))
     with (
         pytest.raises(RunError, match=r"of another configuration: training.momentum differ"),
-        claim(configure()),
+        claim(configure(), IMAGES),
     ):
         pytest.fail("claimed")
     directory.config_path.write_text("- 1")
-    with pytest.raises(RunError, match="its groups differ"), claim(configure()):
+    with pytest.raises(RunError, match="its groups differ"), claim(configure(), IMAGES):
         pytest.fail("claimed")
 
 
 def test_settings_without_effect_may_change(configure: Any) -> None:
-    with claim(configure()):
+    with claim(configure(), IMAGES):
         pass
-    with claim(configure(loader__num_workers=3)) as directory:
+    with claim(configure(loader__num_workers=3), IMAGES) as directory:
         assert "num_workers: 3" in directory.config_path.read_text()
 
 
 def test_a_folder_of_something_else_is_left_alone(configure: Any) -> None:
     config = configure()
-    path = Path(config.runs_root) / run_id(config)
+    path = Path(config.runs_root) / run_id(config, IMAGES)
     path.mkdir(parents=True)
     (path / "thesis.tex").write_text("mine")
-    with pytest.raises(RunError, match=r"not a run's directory .*thesis.tex.*Move it away"), claim(config):
+    with (
+        pytest.raises(RunError, match=r"not a run's directory .*thesis.tex.*Move it away"),
+        claim(config, IMAGES),
+    ):
         pytest.fail("claimed")
     assert [entry.name for entry in path.iterdir()] == ["thesis.tex"]
 
@@ -77,25 +90,25 @@ def test_a_folder_of_something_else_is_left_alone(configure: Any) -> None:
 def test_a_file_in_its_place(configure: Any) -> None:
     config = configure()
     Path(config.runs_root).mkdir()
-    (Path(config.runs_root) / run_id(config)).write_text("mine")
-    with pytest.raises(RunError, match="not a run's directory"), claim(config):
+    (Path(config.runs_root) / run_id(config, IMAGES)).write_text("mine")
+    with pytest.raises(RunError, match="not a run's directory"), claim(config, IMAGES):
         pytest.fail("claimed")
 
 
 def test_a_directory_whose_maker_died_at_once_is_new(configure: Any) -> None:
     config = configure()
-    path = Path(config.runs_root) / run_id(config)
+    path = Path(config.runs_root) / run_id(config, IMAGES)
     path.mkdir(parents=True)
     (path / "lock").touch()
-    with claim(config) as directory:
+    with claim(config, IMAGES) as directory:
         assert directory.status == "new"
 
 
 def test_a_manifest_tells_what_ran_where(configure: Any, tmp_path: Path) -> None:
     config = configure(seed=7)
-    write_manifest(tmp_path / "manifest.json", new_manifest(config, CPU, None))
+    write_manifest(tmp_path / "manifest.json", described(config, None))
     values = json.loads((tmp_path / "manifest.json").read_text())
-    assert values["run_id"] == run_id(config)
+    assert values["run_id"] == run_id(config, IMAGES)
     assert (values["status"], values["seed"], values["gpu"]) == ("running", 7, None)
     assert values["packages"]["torch"] == torch.__version__.partition("+")[0]
     assert values["started_at"].endswith("+00:00")
@@ -103,10 +116,10 @@ def test_a_manifest_tells_what_ran_where(configure: Any, tmp_path: Path) -> None
 
 
 def test_a_resumed_run_keeps_when_it_began(configure: Any) -> None:
-    first = new_manifest(configure(), CPU, None)
+    first = described(configure(), None)
     first.started_at, first.train_fingerprint = "2020-01-01T00:00:00+00:00", "abc"
-    second = new_manifest(configure(), CPU, first)
-    third = new_manifest(configure(), CPU, second)
+    second = described(configure(), first)
+    third = described(configure(), second)
     assert third.started_at == "2020-01-01T00:00:00+00:00"
     assert len(third.resumed_at) == 2
     assert third.train_fingerprint == "abc"
@@ -118,13 +131,14 @@ def index(fingerprint: str) -> RecordIndex:
 
 
 def test_records_are_described_and_may_not_change_under_a_run(configure: Any) -> None:
-    manifest = new_manifest(configure(), CPU, None)
-    describe_records(manifest, index("one"), index("two"))
+    manifest = described(configure(), None)
+    describe_records(manifest, index("one"), index("0"), index("two"))
     assert (manifest.num_classes, manifest.num_train, manifest.mean_prefix_bytes) == (2, 4, 15)
-    resumed = new_manifest(configure(), CPU, manifest)
-    describe_records(resumed, index("one"), index("two"))
+    resumed = described(configure(), manifest)
+    describe_records(resumed, index("one"), index("0"), index("two"))
+    assert resumed.records_key == manifest.records_key
     with pytest.raises(RunError, match="began with val records of fingerprint two, now it is three"):
-        describe_records(resumed, index("one"), index("three"))
+        describe_records(resumed, index("one"), index("0"), index("three"))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +159,7 @@ def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str | None, wan
 
 def test_a_manifest_from_before_a_field_came_can_be_read(configure: Any, tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    write_manifest(path, new_manifest(configure(), CPU, None))
+    write_manifest(path, described(configure(), None))
     values = json.loads(path.read_text())
     del values["cached_share"]
     path.write_text(json.dumps(values))
@@ -157,7 +171,7 @@ def test_a_manifest_from_before_a_field_came_can_be_read(configure: Any, tmp_pat
 
 
 def test_a_status_that_there_is_not(configure: Any, tmp_path: Path) -> None:
-    manifest: Manifest = new_manifest(configure(), CPU, None)
+    manifest: Manifest = described(configure(), None)
     manifest.status = "done"
     write_manifest(tmp_path / "manifest.json", manifest)
     with pytest.raises(RunError, match=r"status='done'; wanted running, finished"):

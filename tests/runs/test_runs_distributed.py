@@ -71,7 +71,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
     statuses = spawned(train_both, 2, config(folders[0]), config(folders[1]))
     assert statuses == [["finished", "asked to stop", "finished", "skipped"]] * 2
     runs = [next((tmp_path / folder).iterdir()) for folder in folders]
-    assert f"threelc_{mode}_x2-lan-s0" in runs[0].name
+    assert f"threelc_{mode}_x2-lan_1000mbitps_0.5ms-s0" in runs[0].name
     whole, resumed = (read_rows(run / "rows.jsonl") for run in runs)
     deterministic = [
         [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,13 @@ from omegaconf import OmegaConf
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.identity import differences, run_id, scientific_part, without_defaults
+from pcr_exp.runs import identity as identity_module
+from pcr_exp.runs.identity import differences, identity, run_id, scientific_part, without_defaults
+
+REPO = Path(__file__).parents[2]
+IMAGES = "0123456789abcdef"
 
 WITHOUT_EFFECT = {
     *(
@@ -19,6 +25,7 @@ WITHOUT_EFFECT = {
         "loader.prefetch_batches",
         "loader.records_ahead",
         "loader.timeout_s",
+        "storage.reads_in_flight",
         "storage.reads_in_flight",
         "runs_root",
     ),
@@ -43,6 +50,8 @@ def leaves(config: object, prefix: str = "") -> list[str]:
 def another(value: object) -> object:
     if isinstance(value, bool):
         return not value
+    if value is None:
+        return 7
     if isinstance(value, int | float):
         return value + 1
     if isinstance(value, list):
@@ -51,9 +60,9 @@ def another(value: object) -> object:
 
 
 def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any) -> None:
-    # Of several processes: one alone has no use for gradients= and network=.
-    config = configure(world_size=2)
-    before = run_id(config)
+    # Of several processes that send each other codes: otherwise gradients= and network= do nothing.
+    config = configure(world_size=2, gradients__name="threelc")
+    before = run_id(config, IMAGES)
     keys = leaves(config)
     assert len(keys) > 70
     for key in keys:
@@ -64,13 +73,13 @@ def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any
             owner = getattr(owner, group)
         setattr(owner, name, another(getattr(owner, name)))
         ignored = key in WITHOUT_EFFECT or key.startswith(("records.", "tracking.", "dataset.paper."))
-        assert (run_id(changed) == before) is ignored, key
+        assert (run_id(changed, IMAGES) == before) is ignored, key
 
 
 def test_the_name_is_readable(configure: Any) -> None:
-    config = configure(scan__name="my scan/2", seed=3)
-    words = run_id(config).split("-")
-    assert words[:-1] == ["photos", "photo", "shufflenet_v2_x0_5", "my_scan_2", "unlimited", "s3"]
+    config = configure(dataset__name="my photos/2", seed=3)
+    words = run_id(config, IMAGES).split("-")
+    assert words[:-1] == ["my_photos_2", "photo", "shufflenet_v2_x0_5", "group_5", "unlimited", "s3"]
     assert len(words[-1]) == 8
 
 
@@ -86,16 +95,38 @@ def test_a_group_that_came_later_is_named_once_it_does_something(
 ) -> None:
     config: TrainConfig = configure()
     setattr(config, group, value)
-    assert run_id(config).split("-")[4:-1] == ["unlimited", value.name, "s0"]
+    assert run_id(config, IMAGES).split("-")[4:-1] == ["unlimited", value.name, "s0"]
 
 
-def test_runs_from_before_a_group_keep_their_names(configure: Any) -> None:
-    """The id of this configuration was computed by the version that knew none of these keys."""
-    config = configure(loader__antialias=False)
-    assert run_id(config) == "photos-photo-shufflenet_v2_x0_5-group_5-unlimited-s0-79f5b08f"
-    before = asdict(config)
-    del before["echo"], before["activations"], before["loader"]["antialias"]
-    assert scientific_part(before) == scientific_part(asdict(config))
+def test_other_images_are_another_run_wherever_they_lie(configure: Any) -> None:
+    name = run_id(configure(), IMAGES)
+    assert run_id(configure(dataset__root="/elsewhere", records__root="/rB"), IMAGES) == name
+    other = run_id(configure(), "fedcba9876543210")
+    assert other != name
+    assert other.split("-")[:-1] == name.split("-")[:-1]
+
+
+def test_other_numerics_are_another_run(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = run_id(configure(), IMAGES)
+    monkeypatch.setattr(identity_module, "NUMERICS", identity_module.NUMERICS + 1)
+    assert run_id(configure(), IMAGES) != name
+
+
+def test_a_preset_that_was_overridden_is_not_called_by_its_name(configure: Any) -> None:
+    limited = configure(storage__bandwidth_mib_per_s=8.0, storage__latency_ms=40.0)
+    assert run_id(limited, IMAGES).split("-")[3:5] == ["group_5", "8mibps_40ms"]
+    assert run_id(configure(scan__group=2), IMAGES).split("-")[3] == "group_2"
+    network = {"network__name": "100mbit", "network__bandwidth_mbit_per_s": 80.0}
+    assert run_id(configure(world_size=2, **network), IMAGES).split("-")[6] == "80mbitps"
+
+
+def test_the_setting_of_committed_runs_does_not_move() -> None:
+    """Their names end in the key of what is the setting in tables, of runs to come as well."""
+    configs = sorted((REPO / "results").glob("*/runs/*/config.yaml"))
+    assert len(configs) > 400
+    for path in configs[::10]:  # all would take half a minute
+        config: Any = OmegaConf.to_container(OmegaConf.load(path))
+        assert key_of(scientific_part(config)) == path.parent.name[-8:], path
 
 
 def test_runs_with_the_filter_are_others_than_those_from_before_it(configure: Any) -> None:
@@ -104,7 +135,7 @@ def test_runs_with_the_filter_are_others_than_those_from_before_it(configure: An
     filtered, unfiltered = (configure(loader__antialias=value) for value in (True, False))
     assert scientific_part(before) == scientific_part(asdict(unfiltered))
     assert scientific_part(before) != scientific_part(asdict(filtered))
-    assert run_id(filtered) != run_id(unfiltered)
+    assert run_id(filtered, IMAGES) != run_id(unfiltered, IMAGES)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +154,25 @@ def test_added_keys_with_their_defaults_are_left_out(config: dict[str, Any], kep
     assert config == before
 
 
-def test_runs_of_one_process_are_called_what_they_were_before_there_were_several(configure: Any) -> None:
+def test_runs_of_one_process_have_no_use_for_a_network(configure: Any) -> None:
     config = configure(gradients__name="threelc", network__latency_ms=1.0)
-    assert run_id(config) == run_id(configure())
+    assert run_id(config, IMAGES) == run_id(configure(), IMAGES)
     assert scientific_part(asdict(config)).keys().isdisjoint({"gradients", "network", "world_size"})
+
+
+def test_how_many_processes_share_a_batch_is_no_science(configure: Any) -> None:
+    two, one = configure(world_size=2), configure(training__batch_size=32)
+    assert identity(asdict(two), IMAGES)["training"]["global_batch_size"] == 32
+    different = differences(identity(asdict(two), IMAGES), identity(asdict(one), IMAGES))
+    assert different == ["training.batch_size"]  # which batch norm sees together
+    for sent in ({"gradients__name": "fp16"}, {"gradients__mode": "server"}, {"network__latency_ms": 1.0}):
+        assert identity(asdict(configure(world_size=2, **sent)), IMAGES)["world_size"] == 2
 
 
 def test_the_name_of_a_run_of_several_processes(configure: Any) -> None:
     config = configure(world_size=4, gradients__name="threelc", gradients__mode="server", network__name="lan")
-    assert run_id(config).split("-")[4:-1] == ["unlimited", "threelc_server_x4", "lan", "s0"]
+    words = run_id(config, IMAGES).split("-")[4:-1]
+    assert words == ["unlimited", "threelc_server_x4", "lan_unlimited", "s0"]
 
 
 def test_a_written_configuration_is_the_same_science(configure: Any) -> None:

@@ -40,7 +40,7 @@ def test_a_run_begins_as_cold_as_it_was_told_to_and_says_so(
     configure: Any, on_disk: Path, cold: bool, share: float
 ) -> None:
     config = configure(storage__cold_cache=cold, records__root=str(on_disk))
-    outcome = run_training(config, progress=False)
+    outcome = run_training(config)
     assert read_manifest(outcome.folder / "manifest.json").cached_share == share
     text = (outcome.folder / "log.txt").read_text()
     assert f"page cache: {share:.0%} of the training records" in text
@@ -53,7 +53,7 @@ def test_what_cannot_be_dropped_is_told_with_the_reason(
 ) -> None:
     config = configure(storage__cold_cache=True, records__root=str(in_memory))
     with caplog.at_level(logging.INFO):
-        assert settle_page_cache(config, open_data(config, progress=False)) == 1.0
+        assert settle_page_cache(config, open_data(config)) == 1.0
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert warnings[0].startswith(f"storage.cold_cache=true: 4 files could not be; {in_memory}/")
@@ -65,7 +65,7 @@ def test_other_machines_keep_what_they_keep(
     configure: Any, on_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = configure(storage__cold_cache=True, records__root=str(on_disk))
-    data = open_data(config, progress=False)
+    data = open_data(config)
     config.records.root = f"file://{on_disk}"
     assert settle_page_cache(config, data) is None
     assert f"nothing was dropped, records.root=file://{on_disk} is no local folder" in caplog.text
@@ -76,7 +76,7 @@ def test_a_state_that_the_kernel_does_not_tell_is_unknown(
     configure: Any, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = configure(records__root=str(on_disk))
-    data = open_data(config, progress=False)
+    data = open_data(config)
     monkeypatch.setattr(page_cache, "_may_ask", lambda *_: False)
     with caplog.at_level(logging.INFO):
         assert settle_page_cache(config, data) is None

@@ -113,7 +113,7 @@ def test_mixture(run: Any, index: RecordIndex) -> None:
 def test_mssim_reads_the_group_that_its_threshold_asks_for(run: Any, configure: Any) -> None:
     folder, rows = run(POLICIES["mssim"], loader__decode="libjpeg")
     (choice,) = [row for row in rows if row["kind"] == "policy"]
-    records: RecordSet = open_data(configure(), progress=False).train
+    records: RecordSet = open_data(configure()).train
     prefixes = {group: [records.read_prefix(r, group) for r in range(2)] for group in (1, 2, 5, 10)}
     for group, prefix in prefixes.items():
         values = [

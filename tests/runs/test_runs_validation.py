@@ -15,7 +15,7 @@ from pcr_exp.training.distributed.processes import Processes
 @pytest.fixture
 def val_loader(configure: Any) -> Any:
     config = configure(scan__group=1, storage__latency_ms=200.0)
-    with validation_loader(config, open_data(config, progress=False)) as loader:
+    with validation_loader(config, open_data(config)) as loader:
         yield loader
 
 
@@ -39,7 +39,7 @@ def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None
     pixels = []
     for config in (throttled, free):
         # Opening training records at that latency would take minutes; only the loader's side is looked at.
-        data = open_data(configure(), progress=False)
+        data = open_data(configure())
         assert data.val.index.encoding == "baseline"
         with validation_loader(config, data) as loader:
             batches: list[Batch] = list(ValidationBatches(loader, 32))
@@ -50,7 +50,7 @@ def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None
 
 def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> None:
     config = configure()
-    data = open_data(config, progress=False)
+    data = open_data(config)
     index_bytes = data.storage.bytes_read
     assert index_bytes > 0
     from pcr_exp.loading.policy import StaticScan
@@ -65,16 +65,16 @@ def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> 
 
 def test_a_label_that_the_records_lack(configure: Any) -> None:
     with pytest.raises(ConfigError, match=r"dataset.label='colour'.*have focus, photo"):
-        open_data(configure(dataset__label="colour"), progress=False)
+        open_data(configure(dataset__label="colour"))
 
 
 def test_without_auto_prepare_missing_records_are_an_error(configure: Any, tmp_path: Any) -> None:
     config = configure(records__root=str(tmp_path / "none"), records__auto_prepare=False)
     with pytest.raises(RecordError, match=r"experiments\.prepare"):
-        open_data(config, progress=False)
+        open_data(config)
 
 
 def test_records_elsewhere_are_read_and_never_made(configure: Any) -> None:
     config = configure()
     config.records.root = f"file://{config.records.root}"
-    assert open_data(config, progress=False).num_classes("photo") == 8
+    assert open_data(config).num_classes("photo") == 8

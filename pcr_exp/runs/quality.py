@@ -1,0 +1,191 @@
+"""How much of its own training images a run sees: MS-SSIM and bytes at each scan group that it may read.
+
+Measured on what training gets, at its size and from its decoder, since whole images of another dataset, or
+decoded otherwise, say little about it. Accuracy is drawn against this.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pcr_exp.config.records import key_of
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import StorageError
+from pcr_exp.loading.decode import open_decoder
+from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.loading.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
+from pcr_exp.loading.policies.catalog import open_policy
+from pcr_exp.loading.policies.consensus import open_consensus
+from pcr_exp.loading.randomness import Purpose, stream
+from pcr_exp.loading.source import Pixels
+from pcr_exp.numerics import NUMERICS
+from pcr_exp.records.atomic import make_folder, write_atomic
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.prepare import records_folder
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.bars import counting_bar
+from pcr_exp.runs.data import open_data, training_transform
+from pcr_exp.runs.page_cache import as_found
+
+log = logging.getLogger(__name__)
+
+NUM_IMAGES = 200
+"""The first of the training split, whose order was shuffled when it was encoded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupQuality:
+    """What training images are at one scan group, against the same crops from all scan groups."""
+
+    group: int
+    decode: str
+    """As `loader.decode`."""
+    antialias: bool
+    """As `loader.antialias`."""
+    ms_ssim_mean: float | None
+    """None: the crops are smaller than the window of MS-SSIM."""
+    ms_ssim_std: float | None
+    """Over images."""
+    num_images: int
+    num_scales: int
+    """Scales of MS-SSIM that the crops have room for: of five, or fewer below 176 px. 0: for none."""
+    bytes_per_image: float
+    """Of the JPEG data up to the group, record headers left out."""
+
+
+def training_quality(
+    config: TrainConfig, *, progress: bool, num_images: int = NUM_IMAGES
+) -> list[GroupQuality]:
+    """Return the quality of a run's training crops at every scan group that it may read.
+
+    Measured once for all runs alike and kept beside the records, else beside the runs. Nothing of it enters
+    a run: not its clocks, its bytes, its random numbers (crops are the same in every run), or the page cache.
+
+    Args:
+        config: The whole configuration.
+        progress: Show a bar on stderr.
+        num_images: How many images are looked at, if there are so many.
+
+    Raises:
+        PcrExpError: the images cannot be read or decoded.
+    """
+    records = open_data(config, plain=True).train
+    groups = groups_read(config, records.index)
+    measurement = _Measurement(config, records, num_images)
+    files = {group: _folder(config) / measurement.file(group) for group in groups}
+    kept = {group: _read(path) for group, path in files.items()}
+    missing = [group for group in groups if kept[group] is None]
+    if missing:
+        started_s = time.monotonic()
+        with (
+            counting_bar("quality", shown=progress) as tell,
+            as_found(config, records, measurement.num_images),
+        ):
+            for quality in measurement.at(missing, tell):
+                kept[quality.group] = quality
+                _write(files[quality.group], quality)
+        seconds = time.monotonic() - started_s
+        words = f"{measurement.num_images} training images, scan groups {', '.join(map(str, missing))}"
+        log.info("quality measured: %s; %.1f s", words, seconds)
+    return [quality for quality in kept.values() if quality is not None]
+
+
+def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
+    """Return every scan group that the run may read, repeats of echoed examples included, rising."""
+    policy = open_policy(
+        config.scan,
+        seed=config.seed,
+        consensus=open_consensus(torch.device("cpu")),
+        index=index,
+        supplied=lambda: (0, 0.0),
+    )
+    return sorted({*policy.candidates, *config.echo.repeat_groups})
+
+
+def _folder(config: TrainConfig) -> Path:
+    records = Path(config.records.root) / records_folder(config.dataset, config.records)
+    beside_records = "://" not in config.records.root and os.access(records, os.W_OK)
+    return records / "quality" if beside_records else Path(config.runs_root) / ".quality"
+
+
+class _Measurement:
+    """How the crops are made, and what they have in common at all groups."""
+
+    def __init__(self, config: TrainConfig, records: RecordSet, num_images: int) -> None:
+        index, size_px = records.index, config.training.image_size
+        self.num_images = min(num_images, index.num_samples)
+        self._decode, self._antialias = config.loader.decode, config.loader.antialias
+        self._transform = training_transform(config)
+        decode = open_decoder(self._decode, index.encoding, records.max_pixels)
+        self._sample = FixedSample(records, num_images, decode=decode)
+        picture = np.zeros((size_px, size_px, 3), dtype=np.uint8)
+        self._num_scales = scales_that_fit(picture, picture) if size_px >= WINDOW_PX else 0
+        self._decided_by = {
+            "numerics": NUMERICS,
+            "records": index.fingerprint,
+            "encoding": index.encoding,
+            "num_images": self.num_images,
+            "decode": self._decode,
+            "antialias": self._antialias,
+            "augment": asdict(config.dataset.augment),
+            "image_size": size_px,
+        }
+
+    def file(self, group: int) -> str:
+        """Of the measurement at a group."""
+        return f"group_{group}-{key_of({**self._decided_by, 'group': group})}.json"
+
+    def at(self, groups: Sequence[int], tell: Callable[[int, int], None]) -> Iterator[GroupQuality]:
+        full, positions = self._sample.full_group, range(self.num_images)
+        compared = [group for group in groups if group != full and self._num_scales]
+        values: dict[int, list[float]] = {group: [] for group in compared}
+        for position in positions if compared else ():
+            reference = self._crop(position, full)
+            for group in compared:
+                values[group].append(ms_ssim(reference, self._crop(position, group)).value)
+            tell(position + 1, self.num_images)
+        for group in groups:
+            alike = values.get(group, [1.0] if self._num_scales else [])
+            yield GroupQuality(
+                group=group,
+                decode=self._decode,
+                antialias=self._antialias,
+                ms_ssim_mean=float(np.mean(alike)) if alike else None,
+                ms_ssim_std=float(np.std(alike)) if alike else None,
+                num_images=self.num_images,
+                num_scales=self._num_scales,
+                bytes_per_image=sum(self._sample.num_bytes(i, group) for i in positions) / self.num_images,
+            )
+
+    def _crop(self, position: int, group: int) -> Pixels:
+        draws = stream(0, Purpose.QUALITY, position).random(self._transform.num_draws)
+        size_px = self._transform.image_size
+        out = np.empty((size_px, size_px, 3), dtype=np.uint8)
+        self._transform(self._sample.image(position, group), draws.tolist(), out)
+        return out
+
+
+def _read(path: Path) -> GroupQuality | None:
+    try:
+        values: dict[str, Any] = json.loads(path.read_bytes())
+        return GroupQuality(**values)
+    except (OSError, ValueError, TypeError):  # missing, or of a version that kept something else
+        return None
+
+
+def _write(path: Path, quality: GroupQuality) -> None:
+    try:
+        make_folder(path.parent)
+        write_atomic(path, [json.dumps(asdict(quality), indent=2).encode() + b"\n"])
+    except (OSError, StorageError) as error:
+        log.info("%s is not kept, and measured again by the next run: %s", path, error)

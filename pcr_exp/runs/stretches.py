@@ -1,0 +1,101 @@
+"""A run's sessions as its manifest keeps them: one per stretch, from a start or a checkpoint to an end."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from pcr_exp.config.records import key_of
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.runs import provenance
+from pcr_exp.runs.timing import timing_key, timing_settings
+from pcr_exp.training.device import num_cores
+
+
+@dataclass(kw_only=True, slots=True)
+class Stretch:
+    """One session: on what it ran, and which part of the run it made."""
+
+    started_at: str
+    """ISO 8601, UTC."""
+    finished_at: str | None = None
+    status: str = "running"
+    """As the manifest's; of one that was killed it stays `running`."""
+    from_step: int | None = None
+    """Updates that were done when it began to train; None: it ended before."""
+    command: str
+    settings: dict[str, Any]
+    """Those that change seconds alone, as they were given."""
+    device: str
+    cpu: str
+    num_cores: int
+    gpu: str | None
+    host: str
+    """Eight hex digits of the host's name: equal if two runs shared a machine."""
+    git_sha: str | None
+    git_dirty: bool | None
+    packages: dict[str, str | None]
+    python: str
+    timing_key: str
+    """Of settings, machine and code; see `pcr_exp.runs.timing`."""
+
+
+def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:
+    """Describe a session that begins now, in this process."""
+    git_sha, git_dirty = provenance.git_state()
+    packages = provenance.package_versions()
+    cpu, gpu = provenance.cpu_model(), provenance.gpu_model(device)
+    settings = timing_settings(asdict(config))
+    code = f"{git_sha} {'changed' if git_dirty else ''}" if git_sha else f"version {packages['pcr-exp']}"
+    return Stretch(
+        started_at=utc_now(),
+        command=provenance.command_line(),
+        settings=settings,
+        device=str(device),
+        cpu=cpu,
+        num_cores=num_cores(),
+        gpu=gpu,
+        host=hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
+        git_sha=git_sha,
+        git_dirty=git_dirty,
+        packages=packages,
+        python=platform.python_version(),
+        timing_key=timing_key(
+            settings, device=device.type, cpu=cpu, num_cores=num_cores(), gpu=gpu, code=code
+        ),
+    )
+
+
+def timing_keys(stretches: Sequence[Stretch]) -> list[str]:
+    """Return the different timing keys of the sessions that made a part of the run as it is now.
+
+    What a killed session trained after its last checkpoint was trained again by the next: a session from
+    whose start another one began once more has left nothing.
+    """
+    keys: list[str] = []
+    earliest: float = float("inf")
+    for stretch in reversed(stretches):
+        if stretch.from_step is not None and stretch.from_step < earliest:
+            earliest = stretch.from_step
+            if stretch.timing_key not in keys:
+                keys.insert(0, stretch.timing_key)
+    return keys
+
+
+def joint_key(keys: Sequence[str]) -> str | None:
+    """Return the one key, or a key of several; None of none."""
+    if len(keys) < 2:
+        return keys[0] if keys else None
+    return key_of({"several": sorted(keys)})
+
+
+def utc_now() -> str:
+    """Return the time, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
