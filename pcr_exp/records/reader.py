@@ -116,6 +116,11 @@ class RecordSet:
         self._storage = storage
         self._ending = b"" if self.index.encoding == "baseline" else EOI
 
+    @property
+    def storage(self) -> RangeReader:
+        """Where the bytes come from."""
+        return self._storage
+
     def read_range(self, record: int, start: int, end: int) -> bytes:
         """The bytes `start` to `end` of a record, as they are: not verified, and fewer at its end.
 
@@ -139,15 +144,19 @@ class RecordSet:
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
         return f"{self.path(record)} ({what}) from {self._storage}"
 
-    @once_more_if_remote
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
+
+        What came damaged from remote storage is read once more.
 
         Raises:
             RecordError: the records lack the group; the file is cut short, damaged, or not the index's.
             StorageError: the storage could not deliver.
         """
-        num_bytes = self.index.prefix_bytes(record, group)
+        return self._read_prefix(record, group, self.index.prefix_bytes(record, group))
+
+    @once_more_if_remote
+    def _read_prefix(self, record: int, group: int, num_bytes: int) -> RecordPrefix:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, 0, num_bytes)
@@ -159,11 +168,11 @@ class RecordSet:
         stretches = (Stretch(data, bounds),)
         return RecordPrefix(header.ids[:kept], labels, group, num_bytes, stretches, self._ending)
 
-    @once_more_if_remote
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
 
-        Of `group` = `after` nothing is read: the extension is empty.
+        Of `group` = `after` nothing is read: the extension is empty. What came damaged from remote storage
+        is read once more.
 
         Raises:
             ValueError: `group` is below `after`, or there is nothing to extend: use `read_prefix`.
@@ -176,6 +185,10 @@ class RecordSet:
             return Extension(after, group, 0, Stretch(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
+        return self._read_extension(record, after, group, start, num_bytes)
+
+    @once_more_if_remote
+    def _read_extension(self, record: int, after: int, group: int, start: int, num_bytes: int) -> Extension:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, start, start + num_bytes)

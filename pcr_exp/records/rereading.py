@@ -16,31 +16,30 @@ Parameters = ParamSpec("Parameters")
 
 
 def once_more_if_remote(
-    read: Callable[Concatenate[Any, int, Parameters], Result],
-) -> Callable[Concatenate[Any, int, Parameters], Result]:
-    """For a method `read(record, ..., group)` of RecordSet that verifies: what fails to is read once more.
+    read: Callable[Concatenate[Any, Parameters], Result],
+) -> Callable[Concatenate[Any, Parameters], Result]:
+    """For a method that reads and verifies: what fails to be verified is read once more.
 
-    Only where the storage says `is_remote`: what lies on a disk is the same the second time.
+    Only where the object's `storage` says `is_remote`: what lies on a disk is the same the second time. The
+    method must raise RecordError for nothing else than what it read.
 
     Raises:
         RecordError: what came is cut short or damaged, from remote storage both times.
     """
 
     @functools.wraps(read)
-    def verified(self: Any, record: int, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if not getattr(self._storage, "is_remote", False):
-            return read(self, record, *args, **kwargs)
-        group = kwargs.get("group", args[-1] if args else None)
-        self.index.prefix_bytes(record, group)  # what there is none of is refused before anything is read
+    def verified(self: Any, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if not getattr(self.storage, "is_remote", False):
+            return read(self, *args, **kwargs)
         try:
-            return read(self, record, *args, **kwargs)
+            return read(self, *args, **kwargs)
         except RecordError as error:
-            log.warning("%s It is read once more, since it came from %s.", error, self._storage)
+            log.warning("%s It is read once more, since it came from %s.", error, self.storage)
         try:
-            return read(self, record, *args, **kwargs)
+            return read(self, *args, **kwargs)
         except RecordError as error:
             raise RecordError(
-                f"{error} It was read twice from {self._storage}, and was wrong both times: either it is "
+                f"{error} It was read twice from {self.storage}, and was wrong both times: either it is "
                 "damaged there, or something on the way (a proxy, a cache) damages it each time."
             ) from error
 

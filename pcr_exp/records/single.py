@@ -11,7 +11,8 @@ from pcr_exp.errors import RecordError
 from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.groups import Table, table_bytes, unpack_table
 from pcr_exp.records.jpeg import EOI
-from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.reader import RangeReader, RecordSet
+from pcr_exp.records.rereading import once_more_if_remote
 
 _KEPT_TABLES = 256
 _REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
@@ -31,7 +32,8 @@ class SingleImages:
     """The images of a record set, one at a time. Thread safe.
 
     What finds an image in its record is read first, and kept of the last records: the header, and 12 bytes
-    per image and group. Then each group's piece is one read of no more than that.
+    per image and group. Then each group's piece is one read of no more than that. What came damaged from
+    remote storage is read once more.
     """
 
     def __init__(self, records: RecordSet) -> None:
@@ -58,18 +60,34 @@ class SingleImages:
         num_samples = self.records.index.records[record].num_samples
         if not 0 <= i < num_samples:
             raise IndexError(f"sample {i} of a record of {num_samples}")
+        return self._read(record, i, group)
+
+    @property
+    def storage(self) -> RangeReader:
+        """Where the bytes come from."""
+        return self.records.storage
+
+    @once_more_if_remote
+    def _read(self, record: int, i: int, group: int) -> SingleImage:
         header, _ = self._open(record)
-        pieces = [self.read_piece(record, i, number) for number in range(1, group + 1)]
+        pieces = [self._read_piece(record, i, number) for number in range(1, group + 1)]
         ending = b"" if header.encoding == "baseline" else EOI
         labels = {name: values[i] for name, values in header.labels.items()}
         return SingleImage(header.ids[i], labels, group, b"".join((*pieces, ending)))
 
+    @once_more_if_remote
     def read_piece(self, record: int, i: int, group: int) -> bytes:
         """What one scan group adds to image i of a record. Raises as `read` does."""
+        return self._read_piece(record, i, group)
+
+    def _read_piece(self, record: int, i: int, group: int) -> bytes:
         table = self.table(record, group)
         start, end = table.bounds[i : i + 2].tolist()
         piece = self.records.read_range(record, start, end) if end > start else b""
         if len(piece) != end - start or xxhash.xxh3_64_intdigest(piece) != table.checksums[i]:
+            # The table may be what is damaged: it has no checksum but those of the pieces.
+            self._open.cache_clear()
+            self._table.cache_clear()
             raise RecordError(
                 f"image {i} in group {group} of record {self.records.path(record)} is cut short or damaged: "
                 f"the checksum does not match. {_REMEDY}"

@@ -8,6 +8,7 @@ from test_records_format import small, write
 
 from pcr_exp.errors import RecordError
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.single import SingleImages
 
 
 class DamagingStorage(MemoryStorage):
@@ -59,6 +60,25 @@ def test_and_no_third_one(cut: bool) -> None:
     with pytest.raises(RecordError, match=rf"{words}.*It was read twice from far://away, and was wrong both"):
         records.read_prefix(0, 3)
     assert storage.num_reads == 2
+
+
+def test_single_images_have_a_second_chance_too() -> None:
+    storage = DamagingStorage(is_remote=True, cut=False)
+    records = RecordSet(storage, "s")
+    wanted = records.read_prefix(0, 2).jpeg(0)
+    images = SingleImages(records)
+    # Header with a table, a piece, another table (its group 2 is empty). Then, of what is kept, the piece;
+    # if that is damaged, so may be what is kept, and all is read anew.
+    for num_bad, num_reads in ((0, 3), (0, 1), (1, 1 + 3)):
+        storage.num_bad, storage.num_reads = num_bad, 0
+        assert images.read(0, 0, 2).jpeg == wanted
+        assert storage.num_reads == num_reads
+    storage.num_bad = 1
+    assert images.read_piece(0, 1, 1) == b"b1b1"
+    storage.num_bad = 10
+    with pytest.raises(RecordError, match=r"image . in group . .*It was read twice from far://a") as raised:
+        images.read(0, 1, 2)
+    assert str(raised.value).count("twice") == 1
 
 
 def test_a_disk_is_read_once() -> None:

@@ -1,8 +1,8 @@
 """A disk with one head, in real time: a process of its own that serves any number of others.
 
 Run as a program: the address to listen at, MiB/s, milliseconds per seek. It sleeps for a seek and then for
-the bytes, for one request at a time in the order in which they come, and knows no deadlines. The bytes
-themselves are read by whoever asked, meanwhile, as a disk would have brought them into memory meanwhile.
+the bytes, for one request at a time in the order in which they come. The bytes themselves are read by whoever
+asked, meanwhile, as a disk would have brought them into memory meanwhile.
 """
 
 import contextlib
@@ -26,29 +26,28 @@ class Head:
     def __init__(self, bytes_per_s: float, seek_s: float) -> None:
         self._bytes_per_s = bytes_per_s
         self._seek_s = seek_s
-        self._waiting: queue.SimpleQueue[tuple[Connection, int]] = queue.SimpleQueue()
-        self._overslept_s = 0.0
+        self._waiting: queue.SimpleQueue[tuple[Connection, int, float]] = queue.SimpleQueue()
 
     def listen(self, connection: Connection) -> None:
         """Queue what a client asks for, until it hangs up."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
-                self._waiting.put((connection, connection.recv()))
+                self._waiting.put((connection, connection.recv(), time.perf_counter()))
 
     def work(self) -> None:
         """Serve what waits, for ever."""
+        clock_s = 0.0  # a disk's own, which no scheduler holds up: it goes on while this thread is not woken
         while True:
-            connection, num_bytes = self._waiting.get()
-            self._sleep(self._seek_s)
-            self._sleep(num_bytes / self._bytes_per_s)
+            connection, num_bytes, came_s = self._waiting.get()
+            clock_s = max(clock_s, came_s)
+            clock_s = self._sleep_until(clock_s + self._seek_s)
+            clock_s = self._sleep_until(clock_s + num_bytes / self._bytes_per_s)
             with contextlib.suppress(ConnectionError):
                 connection.send(num_bytes)
 
-    def _sleep(self, seconds: float) -> None:
-        # The scheduler wakes it late, which happens to no disk: it sleeps less the next time.
-        until_s = time.perf_counter() + seconds - self._overslept_s
+    def _sleep_until(self, until_s: float) -> float:
         time.sleep(max(0.0, until_s - time.perf_counter()))
-        self._overslept_s = time.perf_counter() - until_s
+        return until_s
 
 
 class HeadStorage:
