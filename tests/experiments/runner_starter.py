@@ -7,6 +7,7 @@ output in a file.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -27,6 +28,7 @@ def become(request: dict[str, object]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    faulthandler.register(signal.SIGUSR1, file=2)  # what it hangs in, should it hang
     os.chdir(str(request["cwd"]))
     sys.argv = list(request["arguments"])  # type: ignore[call-overload]
     runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)

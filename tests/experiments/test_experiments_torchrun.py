@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pcr_exp.runs.rows import read_rows
@@ -12,8 +15,8 @@ from pcr_exp.runs.rows import read_rows
 REPO = Path(__file__).parents[2]
 
 
-def launched(processes: int, tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [
+def command_of(processes: int, tmp_path: Path, *overrides: str) -> list[str]:
+    return [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)),
         *("--master-port", str(29500 + os.getpid() % 1000), "-m", "experiments.train", "training=debug"),
         *("dataset.num_train=24", "dataset.num_val=8", "dataset.size_px=64", "dataset.images_per_record=8"),
@@ -24,6 +27,10 @@ def launched(processes: int, tmp_path: Path, *overrides: str) -> subprocess.Comp
         ),
         *("loader.num_workers=0", f"hydra.run.dir={tmp_path}/hydra", *overrides),
     ]
+
+
+def launched(processes: int, tmp_path: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = command_of(processes, tmp_path, *overrides)
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=110, check=False)
 
 
@@ -55,3 +62,28 @@ def test_a_job_that_fails_in_one_process_ends_the_sweep_of_both(tmp_path: Path) 
     assert f"{tmp_path}/file" in done.stderr
     (begun,) = (tmp_path / "runs").iterdir()
     assert "-s0-" in begun.name
+
+
+@pytest.mark.slow
+def test_processes_end_with_a_torchrun_that_was_killed(tmp_path: Path) -> None:
+    command = command_of(2, tmp_path, "gradients=threelc", "training.epochs=1000", "loader.num_workers=1")
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        torchrun = subprocess.Popen(command, cwd=REPO, stderr=file, start_new_session=True)
+    started: list[psutil.Process] = []
+    try:
+        deadline_s = time.monotonic() + 90
+        while "epoch 1/1000" not in output.read_text() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        started = psutil.Process(torchrun.pid).children(recursive=True)
+        assert len(started) == 4, "two processes, and a worker of each"
+        torchrun.kill()
+        torchrun.wait()
+        _, alive = psutil.wait_procs(started, timeout=60)
+        assert alive == []
+    finally:
+        for process in [*started, torchrun]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        torchrun.wait()
+    assert "asked to stop: saving a checkpoint" in output.read_text()

@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
+from throughput_fixtures import job, write_images, write_list
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading import orphans
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.orphans import end_with_parent, terminate
+from pcr_exp.loading.throughput.process import LoaderProcess
 from pcr_exp.loading.transform import TrainTransform
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
@@ -84,6 +87,26 @@ def test_decoding_processes_end_with_a_killed_training_whatever_they_wait_for(
     os.kill(training, signal.SIGKILL)
     os.waitpid(training, 0)
     assert wait_for(lambda: members(training) == [], 5), "torch looks after its workers between tasks only"
+
+
+def test_a_loader_that_is_measured_ends_with_the_program_and_its_workers_with_it(
+    tmp_path: Path, forked: Fork
+) -> None:
+    images = write_list(write_images(tmp_path / "images"), tmp_path / "images.json")
+    (tmp_path / "tree").mkdir()
+    build = {"do": "build", "loader": "image_folder_pil", "images": str(images)}
+    slow = job(num_workers=2, model_images_per_s=1.0, num_epochs=1000)
+
+    def program() -> None:
+        process = LoaderProcess("image_folder_pil")
+        for request in (build, {"do": "measure", "job": slow.to_json()}):
+            process.ask({**request, "folder": str(tmp_path / "tree")})
+
+    session = forked(program)
+    assert wait_for(lambda: len(members(session)) == 4, 60)
+    os.kill(session, signal.SIGKILL)
+    os.waitpid(session, 0)
+    assert wait_for(lambda: members(session) == [], 10)
 
 
 def start_child(end: Callable[[], None] | None = None) -> None:

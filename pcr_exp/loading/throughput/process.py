@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pcr_exp.errors import LoaderError, PcrExpError
+from pcr_exp.loading.orphans import end_with_parent
 
 _MODULE = "pcr_exp.loading.throughput.process"
 _END_S = 10.0
@@ -33,10 +35,11 @@ class LoaderProcess:
         self.name = name
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE],
+            [sys.executable, "-m", _MODULE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
+            process_group=0,  # a loader's own workers are in it, and end with it
         )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,15 +65,15 @@ class LoaderProcess:
             raise LoaderError(f"{self.name}: {answered['error']}")
         return answered
 
-    def close(self) -> None:
-        """End the process: at its own pace, then by force."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End the process, and what it started: at its own pace, then by force."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with suppress(BrokenPipeError):  # it died, and what was asked last has not been sent
             self._process.stdin.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(0 if at_once else _END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._process.stdout.close()
         self._stderr.close()
@@ -78,8 +81,9 @@ class LoaderProcess:
     def __enter__(self) -> LoaderProcess:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Nobody will read what it is measuring. Ctrl-C does not reach it: it is in a group of its own.
+        self.close(at_once=kind is not None)
 
     def _last_words(self) -> str:
         self._stderr.seek(0)
@@ -113,7 +117,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Answer requests until stdin ends, or the process that asks has ended."""
+    end_with_parent(int(sys.argv[1]), lambda: os.killpg(0, signal.SIGKILL))
     # Kept for answers; what libraries print must not be taken for one.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from pcr_exp.errors import ConfigError
+from pcr_exp.loading.orphans import end_with_parent, terminate
 
 T = TypeVar("T")
 
@@ -89,6 +90,8 @@ def join_processes(world_size: int) -> Processes:
         )
     if world_size == 1:
         return Processes()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent(os.getppid(), terminate)  # torchrun, should it be killed, cannot end those it started
     if not dist.is_initialized():
         dist.init_process_group("gloo", timeout=_TIMEOUT)
         atexit.register(_leave)
