@@ -78,3 +78,10 @@ def test_records_elsewhere_are_read_and_never_made(configure: Any) -> None:
     config = configure()
     config.records.root = f"file://{config.records.root}"
     assert open_data(config).num_classes("photo") == 8
+
+
+def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttled(configure: Any) -> None:
+    config = configure(scan__group=1, storage__seek_ms=60_000.0, storage__reads_in_flight=9)
+    with validation_loader(config, open_data(config)) as loader:
+        assert loader._reading()[0] == 9
+        assert len(next(loader.batches(0, 0, 1)).labels) > 0
