@@ -9,10 +9,21 @@ import torch
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
+from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.runs import directory as directory_module
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.identity import run_id
-from pcr_exp.runs.manifest import Manifest, describe_records, new_manifest, read_manifest, write_manifest
+from pcr_exp.runs.lock import hold
+from pcr_exp.runs.manifest import (
+    Manifest,
+    begin_at,
+    describe_records,
+    end,
+    new_manifest,
+    read_manifest,
+    write_manifest,
+)
 from pcr_exp.runs.provenance import git_state, gpu_model
 
 CPU = torch.device("cpu")
@@ -186,3 +197,96 @@ def test_the_gpu_is_named_only_if_it_trains(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU of {device}")
     assert gpu_model(CPU) is None
     assert gpu_model(torch.device("cuda")) == "GPU of cuda"
+
+
+def finish(config: TrainConfig) -> Path:
+    with claim(config, IMAGES) as directory:
+        manifest = described(config, directory.manifest())
+        manifest.status = "finished"
+        write_manifest(directory.manifest_path, manifest)
+        return directory.path
+
+
+def test_a_sweep_over_workers_is_one_directory_each(configure: Any) -> None:
+    """Their seconds are what such a sweep is for; what they learn is the same."""
+    shared = finish(configure())
+    folders = [shared]
+    for num_workers in (1, 2):
+        with claim(configure(loader__num_workers=num_workers), IMAGES) as directory:
+            assert directory.status == "new"
+        folders.append(finish(configure(loader__num_workers=num_workers)))
+    assert len(set(folders)) == 3
+    assert all(folder.name.startswith(f"{shared.name}-t") for folder in folders[1:])
+    for num_workers, folder in enumerate(folders):  # and the same sweep again finds all of them
+        with claim(configure(loader__num_workers=num_workers), IMAGES) as directory:
+            assert (directory.path, directory.status) == (folder, "finished")
+
+
+def test_an_interrupted_run_is_continued_with_other_workers(configure: Any) -> None:
+    with claim(configure(), IMAGES) as directory:
+        write_manifest(directory.manifest_path, described(configure(), None))
+    more = configure(loader__num_workers=2)
+    with claim(more, IMAGES) as again:
+        assert (again.path, again.status) == (directory.path, "interrupted")
+    assert finish(more) == directory.path
+    with claim(more, IMAGES) as done:  # the same command finds what it has finished
+        assert (done.path, done.status) == (directory.path, "finished")
+
+
+def test_two_jobs_of_a_sweep_over_workers_at_once(configure: Any) -> None:
+    more = configure(loader__num_workers=2)
+    with claim(configure(), IMAGES) as one, claim(more, IMAGES) as other:
+        assert other.path.name.startswith(f"{one.path.name}-t")
+        with pytest.raises(RunError, match="is in use by process"), claim(more, IMAGES):
+            pytest.fail("two holders")
+
+
+def test_a_directory_that_was_just_made_is_waited_for(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure()
+    path = Path(config.runs_root) / run_id(config, IMAGES)
+    path.mkdir(parents=True)
+    monkeypatch.setattr(directory_module, "_SOON_S", 0.1)
+    with (
+        hold(path / "lock"),
+        pytest.raises(RunError, match="is in use by process"),
+        claim(configure(loader__num_workers=2), IMAGES),
+    ):
+        pytest.fail("claimed")
+
+
+def test_sessions_are_added_and_not_overwritten(configure: Any, tmp_path: Path) -> None:
+    first = described(configure(), None)
+    begin_at(first, 0)
+    end(first, "interrupted")
+    second = described(configure(loader__num_workers=2), first)
+    assert second.timing_key is None
+    begin_at(second, 40)
+    end(second, "finished")
+    path = tmp_path / "manifest.json"
+    write_manifest(path, second)
+    read = read_manifest(path)
+    assert read == second
+    assert [(s.status, s.from_step, s.settings["loader.num_workers"]) for s in read.sessions] == [
+        *(("interrupted", 0, 0), ("finished", 40, 2)),
+    ]
+    assert all(s.finished_at and s.cpu and s.command and s.packages for s in read.sessions)
+    assert (first.timing_is_mixed, read.timing_is_mixed) == (False, True)
+    assert read.timing_key not in (None, *(s.timing_key for s in read.sessions))
+    assert (read.numerics, read.images_key) == (NUMERICS, IMAGES)
+
+
+def test_a_session_of_another_version_is_refused(configure: Any, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    write_manifest(path, described(configure(), None))
+    path.write_text(path.read_text().replace('"from_step"', '"first_step"'))
+    with pytest.raises(RunError, match=r"not a manifest of this version: .*first_step"):
+        read_manifest(path)
+
+
+def test_a_committed_manifest_has_what_was_not_kept_then() -> None:
+    path = next((Path(__file__).parents[2] / "results").glob("*/runs/*/manifest.json"))
+    manifest = read_manifest(path)
+    assert (manifest.numerics, manifest.images_key, manifest.sessions, manifest.quality) == (1, None, [], [])
+    assert manifest.timing_key is None
