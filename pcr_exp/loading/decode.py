@@ -45,7 +45,7 @@ def decode(jpeg: bytes, name: str = "an image", max_pixels: int = MAX_PIXELS) ->
         RecordError: it cannot be decoded, or has more pixels than `max_pixels` (`records.max_pixels`); the
             message starts with `name`.
     """
-    return _decode(jpeg, name, _check(jpeg, name, max_pixels).num_components)
+    return _decode(jpeg, name, _check(jpeg, name, max_pixels))
 
 
 def _check(jpeg: bytes, name: str, max_pixels: int) -> Frame:
@@ -59,10 +59,10 @@ def _check(jpeg: bytes, name: str, max_pixels: int) -> Frame:
         ) from error
 
 
-def _decode(jpeg: bytes, name: str, num_components: int, min_height: int = 0, min_width: int = 0) -> Pixels:
+def _decode(jpeg: bytes, name: str, frame: Frame, min_height: int = 0, min_width: int = 0) -> Pixels:
     """As `decode`, at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
     try:
-        if num_components != 4:
+        if frame.num_components != 4:
             try:
                 return simplejpeg.decode_jpeg(
                     jpeg,
@@ -79,6 +79,8 @@ def _decode(jpeg: bytes, name: str, num_components: int, min_height: int = 0, mi
                     raise
         # Not `Image.open`, which would take other formats too, and has a pixel limit of its own.
         with JpegImageFile(io.BytesIO(jpeg)) as image:
+            if image.size != (frame.width_px, frame.height_px):  # Pillow believes the last of several
+                raise ValueError("its frame headers (SOF) contradict each other")
             return np.asarray(image.convert("RGB"))
     except (ValueError, KeyError, OSError, SyntaxError) as error:
         raise RecordError(
@@ -131,7 +133,7 @@ def _without_smoothing(
 
 
 def _whole(jpeg: bytes, name: str, frame: Frame) -> Source:
-    return DecodedImage(_decode(jpeg, name, frame.num_components))
+    return DecodedImage(_decode(jpeg, name, frame))
 
 
 def _in_parts(jpeg: bytes, name: str, frame: Frame, denominator: int = 1) -> Source:
@@ -140,8 +142,8 @@ def _in_parts(jpeg: bytes, name: str, frame: Frame, denominator: int = 1) -> Sou
 
     def whole() -> Pixels:
         if denominator == 1:
-            return _decode(jpeg, name, frame.num_components)
-        return _decode(jpeg, name, 3, -(-size[0] // denominator), -(-size[1] // denominator))
+            return _decode(jpeg, name, frame)
+        return _decode(jpeg, name, frame, -(-size[0] // denominator), -(-size[1] // denominator))
 
     decoder = find_part_decoder()
     if decoder is not None:

@@ -86,6 +86,12 @@ _CONTENTS: dict[str, Check] = {
     "ids": texts,
     "labels": mapping_of(wholes(0, 2**31)),
 }
+_HEADER = {
+    (version, later): fields(WHAT_THEY_ARE[version] | _CONTENTS, more=later)
+    for version in WHAT_THEY_ARE
+    for later in (False, True)
+}
+"""By version, and whether fields may be there that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +187,22 @@ def refuse_version(version: Any, where: str) -> None:
 def _build(encoded: bytes, version: int) -> RecordHeader:
     content = parse_json(encoded, MAX_HEADER_BYTES)
     later = isinstance(content, dict) and is_later(content, version)
-    wanted = WHAT_THEY_ARE[version] | _CONTENTS
-    fields(wanted, more=later)(content, "")
+    _HEADER[version, later](content, "")
     num_samples = content["num_samples"]
     for place, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
             raise UnfitError(f"{place} has {len(values)} entries, wanted num_samples, {num_samples}")
-    known = {name: content[name] for name in wanted if name not in ("num_samples", "minor")}
-    return RecordHeader(**{"scans": SCANS[content["encoding"]], "images": ""} | known)
+    return RecordHeader(
+        dataset=content["dataset"],
+        split=content["split"],
+        encoding=content["encoding"],
+        fingerprint=content["fingerprint"],
+        num_groups=content["num_groups"],
+        ids=content["ids"],
+        labels=content["labels"],
+        images=content.get("images", ""),
+        scans=content.get("scans", SCANS[content["encoding"]]),
+    )
 
 
 def is_later(content: dict[str, Any], version: int) -> bool:

@@ -16,14 +16,26 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 from pcr_exp.datasets.looked import State, file_state, folder_state, some
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.records.atomic import write_atomic
+from pcr_exp.records.strict_json import Check, UnfitError, fields, mapping_of, parse_json, text, texts, wholes
 
 SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"
+
+_MAX_SOURCE_BYTES = 2**28
+_MAX_IMAGES_BYTES = 2**31
+"""Of the table when it is unpacked: some 20 million images. A small file may unpack to any size."""
+_SOURCE: dict[str, Check] = {
+    "root": text,
+    "folders": mapping_of(wholes(-(2**63), 2**63)),
+    "tables": mapping_of(wholes(-(2**63), 2**63)),
+    "remarks": texts,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +143,14 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
         tables={str(path.resolve()): state for path, state in looked.tables.items()},
         remarks=looked.all_remarks(),
     )
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["split", "id", "labels", "bytes", "changed_at_ns"])
     writer.writerows(
         [image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items()
     )
     # Level 1: a million rows take seconds at the default.
-    packed = gzip.compress(text.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
+    packed = gzip.compress(table.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
     write_atomic(folder / IMAGES_FILE, [packed])
     write_atomic(folder / SOURCE_FILE, [json.dumps(asdict(source), indent=1).encode()])
 
@@ -146,22 +158,27 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
 def read_source(folder: Path) -> Source | None:
     """What records in `folder` were made from; None if that was not kept, or not in this form."""
     try:
-        return Source(**json.loads((folder / SOURCE_FILE).read_bytes()))
-    except (OSError, ValueError, TypeError):
+        content = parse_json((folder / SOURCE_FILE).read_bytes(), _MAX_SOURCE_BYTES)
+        fields(_SOURCE)(content, "")
+        return Source(**content)
+    except (OSError, UnfitError):
         return None
 
 
 def read_images(folder: Path) -> dict[str, SourceImage] | None:
     """The images that records in `folder` were made from, by id; None if they were not kept."""
     try:
-        data = gzip.decompress((folder / IMAGES_FILE).read_bytes())
+        with gzip.open(folder / IMAGES_FILE) as file:
+            # By the MiB: a read makes room for all that it is asked for.
+            num_reads = _MAX_IMAGES_BYTES // 2**20
+            data = b"".join(islice(iter(lambda: file.read(2**20), b""), num_reads))
         return dict(_parse(data.decode(errors="surrogateescape")))
-    except (OSError, ValueError, EOFError, zlib.error):
+    except (OSError, ValueError, EOFError, zlib.error, csv.Error):
         return None
 
 
-def _parse(text: str) -> Iterator[tuple[str, SourceImage]]:
-    rows = csv.reader(io.StringIO(text, newline=""))
+def _parse(table: str) -> Iterator[tuple[str, SourceImage]]:
+    rows = csv.reader(io.StringIO(table, newline=""))
     next(rows, None)
     for split, id_, labels, num_bytes, changed_at_ns in rows:
         state = (int(num_bytes), int(changed_at_ns)) if num_bytes else None

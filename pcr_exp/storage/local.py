@@ -30,7 +30,9 @@ class LocalStorage:
             try:
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-                return _read_fully(descriptor, offset, length)
+                # An index may claim any length: pread makes room for all of it before it reads.
+                num_bytes = min(length, max(0, os.fstat(descriptor).st_size - offset))
+                return _read_fully(descriptor, offset, num_bytes) if num_bytes else b""
             finally:
                 os.close(descriptor)
         except OSError as error:

@@ -194,14 +194,16 @@ class ThrottledStorage:
         return getattr(self.inner, "num_retries", 0)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`, which overlaps the wait. Charged for `length`, whatever comes back.
+        """As the inner storage's `read`, which overlaps the wait. Charged for `length`, whatever comes back;
+        but a read that goes beyond the end of the file does not wait.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
         due_ns = self.throttle.reserve(length)
         data = self.inner.read(path, offset, length)
-        self.throttle.wait_until(due_ns)
+        if len(data) == length:  # else an error follows, and hours of waiting would only put it off
+            self.throttle.wait_until(due_ns)
         return data
 
     def size(self, path: str) -> int:

@@ -82,6 +82,16 @@ def test_the_same_number_decides_at_both_ends(kind: str, tmp_path: Path) -> None
         load_image(tmp_path / "a.jpg", len(jpeg), num_pixels - 1)
 
 
+def test_a_second_frame_header_is_not_believed() -> None:
+    """Pillow takes the last one: behind a small one, it would make room for a large picture."""
+    jpeg = CASES["cmyk"]
+    at = jpeg.index(b"\xff\xc0")
+    length = 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
+    large = claiming(jpeg[at : at + length], 65535, 65535)
+    with pytest.raises(RecordError, match=r"its frame headers \(SOF\) contradict each other"):
+        decode(jpeg[: at + length] + large + jpeg[at + length :])
+
+
 def test_no_limit_but_ours_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pillow, which decodes four components, has one of its own."""
     wanted = decode(CASES["cmyk"])

@@ -36,6 +36,13 @@ def test_a_range_is_what_a_slice_of_the_file_is(
     assert storage.read("train/a.pcr", offset, length) == CONTENT[offset : offset + length]
 
 
+def test_a_length_beyond_the_file_takes_no_memory(tmp_path: Path) -> None:
+    """As a damaged index may claim it: `pread` alone would make room for all of it first."""
+    (tmp_path / "a.pcr").write_bytes(CONTENT)
+    assert LocalStorage(tmp_path).read("a.pcr", 5, 2**47) == CONTENT[5:]
+    assert LocalStorage(tmp_path).read("a.pcr", 2**40, 2**47) == b""
+
+
 def test_size(storage: LocalStorage | FsspecStorage) -> None:
     assert storage.size("train/a.pcr") == len(CONTENT)
 

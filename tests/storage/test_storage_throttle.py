@@ -55,6 +55,16 @@ def test_a_single_reader_gets_latency_plus_transfer_each_time() -> None:
     assert clock.since(started) == pytest.approx(20 * (0.05 + 0.1), abs=1e-6)
 
 
+def test_bytes_that_are_not_there_are_not_waited_for(tmp_path: Path) -> None:
+    """A damaged index may claim years of them; the reader is to hear at once that the file is cut short."""
+    (tmp_path / "a").write_bytes(bytes(MIB))
+    clock = FakeClock()
+    started = clock()
+    storage = ThrottledStorage(LocalStorage(tmp_path), clock.throttle(bandwidth_mib_per_s=1))
+    assert len(storage.read("a", 0, 2**47)) == MIB
+    assert clock.since(started) == 0
+
+
 def test_latencies_in_flight_overlap_and_transfers_do_not() -> None:
     clock = FakeClock()
     throttle = clock.throttle(bandwidth_mib_per_s=10, latency_ms=50)

@@ -1,0 +1,53 @@
+"""Hostile files: a fixed sequence, each of which must end in an error of ours, soon and in little memory.
+
+An input is a number; `python tests/records/fuzz_worker.py NUMBER 1 1 /tmp/current` makes one again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fuzz_targets import TARGETS
+from fuzz_worker import BOUND_BYTES, MOST_S
+
+NUM_WORKERS = 2
+
+
+def fuzz(num_inputs: int, folder: Path) -> Counter[str]:
+    """Give the first inputs to processes of their own; what became of how many."""
+    running = []
+    for worker in range(NUM_WORKERS):
+        current = folder / f"worker-{worker}"
+        command = [sys.executable, str(Path(__file__).with_name("fuzz_worker.py"))]
+        command += [str(worker), str(num_inputs // NUM_WORKERS), str(NUM_WORKERS), str(current)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        running.append((process, current))
+    outcomes: Counter[str] = Counter()
+    for process, current in running:
+        output, _ = process.communicate()
+        assert process.returncode == 0, f"ended with {process.returncode} at {current.read_text()}:\n{output}"
+        told = json.loads(output.splitlines()[-1])
+        outcomes.update(told["outcomes"])
+        assert told["slowest_s"] <= MOST_S
+        assert told["grown_mib"] <= BOUND_BYTES // 2**20
+        print(told)
+    assert sum(outcomes.values()) == num_inputs
+    return outcomes
+
+
+def test_hostile_files_end_in_our_errors(tmp_path: Path) -> None:
+    outcomes = fuzz(16_000, tmp_path)
+    for target in TARGETS:  # else an input would be refused for something that is always wrong
+        assert outcomes[f"{target.__name__} refused"] >= 100
+    for name in ("index", "header", "groups", "encoding", "decoding", "notes"):
+        assert outcomes[f"{name} accepted"] >= 10
+
+
+@pytest.mark.slow
+def test_hundred_thousand_hostile_files_end_in_our_errors(tmp_path: Path) -> None:
+    fuzz(100_000, tmp_path)
