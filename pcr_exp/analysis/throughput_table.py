@@ -12,7 +12,7 @@ from pcr_exp.analysis.figures.style import kilobytes
 from pcr_exp.analysis.markdown import NOTHING, markdown_table, three_figures
 from pcr_exp.analysis.throughput import free_running, summarise_throughput, unlimited
 from pcr_exp.analysis.throughput_files import Throughput
-from pcr_exp.loading.peers.catalog import title_of
+from pcr_exp.loading.peers.catalog import filter_of, title_of
 
 
 def to_markdown(measured: Throughput) -> str:
@@ -101,6 +101,7 @@ _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 _LOADERS: _Columns = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
+    "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
     "images/s": _spread("images_per_s", three_figures),
     "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
     "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),

@@ -24,6 +24,9 @@ class ThroughputConfig:
     """Ours: baseline, group_1 to group_10."""
     decodes: list[str] = field(default_factory=list)
     """Values of `loader.decode` to measure side by side; none: that of `loader` alone."""
+    antialiases: list[bool] = field(default_factory=list)
+    """Values of `loader.antialias` to measure side by side; none: that of `loader` alone. Peers have filters
+    of their own, or none: the table says which."""
     peers: list[str] = MISSING
     """Loaders of others; one that cannot run here is listed as absent, with the reason."""
     image_size: int = 224

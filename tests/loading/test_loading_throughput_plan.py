@@ -12,7 +12,7 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.loading.peers.catalog import OURS
+from pcr_exp.loading.peers.catalog import OURS, decoder_label, filter_of
 from pcr_exp.loading.peers.protocol import Job
 from pcr_exp.loading.throughput import lane, plan
 from pcr_exp.loading.throughput.formats import (
@@ -75,6 +75,24 @@ def test_every_decode_is_measured() -> None:
     assert [(j.loader, j.decode) for j in jobs] == [
         (scan, "libjpeg") for scan in ("baseline", "group_1", "group_10")
     ]
+
+
+def test_ours_is_measured_with_and_without_the_resize_filter_beside_peers_as_they_are() -> None:
+    jobs = plan_jobs(config(decodes=["scaled"], antialiases=[True, False], scans=["group_1"]))
+    free = [j for j in jobs if j.storage.name == "unlimited" and j.model_images_per_s is None]
+    labels = [decoder_label(j.loader, j.decode, antialias=j.settings.antialias) for j in free]
+    assert labels == ["scaled, filtered", "scaled", "pil", "torchvision"]
+    assert all(j.settings.decode == "scaled" for j in free[:2])
+    assert [filter_of(j.loader, label) for j, label in zip(free, labels, strict=True)] == [
+        *("triangle", "none"),
+        *("triangle", "triangle"),
+    ]
+
+
+def test_the_loader_s_own_choice_of_filter_is_the_default() -> None:
+    for antialias in (True, False):
+        jobs = plan_jobs(config(loader=LoaderConfig(antialias=antialias), peers=[]))
+        assert {j.settings.antialias for j in jobs} == {antialias}
 
 
 def test_what_is_asked_for_must_exist() -> None:
@@ -291,7 +309,7 @@ def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Con
     jobs = [job("group_1", "libjpeg"), job("group_1", "libjpeg", storage=slow)]
     with contest(jobs) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
-        assert list(opened_contest._lanes) == [("group_1", "libjpeg")]
+        assert list(opened_contest._lanes) == [("group_1", "libjpeg", True)]
 
 
 def test_processes_that_share_are_free_then_paced_then_throttled() -> None:

@@ -21,6 +21,7 @@ _FFCV_EXTRA = (
 )
 OURS = "records"
 """The folder and the module of ours."""
+_FILTERED = ", filtered"
 LINKS = "image_folder"
 """The folder of links to the original files."""
 
@@ -36,6 +37,9 @@ class PeerEntry:
     """The folder that it reads; loaders of one format share it."""
     module: str
     """In this package."""
+    filter: str
+    """How its resizing looks at the pixels that become one: `triangle`, as ours with `loader.antialias`;
+    `areas`, means over them; `none`, as ours without."""
     needs: str | None = None
     """What must be importable, beside what the project needs itself."""
     install: str = _EXTRA
@@ -43,13 +47,17 @@ class PeerEntry:
 
 
 PEERS: dict[str, PeerEntry] = {
-    "image_folder_pil": PeerEntry("ImageFolder, PIL", "pil", LINKS, "image_folder"),
-    "image_folder_torchvision": PeerEntry("ImageFolder, torchvision", "torchvision", LINKS, "image_folder"),
-    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "webdataset"),
-    "streaming": PeerEntry("MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "streaming"),
-    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", "tfrecord", "tensorflow"),
-    "dali": PeerEntry("DALI, CPU", "dali", LINKS, "dali", "nvidia.dali"),
-    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", "beton", "ffcv", _FFCV_EXTRA),
+    "image_folder_pil": PeerEntry("ImageFolder, PIL", "pil", LINKS, "image_folder", "triangle"),
+    "image_folder_torchvision": PeerEntry(
+        "ImageFolder, torchvision", "torchvision", LINKS, "image_folder", "triangle"
+    ),
+    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "triangle", "webdataset"),
+    "streaming": PeerEntry(
+        "MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "triangle", "streaming"
+    ),
+    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", "tfrecord", "none", "tensorflow"),
+    "dali": PeerEntry("DALI, CPU", "dali", LINKS, "dali", "triangle", "nvidia.dali"),
+    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", "beton", "areas", "ffcv", _FFCV_EXTRA),
 }
 
 
@@ -74,6 +82,20 @@ def open_peer(name: str) -> Peer:
 def open_format(name: str) -> Format:
     """The module that builds what a peer reads. Raises ImportError if what it needs cannot be imported."""
     return cast(Format, _import(PEERS[name].module))
+
+
+def decoder_label(name: str, decode: str, *, antialias: bool) -> str:
+    """What rows call the decoder: ours with the resize filter is `<decode>, filtered`.
+
+    Without, it is the bare name, as in rows from before there was a filter.
+    """
+    return f"{decode}{_FILTERED}" if antialias and is_ours(name) else decode
+
+
+def filter_of(name: str, decoder: str) -> str:
+    """How a loader's resizing filters, in the words of `PeerEntry.filter`; `decoder` is what its row says."""
+    entry = _entry(name)
+    return entry.filter if entry else "triangle" if decoder.endswith(_FILTERED) else "none"
 
 
 def format_of(name: str) -> str:

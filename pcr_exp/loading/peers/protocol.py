@@ -34,7 +34,8 @@ class Job:
     """The named label that batches carry."""
     storage: StorageConfig
     settings: LoaderConfig
-    """Ours, but for `decode`. Peers are given its `num_workers` and `prefetch_batches`."""
+    """Ours, but for `decode`. Peers are given its `num_workers` and `prefetch_batches`, and have filters of
+    their own (in the catalog)."""
     image_size: int
     batch_size: int
     num_epochs: int = 1

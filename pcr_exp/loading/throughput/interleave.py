@@ -32,7 +32,7 @@ class Contest:
         """The formats that were made for peers, by name; links to the original files are none."""
         self._workspace = workspace
         self._jobs = list(jobs)
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._lanes: dict[tuple[str, str, bool], Lane] = {}
         self._processes = ExitStack()
 
     def warm_up(self, progress: Progress) -> None:
@@ -41,7 +41,7 @@ class Contest:
         Raises:
             LoaderError: one of ours failed.
         """
-        first = {(job.loader, job.decode): job for job in reversed(self._jobs)}
+        first = {_key(job): job for job in reversed(self._jobs)}
         for number, (key, job) in enumerate(reversed(first.items()), start=1):
             try:
                 self._lanes[key] = self._open(job)
@@ -81,7 +81,7 @@ class Contest:
     def _measure(self, job: Job, measure_s: float, cold_cache: bool) -> Row | None:
         if job.loader in self.failed:
             return None
-        lane = self._lanes[job.loader, job.decode]
+        lane = self._lanes[_key(job)]
         try:
             return lane.measure(job, measure_s=measure_s, cold_cache=cold_cache)
         except LoaderError as error:
@@ -93,3 +93,8 @@ class Contest:
             raise error
         log.warning("%s is left out from here on: %s", job.loader, error)
         self.failed[job.loader] = str(error)
+
+
+def _key(job: Job) -> tuple[str, str, bool]:
+    """What jobs share that one lane measures."""
+    return job.loader, job.decode, job.settings.antialias

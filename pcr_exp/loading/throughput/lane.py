@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from pcr_exp.loading.peers.catalog import format_of, is_ours, scan_of
+from pcr_exp.loading.peers.catalog import decoder_label, format_of, is_ours, scan_of
 from pcr_exp.loading.peers.protocol import Job
 from pcr_exp.loading.peers.records import epoch_bytes
 from pcr_exp.loading.throughput.formats import Workspace, list_files
@@ -64,7 +64,7 @@ class Lane:
         images_per_s = measured.num_images / measured.total_s
         return {
             "loader": job.loader,
-            "decode": job.decode,
+            "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
             "storage": job.storage.name,
             "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
             "latency_ms": job.storage.latency_ms,

@@ -117,9 +117,14 @@ def num_epochs(
 
 def _ours(config: ThroughputConfig) -> list[Job]:
     decodes = config.decodes or [config.loader.decode]
-    settings = {decode: replace(config.loader, decode=decode) for decode in decodes}  # refuses unknown ones
+    filters = config.antialiases or [config.loader.antialias]
+    settings = [  # refuses unknown ones
+        replace(config.loader, decode=decode, antialias=antialias)
+        for decode in decodes
+        for antialias in filters
+    ]
     names = [scan_of(name).name for name in config.scans]
-    return [_job(config, name, decode) for decode in settings for name in names]
+    return [replace(_job(config, name, s.decode), settings=s) for s in settings for name in names]
 
 
 def _present_peers(config: ThroughputConfig) -> list[Job]:

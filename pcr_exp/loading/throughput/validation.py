@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.loading.peers.catalog import OURS, scan_of
+from pcr_exp.loading.peers.catalog import OURS, decoder_label, scan_of
 from pcr_exp.loading.throughput.formats import Workspace
 from pcr_exp.loading.throughput.plan import shared_jobs, window_images
 from pcr_exp.loading.throughput.shared import Readers
@@ -47,7 +47,7 @@ def validation_rows(
                         "repeat": repeat,
                         "num_processes": count,
                         "scan": job.loader,
-                        "decode": job.decode,
+                        "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
                         "storage": job.storage.name,
                         "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
                         "latency_ms": job.storage.latency_ms,
