@@ -39,5 +39,6 @@ def describe(report: EncodeReport) -> str:
 
 
 if __name__ == "__main__":
+    # What people type; Hydra knows only key=value.
     sys.argv[1:] = ["check=true" if argument == "--check" else argument for argument in sys.argv[1:]]
     launch(prepare, "prepare", PrepareConfig)

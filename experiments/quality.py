@@ -26,7 +26,13 @@ def quality(config: QualityConfig) -> str:
     records = open_records(config)
     with counting_bar("quality") as tell:
         rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
-    write_quality(config.out, rows, records.index)
+    settings = {
+        "images": records.index.images,
+        "decode": "libjpeg",  # of whole images, which nothing resizes
+        "antialias": False,
+        "num_scales": sorted({int(num) for num in rows["num_scales"]}),
+    }
+    write_quality(config.out, rows, records.index, settings)
     files = draw(load_quality(config.out), config.out)
     if config.decodes:
         files += measure_modes(records, config)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -23,10 +25,21 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 
 
-def write_quality(folder: str | Path, quality: pd.DataFrame, index: RecordIndex) -> None:
+def write_quality(
+    folder: str | Path,
+    quality: pd.DataFrame,
+    index: RecordIndex,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 
     The json comes last: a folder that has it is whole.
+
+    Args:
+        folder: Is made.
+        quality: Rows of QUALITY_COLUMNS.
+        index: Of the records that were measured.
+        settings: More for the json: how images were decoded, with which filter, the key of the images.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,6 +59,7 @@ def write_quality(folder: str | Path, quality: pd.DataFrame, index: RecordIndex)
         "cpu": provenance.cpu_model(),
         "num_cores": num_cores(),
         "measured_at": utc_now(),
+        **(settings or {}),
     }
     write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
     write_atomic(folder / SUMMARY_FILE, [summarise_quality(quality).to_csv(index=False).encode()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import expanded, require
 from pcr_exp.config.runners import TrainConfig
 
 
@@ -21,6 +21,9 @@ class ActivationStudyConfig(TrainConfig):
     out: str = "results/activations/${dataset.name}"
 
     def __post_init__(self) -> None:
+        TrainConfig.__post_init__(self)
+        self.out = expanded(self.out)
+        self.run = None if self.run is None else expanded(self.run)
         for key in ("bounds", "batch_sizes"):
             values = getattr(self, key)
             require(bool(values) and min(values) > 0, key, values, "one value or more, each above 0")

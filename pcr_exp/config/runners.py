@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from omegaconf import MISSING
 
 from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.check import require
+from pcr_exp.config.check import expanded, require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig
@@ -53,6 +53,7 @@ class TrainConfig:
     runs_root: str = "results/runs"
 
     def __post_init__(self) -> None:
+        self.runs_root = expanded(self.runs_root)
         require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
 
 
@@ -73,6 +74,7 @@ class QualityConfig:
     out: str = "results/quality/${dataset.name}"
 
     def __post_init__(self) -> None:
+        self.out = expanded(self.out)
         splits = ("train", "tune", "val")
         require(self.split in splits, "split", self.split, " or ".join(splits))
         require(
@@ -103,6 +105,8 @@ class FiguresConfig:
     """The value of `compare` that the others are compared with."""
 
     def __post_init__(self) -> None:
+        for key in ("runs_root", "quality_root", "out"):
+            setattr(self, key, expanded(getattr(self, key)))
         there = self.target_top1 is None or 0 < self.target_top1 <= 1
         require(there, "target_top1", self.target_top1, "an accuracy in (0, 1], or null")
         given = self.compare is None or self.reference is not None
@@ -124,6 +128,7 @@ class DemoConfig:
     out: str = "results/demo"
 
     def __post_init__(self) -> None:
+        self.out = expanded(self.out)
         require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
         require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
         share = self.baseline_share

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import expanded, require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.plan import PlanConfig
@@ -63,6 +63,8 @@ class ThroughputConfig:
     out: str = "results/throughput/${dataset.name}"
 
     def __post_init__(self) -> None:
+        self.work, self.out = expanded(self.work), expanded(self.out)
+        self.runs_roots = [expanded(root) for root in self.runs_roots]
         require(bool(self.scans or self.peers), "scans", self.scans, "at least one loader, here or in peers")
         for key in ("image_size", "batch_size", "repeats"):
             require(getattr(self, key) >= 1, key, getattr(self, key), "at least 1")
