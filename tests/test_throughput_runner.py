@@ -13,7 +13,13 @@ from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, RunError
 
 SMALL = [
-    *("dataset.num_train=24", "dataset.num_val=8", "dataset.size_px=64", "dataset.images_per_record=8"),
+    *(
+        "dataset.num_train=24",
+        "dataset.tune_fraction=0",
+        "dataset.num_val=8",
+        "dataset.size_px=64",
+        "dataset.images_per_record=8",
+    ),
     *("image_size=32", "batch_size=8", "loader.num_workers=1", "repeats=2", "measure_s=0.01"),
     *("scans=[baseline,group_1]", "peers=[image_folder_pil,ffcv]", "model_images_per_s=1000"),
     *("bandwidths_mib_per_s=[5]", "latencies_ms=[]", "requests_per_s=[200]"),

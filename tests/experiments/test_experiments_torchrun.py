@@ -19,7 +19,13 @@ def command_of(processes: int, tmp_path: Path, *overrides: str) -> list[str]:
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)),
         *("--master-port", str(29500 + os.getpid() % 1000), "-m", "experiments.train", "training=debug"),
-        *("dataset.num_train=24", "dataset.num_val=8", "dataset.size_px=64", "dataset.images_per_record=8"),
+        *(
+            "dataset.num_train=24",
+            "dataset.tune_fraction=0",
+            "dataset.num_val=8",
+            "dataset.size_px=64",
+            "dataset.images_per_record=8",
+        ),
         *(
             f"dataset.root={tmp_path}/photos",
             f"records.root={tmp_path}/records",
