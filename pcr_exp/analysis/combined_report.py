@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.combined_table import PANEL_KEYS, combined_frame, combined_summary
+from pcr_exp.analysis.combined_table import OFF, PANEL_KEYS, combined_frame, combined_summary
 from pcr_exp.analysis.figures.combined import draw_combined
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.style import kilobytes
-from pcr_exp.analysis.markdown import NOTHING, markdown_table, three_figures
+from pcr_exp.analysis.markdown import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    number,
+    percent,
+    spread_cell,
+    three_figures,
+)
 from pcr_exp.analysis.read_runs import Run
-
-Cell = Callable[[Mapping[Any, Any]], str]
 
 
 def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
@@ -34,40 +42,62 @@ def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], li
 
 def combined_markdown(summary: pd.DataFrame) -> str:
     """One table per panel: where bytes went, with their share of all off in brackets."""
-    columns: dict[str, Cell] = {
+    parts = []
+    for key, rows in summary.groupby(PANEL_KEYS, sort=True):
+        dataset, label, model, storage, network, processes, setting = key
+        several = "" if processes == 1 else "es"
+        notes = Footnotes()
+        updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
+        hardware = " / ".join(sorted(set(rows["hardware"])))
+        facts = (
+            f"Storage {storage}, network {network}, {processes} process{several}; {updates} updates; mean "
+            "over n seeds (smallest to largest), bytes in brackets against all off; speed-up and difference: "
+            "against all off of the same seed, the latter ± half its 95 % interval (Student's t over seeds). "
+            "Bytes kept for backward are those of one process, each storage once. "
+            f"Setting {setting}; {hardware}."
+        )
+        table = markdown_table(rows, _columns(notes))
+        footer = f"\n{notes}\n" if str(notes) else ""
+        parts.append(f"### {dataset} · {label} · {model}\n\n{facts}\n\n{table}\n{footer}")
+    return "\n".join(parts)
+
+
+def _columns(notes: Footnotes) -> dict[str, Cell]:
+    def timed(cell: Cell) -> Cell:
+        return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
+
+    return {
         "combination": lambda row: row["combination"],
-        "n": lambda row: str(row["n"]),
+        "n": lambda row: notes.count(row["n"]),
         "read from storage": _bytes("storage_bytes", "storage_share"),
-        "fresh examples": lambda row: _spread(row, "fresh", _count),
-        "repeats": lambda row: _spread(row, "repeats", _count),
+        "fresh examples": lambda row: spread_cell(row, "fresh", "{:,.0f}".format),
+        "repeats": lambda row: spread_cell(row, "repeats", "{:,.0f}".format),
         "given again by the pipeline": _bytes("reused_bytes"),
         "pushed": _bytes("pushed_bytes"),
         "pulled": _bytes("pulled_bytes"),
         "on the wire": _bytes("wire_bytes", "network_share"),
         "kept for backward, mean": _bytes("kept_bytes_mean", "memory_share"),
-        "at most": lambda row: _number(row["kept_bytes_max_max"], kilobytes),
-        "seconds": lambda row: _spread(row, "seconds", three_figures),
-        "of them data, network": _waits,
-        "top-1": lambda row: _spread(row, "top1", lambda share: f"{100 * share:.1f}%"),
+        "at most": lambda row: number(row["kept_bytes_max_max"], kilobytes),
+        "seconds": timed(lambda row: spread_cell(row, "seconds", three_figures)),
+        "of them data, network": timed(_waits),
+        "speed-up": timed(_speedup),
+        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
+        "its best": lambda row: spread_cell(row, "best_top1", percent),
+        "majority class": lambda row: percent(row["majority_share"]),
+        "difference, points": lambda row: difference_cell(row, notes),
     }
-    parts = []
-    for key, rows in summary.groupby(PANEL_KEYS, sort=True):
-        dataset, label, model, storage, network, processes, setting = key
-        several = "" if processes == 1 else "es"
-        updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
-        hardware = " / ".join(sorted(set(rows["hardware"])))
-        facts = (
-            f"Storage {storage}, network {network}, {processes} process{several}; {updates} updates; mean "
-            "over n seeds (smallest to largest), bytes in brackets against all off. Bytes kept for backward "
-            f"are those of one process, each storage once. Setting {setting}; {hardware}."
-        )
-        parts.append(f"### {dataset} · {label} · {model}\n\n{facts}\n\n{markdown_table(rows, columns)}\n")
-    return "\n".join(parts)
+
+
+def _speedup(row: Mapping[Any, Any]) -> str:
+    spread = {
+        f"x_{part}": row[f"speedup{end}"] for part, end in (("mean", ""), ("min", "_min"), ("max", "_max"))
+    }
+    return NOTHING if row["combination"] == OFF else spread_cell(spread, "x", "{:.2f} x".format)
 
 
 def _bytes(measure: str, share: str | None = None) -> Cell:
     def cell(row: Mapping[Any, Any]) -> str:
-        text = _number(row[f"{measure}_mean"], kilobytes)
+        text = number(row[f"{measure}_mean"], kilobytes)
         if share is None or row[share] != row[share]:
             return text
         return f"{text} ({100 * row[share]:.3g}%)"
@@ -76,17 +106,4 @@ def _bytes(measure: str, share: str | None = None) -> Cell:
 
 
 def _waits(row: Mapping[Any, Any]) -> str:
-    return f"{_number(row['wait_s_mean'], three_figures)}, {_number(row['network_s_mean'], three_figures)}"
-
-
-def _spread(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
-    mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
-    return show(mean) if show(low) == show(high) else f"{show(mean)} ({show(low)} to {show(high)})"
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _number(value: float, show: Callable[[float], str]) -> str:
-    return NOTHING if value != value else show(value)
+    return ", ".join(number(row[f"{wait}_mean"], three_figures) for wait in ("wait_s", "network_s"))

@@ -7,13 +7,24 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.markdown import markdown_table, three_figures
+from pcr_exp.analysis.markdown import (
+    NOTHING,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    percent,
+    spread_cell,
+)
 from pcr_exp.analysis.read_runs import Run
-from pcr_exp.analysis.runs_table import eval_curves
+from pcr_exp.analysis.runs_table import eval_curves, setting_of
+from pcr_exp.analysis.statistics import NEVER, paired_difference, spread
+from pcr_exp.config.labels import scan_label, storage_label
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
 """What runs share that are compared."""
+_CAME_LATER = {"loader.antialias": False}
+"""What runs did whose configuration is older than a key."""
 COMPARISON_COLUMNS = [
     *SIDE_BY_SIDE,
     "value",
@@ -21,8 +32,10 @@ COMPARISON_COLUMNS = [
     "top1_mean",
     "top1_min",
     "top1_max",
+    "difference_n",
     "difference_mean",
-    "difference_sem",
+    "difference_ci95",
+    "majority_share",
 ]
 
 
@@ -30,7 +43,7 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     """One row per dataset, label, model, storage, scan and value of a configuration key.
 
     `top1` is the validation top-1 of the finished model, over seeds. `difference` is that less the top-1 of
-    the same seed at the value `reference`: mean over the seeds that have both, and its standard error.
+    the same seed at the value `reference`: mean over the seeds that have both, and half its 95 % interval.
 
     Args:
         key: dotted, as on the command line: `loader.decode`; or a group, `activations`, whose values are the
@@ -45,6 +58,8 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
+    # Runs that differ in workers or hardware alone learned the same: one of them counts.
+    frame = frame.drop_duplicates([*SIDE_BY_SIDE, "value", "seed", "setting"])
     twice = frame[frame.duplicated([*SIDE_BY_SIDE, "value", "seed"], keep=False)]
     if len(twice):
         raise RunError(
@@ -53,24 +68,11 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
         )
     rows = []
     for _, level in frame.groupby(SIDE_BY_SIDE):
-        by_seed = level.pivot(index="seed", columns="value", values="top1")
-        for value in reference_first(by_seed.columns, reference):
-            difference = (
-                by_seed[value] - by_seed[reference] if reference in by_seed else pd.Series(dtype=float)
-            ).dropna()
-            top1 = by_seed[value].dropna()
-            rows.append(
-                {
-                    **level.iloc[0][SIDE_BY_SIDE].to_dict(),
-                    "value": value,
-                    "n": len(top1),
-                    "top1_mean": top1.mean(),
-                    "top1_min": top1.min(),
-                    "top1_max": top1.max(),
-                    "difference_mean": difference.mean(),
-                    "difference_sem": difference.sem(),
-                }
-            )
+        for value in reference_first(level["value"], reference):
+            ours = level[level["value"] == value]
+            row: dict[Any, Any] = {**level.iloc[0][SIDE_BY_SIDE].to_dict(), "value": value, "n": len(ours)}
+            row |= {"majority_share": level["majority_share"].iloc[0], **spread(ours, ["top1"])}
+            rows.append(row | paired_difference(ours, level[level["value"] == reference], "top1"))
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
@@ -87,26 +89,24 @@ def comparison_curves(runs: Sequence[Run], key: str) -> pd.DataFrame:
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
     """The table for people; differences in percentage points."""
 
-    def spread(row: Mapping[Any, Any]) -> str:
-        return f"{100 * row['top1_mean']:.1f} ({100 * row['top1_min']:.1f} to {100 * row['top1_max']:.1f})"
+    notes = Footnotes()
 
     def difference(row: Mapping[Any, Any]) -> str:
-        if row["value"] == reference:
-            return "-"
-        mean, error = 100 * row["difference_mean"], 100 * row["difference_sem"]
-        return f"{mean:+.1f} ± {three_figures(error)}"
+        return NOTHING if row["value"] == reference else difference_cell(row, notes)
 
-    return markdown_table(
+    text = markdown_table(
         table,
         {
             "dataset": lambda row: f"{row['dataset']} · {row['label']} · {row['model']}",
             "scan": lambda row: str(row["scan"]).replace("_", " "),
             key: lambda row: row["value"],
-            "n": lambda row: str(row["n"]),
-            "top-1 (%)": spread,
-            f"difference to {reference} (points)": difference,
+            "n": lambda row: notes.count(row["n"]),
+            "last top-1": lambda row: spread_cell(row, "top1", percent),
+            "majority class": lambda row: percent(row["majority_share"]),
+            f"difference to {reference} (points, ± half its 95 % interval)": difference,
         },
     )
+    return f"{text}\n\n{notes}" if str(notes) else text
 
 
 def _values(runs: Sequence[Run], key: str) -> list[str]:
@@ -115,6 +115,8 @@ def _values(runs: Sequence[Run], key: str) -> list[str]:
 
 def _value(run: Run, key: str) -> Any:
     value: Any = run.config
+    if key in _CAME_LATER and key.split(".")[-1] not in value[key.split(".")[0]]:
+        return _CAME_LATER[key]
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             raise RunError(f"compare={key}: the configuration of {run.manifest.run_id} has no such key.")
@@ -142,11 +144,13 @@ def _row(run: Run, value: str) -> dict[str, Any]:
         "dataset": run.manifest.dataset,
         "label": run.manifest.label,
         "model": run.manifest.model,
-        "storage": run.config["storage"]["name"],
-        "scan": run.config["scan"]["name"],
+        "storage": storage_label(run.config["storage"]),
+        "scan": scan_label(run.config["scan"]),
         "seed": run.manifest.seed,
+        "setting": setting_of(run),
         "value": value,
         "top1": run.eval_rows[-1]["val_top1"],
+        "majority_share": NEVER if run.majority_share is None else run.majority_share,
     }
 
 

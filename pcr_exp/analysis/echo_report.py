@@ -1,4 +1,4 @@
-"""Every figure of data echoing that finished runs allow."""
+"""The table and every figure of data echoing that finished runs allow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from pcr_exp.analysis.echo_markdown import echo_to_markdown
 from pcr_exp.analysis.echo_table import PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
 from pcr_exp.analysis.figures.echo_bars import draw_fresh_to_target, draw_top1_at_budget
 from pcr_exp.analysis.figures.echo_bytes import draw_top1_against_bytes
@@ -16,13 +17,28 @@ from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.read_runs import Run
 
 
+def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
+    """Write `echo.csv`, `echo.md` and `write_echo_figures`, and return tables and figures.
+
+    Nothing if no run echoes.
+    """
+    frame = echo_frame(runs)
+    if frame.empty or (frame["factor"] == 1).all():
+        return [], []
+    summary = tuned(frame, "fresh_to_target")
+    tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
+    summary.to_csv(tables[0], index=False)
+    tables[1].write_text(echo_to_markdown(summary))
+    return tables, write_echo_figures(runs, out)
+
+
 def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     """Draw what there is data for, as PDF, PNG and CSV in `out`; nothing if no run echoes.
 
     Each setting (PANEL_KEYS) is a panel of one figure, that of the first of these that its runs differ in:
 
     * scan level, or what repeats read on to: `echo_bytes`;
-    * echo factor, if there are three or more: `echo_time`;
+    * echo factor, if there are three or more: `echo_time`, if seconds may be said;
     * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
     * else, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
     """
@@ -37,14 +53,16 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
         curves = byte_curves(runs, of_topic["bytes"])
         paths += save_figure(draw_top1_against_bytes(curves), curves, out, "echo_bytes")
     if "factor" in of_topic:
-        paths += save_figure(draw_echo_time(of_topic["factor"]), of_topic["factor"], out, "echo_time")
+        timed = of_topic["factor"][of_topic["factor"]["no_seconds"] == ""]
+        if len(timed):
+            paths += save_figure(draw_echo_time(timed), timed, out, "echo_time")
     for x in ("batch_size", "buffer"):
         if x in of_topic:
             paths += save_figure(draw_fresh_against(of_topic[x], x), of_topic[x], out, f"echo_{x}")
     if "variant" in of_topic:
         variants = of_topic["variant"]
         paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target")
-        best = tuned(frame[frame["setting"].isin(variants["setting"])], "best_top1")
+        best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_top1")
         paths += save_figure(draw_top1_at_budget(best), best, out, "echo_top1_at_budget")
     return paths
 
@@ -52,14 +70,15 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
 def byte_curves(runs: Sequence[Run], chosen: pd.DataFrame) -> pd.DataFrame:
     """Mean record_bytes and val_top1 over seeds, per epoch, of the runs behind rows of `tuned`."""
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
-    facts = chosen[[*keys, "n", "num_rates", "target_top1"]]
+    facts = chosen[[*keys, "n", "num_rates", "target_top1", "majority_share", "num_classes"]]
     of_runs = echo_frame(runs)[[*keys, "run_id"]].merge(facts, on=keys)
     evaluations = pd.DataFrame(
         {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_top1")}}
         for run in runs
         for row in run.eval_rows
     )
-    curves = of_runs.merge(evaluations, on="run_id").groupby([*facts.columns, "epoch"], sort=True)
+    joined = of_runs.merge(evaluations, on="run_id")
+    curves = joined.groupby([*facts.columns, "epoch"], sort=True, dropna=False)
     return curves[["record_bytes", "val_top1"]].mean().reset_index()
 
 

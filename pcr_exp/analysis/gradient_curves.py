@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pcr_exp.analysis.gradient_table import PANEL_KEYS, SERIES_KEYS, coded_bits, gradient_frame, team_runs
+from pcr_exp.analysis.permitted import may_say_seconds
 from pcr_exp.analysis.read_runs import Run
+from pcr_exp.analysis.statistics import seconds_of
 
 _KEYS = [*PANEL_KEYS, *SERIES_KEYS]
 DIRECTIONS = {"push": "pushed", "pull": "pulled"}
@@ -17,18 +19,21 @@ def accuracy_curves(runs: Sequence[Run]) -> pd.DataFrame:
     """Means over seeds per epoch: the keys of `gradient_table`, `n`, target_top1, epoch, seconds, val_top1.
 
     `seconds` are of training and waiting; evaluation is off the clock. Series with one evaluation are no
-    curves, and left out.
+    curves, and left out, as are runs whose seconds may not be said.
     """
+    runs = [run for run in runs if not may_say_seconds(run)]
     evaluations = [
         {
             "run_id": run.manifest.run_id,
             "epoch": row["epoch"],
-            "seconds": row["train_s"] + row["wait_s"] + row["probe_s"],
+            "seconds": seconds_of(row),
             "val_top1": row["val_top1"],
         }
         for run in runs
         for row in run.eval_rows
     ]
+    if not evaluations or not team_runs(runs):
+        return pd.DataFrame(columns=[*_KEYS, "n", "epoch", "seconds", "val_top1"])
     curves = _over_seeds(runs, evaluations, "epoch", ["seconds", "val_top1"])
     lengths = curves.groupby(_KEYS)["epoch"].transform("size")
     return curves[lengths > 1].reset_index(drop=True)
@@ -59,8 +64,9 @@ def _over_seeds(
     runs: Sequence[Run], rows: list[dict], by: str | list[str], measures: list[str]
 ) -> pd.DataFrame:
     frame = gradient_frame(runs)
-    frame["n"] = frame.groupby(_KEYS)["run_id"].transform("size")
-    facts = [*_KEYS, "zero_run", "n", "target_top1"]
+    frame["n"] = frame.groupby(_KEYS)["seed"].transform("nunique")
+    facts = [*_KEYS, "zero_run", "n", "target_top1", "majority_share", "num_classes"]
     places = [by] if isinstance(by, str) else by
     joined = frame[["run_id", *facts]].merge(pd.DataFrame(rows), on="run_id")
-    return joined.groupby([*facts, *places], sort=True)[measures].mean().reset_index()
+    means = joined.groupby([*facts, *places], sort=True, dropna=False)[measures].mean()
+    return means.reset_index()

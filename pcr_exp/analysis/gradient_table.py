@@ -8,25 +8,26 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.permitted import UNLIKE, distinct, may_say_speedup
 from pcr_exp.analysis.read_runs import Run
-from pcr_exp.analysis.runs_table import time_to_accuracy
-from pcr_exp.analysis.summary import spread
+from pcr_exp.analysis.runs_table import FACTS, accuracy_of, facts_of, reached_of, scientific_setting
+from pcr_exp.analysis.statistics import NEVER, distinct_seeds, paired_difference, spread
 from pcr_exp.config.records import key_of
-from pcr_exp.runs.identity import scientific_part
 from pcr_exp.runs.rows import Row
 
 PANEL_KEYS = ["dataset", "label", "model", "world_size", "setting"]
 """What runs share that are drawn together; `setting` stands for all that SERIES_KEYS and seed do not name."""
 SERIES_KEYS = ["mode", "bandwidth_mbit_per_s", "latency_ms", "epochs", "codec"]
+TIMES = ["images_per_s", "network_share", "time_to_target_s"]
 MEASURES = [
-    *("bits_per_value", "coded_bits", "push_coded_bits", "pull_coded_bits"),
-    *("wire_bytes_per_update", "images_per_s", "network_share", "best_top1", "time_to_target_s"),
+    *("bits_per_value", "coded_bits", "push_coded_bits", "pull_coded_bits", "wire_bytes_per_update"),
+    *("final_top1", "best_top1", *TIMES),
 ]
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 _COLUMNS = [
     *("run_id", *PANEL_KEYS, *SERIES_KEYS, "sparsity", "zero_run", "seed", "updates", "target_top1"),
-    *MEASURES,
+    *("epochs_to_target", *FACTS, *MEASURES),
 ]
 _PLAIN_BYTES = 4
 
@@ -41,8 +42,11 @@ def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
     * `wire_bytes_per_update`: sent by all processes together.
     * `images_per_s` and `network_share` (of the seconds, those that the first process waited for the
       throttled network): over training and waiting after the first train row, which has the warming up.
+    * TIMES are NaN where no seconds may be said: neither the network nor storage limited the run.
     """
-    return pd.DataFrame([_frame_row(run) for run in team_runs(runs)], columns=_COLUMNS)
+    frame = pd.DataFrame([_frame_row(run) for run in team_runs(runs)], columns=_COLUMNS)
+    frame.loc[frame["no_seconds"] != "", TIMES] = NEVER
+    return frame
 
 
 def team_runs(runs: Sequence[Run]) -> list[Run]:
@@ -53,21 +57,32 @@ def team_runs(runs: Sequence[Run]) -> list[Run]:
 def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per PANEL_KEYS x SERIES_KEYS, over seeds, with the speed-up over 32-bit floats.
 
-    Columns: the keys, `sparsity`, `zero_run`, `n` seeds, `num_reached`, `updates`, `target_top1`;
-    `<measure>_mean`, `_min` and `_max` for each of MEASURES, NaN where a seed has none; `ratio`: 32 over the
-    mean of coded_bits; `speedup`: mean images_per_s over that of the REFERENCE that differs in the codec
-    alone, NaN if it was not run.
+    Columns: the keys, `sparsity`, `zero_run`, `n` seeds, `num_reached`, `updates`, `target_top1`, what
+    guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of MEASURES, NaN
+    where a seed has none, TIMES also over runs of unlike hardware or settings; `ratio`: 32 over the mean of
+    coded_bits. Beside the REFERENCE that differs in the codec alone, NaN if it was not run or it may not be
+    said: `speedup`, the mean over seeds of both of images_per_s over that of the same seed, with
+    `speedup_min` and `_max`; `difference_*`, the last top-1 less that of the same seed.
     """
     keys = [*PANEL_KEYS, *SERIES_KEYS]
-    rows = [
-        {**dict(zip(keys, key, strict=True)), **_over_seeds(series)}
-        for key, series in frame.groupby(keys, sort=True)
-    ]
-    table = pd.DataFrame(rows)
     alike = [key for key in keys if key != "codec"]
-    references = table[table["codec"] == REFERENCE].set_index(alike)["images_per_s_mean"].to_dict()
-    pace = table.set_index(alike).index.map(lambda key: references.get(key, math.nan)).to_numpy(float)
-    return table.assign(ratio=32 / table["coded_bits_mean"], speedup=table["images_per_s_mean"] / pace)
+    rows = []
+    for shared, of_link in frame.groupby(alike, sort=True):
+        reference = of_link[of_link["codec"] == REFERENCE]
+        for codec, series in of_link.groupby("codec", sort=True):
+            row = {**dict(zip(alike, shared, strict=True)), "codec": codec, **_over_seeds(series)}
+            against = reference.iloc[:0] if codec == REFERENCE else reference
+            row |= paired_difference(series, against, "final_top1")
+            rows.append(row | _speedup(distinct_seeds(series), distinct_seeds(reference)))
+    table = pd.DataFrame(rows)
+    return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
+
+
+def _speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
+    if may_say_speedup(runs, reference):
+        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
+    ratios = (runs.set_index("seed")["images_per_s"] / reference.set_index("seed")["images_per_s"]).dropna()
+    return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
 
 
 def codec_name(gradients: Mapping[str, Any]) -> str:
@@ -109,7 +124,7 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "label": manifest.label,
         "model": manifest.model,
         "world_size": config["world_size"],
-        "setting": _setting(config),
+        "setting": _setting(run),
         "mode": gradients["mode"],
         "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or math.inf,
         "latency_ms": network["latency_ms"],
@@ -126,8 +141,9 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "pull_coded_bits": coded_bits(last, None, ["pulled"]),
         "wire_bytes_per_update": last["bytes_sent"] / last["step"],
         **_pace(run.rows),
-        "best_top1": max(row["val_top1"] for row in run.eval_rows),
-        "time_to_target_s": time_to_accuracy(run.rows, manifest.target_top1),
+        **accuracy_of(run),
+        **facts_of(run),
+        **reached_of(run),
     }
 
 
@@ -146,23 +162,28 @@ def _pace(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    first = runs.iloc[0]
+    # A sweep over what a codec does not have gives equal runs: each seed counts once.
+    seeds = distinct_seeds(runs)
+    first = seeds.iloc[0]
     row: dict[str, Any] = {
-        "sparsity": first["sparsity"],
-        "zero_run": first["zero_run"],
-        # A sweep over what a codec does not have gives equal runs.
-        "n": runs["seed"].nunique(),
-        "num_reached": int(runs["time_to_target_s"].notna().groupby(runs["seed"]).any().sum()),
-        "updates": first["updates"],
-        "target_top1": first["target_top1"],
+        **{key: first[key] for key in ("sparsity", "zero_run", "updates", "target_top1")},
+        **{key: first[key] for key in ("majority_share", "num_classes", "no_target")},
+        "n": len(seeds),
+        "num_reached": int(seeds["epochs_to_target"].notna().sum()),
+        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
+        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
+        **spread(seeds, MEASURES),
     }
-    return row | spread(runs, MEASURES)
+    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
+        row["no_seconds"] = UNLIKE
+        row |= {f"{measure}_{part}": NEVER for measure in TIMES for part in ("mean", "min", "max")}
+    return row
 
 
-def _setting(config: Mapping[str, Any]) -> str:
+def _setting(run: Run) -> str:
     """Eight hex digits of what SERIES_KEYS, seed and target do not name."""
-    part = {key: value for key, value in scientific_part(config).items() if key not in ("network", "seed")}
-    part["gradients"] = {"min_values": config["gradients"]["min_values"]}
+    part = {key: value for key, value in scientific_setting(run).items() if key not in ("network", "seed")}
+    part["gradients"] = {"min_values": run.config["gradients"]["min_values"]}
     for group, named in {"dataset": "target_top1", "training": "epochs"}.items():
         part[group] = {key: value for key, value in part[group].items() if key != named}
     return key_of(part)

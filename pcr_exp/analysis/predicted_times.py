@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.permitted import may_say_seconds
 from pcr_exp.analysis.read_runs import Run
 from pcr_exp.analysis.runs_table import RUN_IDENTITY, runs_frame
 from pcr_exp.analysis.summary import GROUP_KEYS
@@ -36,11 +37,13 @@ def predict_times(runs: Sequence[Run]) -> pd.DataFrame:
     `epochs_to_accuracy` are the run's own. The rest of the prediction is its bytes, its storage's bandwidth
     and seeks, its shuffle window, and compute: images/s after the first train row of the REFERENCE_SCAN runs
     of the same setting, the mean over their seeds. `error` is predicted / measured - 1. Runs of
-    REFERENCE_SCAN itself, and settings without any or without a bandwidth, are left out.
+    REFERENCE_SCAN itself, settings without any or without a bandwidth, and runs whose seconds may not be
+    said, are left out.
     """
+    runs = [run for run in runs if not may_say_seconds(run)]
     frame = runs_frame(runs)
     rows = []
-    for _, setting in frame.groupby(GROUP_KEYS, sort=True):
+    for _, setting in frame.groupby([*GROUP_KEYS, "timing"], sort=True):
         references = [runs[i] for i in setting.index if setting.loc[i, "scan"] == REFERENCE_SCAN]
         limited = setting["bandwidth_mib_per_s"].notna() & (setting["scan"] != REFERENCE_SCAN)
         reached = setting[limited & setting["time_to_target_s"].notna()]

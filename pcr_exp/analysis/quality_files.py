@@ -23,6 +23,9 @@ ROWS_FILE = "quality.csv"
 SUMMARY_FILE = "quality_summary.csv"
 META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
+SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
+"""What tells measurements apart; `dataset` is a name for people, by which nothing is looked up."""
+_BEFORE_THERE_WAS_A_CHOICE = {"decode": "libjpeg", "antialias": False}
 
 
 def write_quality(
@@ -67,32 +70,41 @@ def write_quality(
 
 
 def load_quality(quality_root: str | Path) -> pd.DataFrame:
-    """All measurements below `quality_root`, with a column `dataset` in front; empty if there are none.
+    """All measurements below `quality_root`, with SET_COLUMNS in front; empty if there are none.
+
+    Two sets of one name get the beginning of their fingerprint into it, so that they are told apart.
 
     Raises:
-        RunError: a measurement is damaged, or two are of one dataset (they would be averaged).
+        RunError: a measurement is damaged, or two are of the same records in the same decode mode (they
+            would be averaged).
     """
-    found: dict[str, Path] = {}
+    found: dict[tuple[Any, ...], Path] = {}
     parts = []
     for meta_path in sorted(Path(quality_root).rglob(META_FILE)):
         rows_path = meta_path.with_name(ROWS_FILE)
         try:
-            dataset = json.loads(meta_path.read_text())["dataset"]
+            meta = _BEFORE_THERE_WAS_A_CHOICE | json.loads(meta_path.read_text())
+            of_set = {column: meta[column] for column in SET_COLUMNS}
             rows = pd.read_csv(rows_path)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{meta_path} or {ROWS_FILE} beside it is damaged: {error}. {REMEDY}") from error
         if list(rows.columns) != QUALITY_COLUMNS:
             given = f"{rows_path} has columns {list(rows.columns)}"
             raise RunError(f"{given}; wanted {QUALITY_COLUMNS}. {REMEDY}")
-        if dataset in found:
-            both = f"{found[dataset]} and {meta_path.parent}"
-            raise RunError(f"{both} both measure {dataset}: keep one of them below {quality_root}.")
-        found[dataset] = meta_path.parent
-        rows.insert(0, "dataset", dataset)
-        parts.append(rows)
+        key = tuple(of_set[column] for column in SET_COLUMNS if column != "dataset")
+        if key in found:
+            both = f"{found[key]} and {meta_path.parent}"
+            what = f"the records {of_set['fingerprint']} of {of_set['dataset']}, decode={of_set['decode']}"
+            raise RunError(f"{both} both measure {what}: keep one of them below {quality_root}.")
+        found[key] = meta_path.parent
+        parts.append(pd.concat([pd.DataFrame(of_set, index=rows.index), rows], axis=1))
     if not parts:
-        return pd.DataFrame(columns=["dataset", *QUALITY_COLUMNS])
-    return pd.concat(parts, ignore_index=True)
+        return pd.DataFrame(columns=[*SET_COLUMNS, *QUALITY_COLUMNS])
+    quality = pd.concat(parts, ignore_index=True)
+    sets = quality[SET_COLUMNS].drop_duplicates()
+    namesakes = set(sets.loc[sets["dataset"].duplicated(), "dataset"])
+    told_apart = quality["dataset"] + " " + quality["fingerprint"].str[:4] + ", " + quality["decode"]
+    return quality.assign(dataset=quality["dataset"].where(~quality["dataset"].isin(namesakes), told_apart))
 
 
 def is_measured(folder: str | Path) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,30 +10,30 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from pcr_exp.analysis.figures.style import kilobytes, scan_label
-from pcr_exp.analysis.markdown import NOTHING, three_figures
+from pcr_exp.analysis.markdown import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    number,
+    percent,
+    reached_cell,
+    spread_cell,
+    three_figures,
+)
 from pcr_exp.analysis.summary import GROUP_KEYS
 
-HEADER = [
-    "scan",
-    "n",
-    "bytes per image",
-    "MS-SSIM",
-    "images/s",
-    "MiB/s",
-    "wait share",
-    "best top-1",
-    "seconds to target",
-    "speed-up over baseline",
-]
+DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
 
 
 def to_markdown(summary: pd.DataFrame, unfinished: pd.DataFrame | None = None) -> str:
     """One Markdown table per dataset x label x model x storage; runs without a result are listed below."""
     parts = []
-    for title, facts, lines in _tables(summary):
-        header = "| " + " | ".join(HEADER) + " |\n|" + " --- |" + " ---: |" * (len(HEADER) - 1)
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        parts.append(f"### {title}\n\n{facts}\n\n{header}\n{body}\n")
+    for title, facts, rows, columns, notes in _tables(summary):
+        table = markdown_table(rows, columns)
+        footer = f"\n{notes}\n" if str(notes) else ""
+        parts.append(f"### {title}\n\n{facts}\n\n{table}\n{footer}")
     if not parts:
         parts.append("No finished runs.\n")
     if unfinished is not None and len(unfinished):
@@ -46,14 +45,15 @@ def to_markdown(summary: pd.DataFrame, unfinished: pd.DataFrame | None = None) -
 def to_rich(summary: pd.DataFrame) -> list[Table]:
     """The same tables for `rich.print`."""
     tables = []
-    for title, facts, lines in _tables(summary):
+    for title, facts, rows, columns, notes in _tables(summary):
         # One line per level, also in a terminal of 80 columns.
-        table = Table(title=title, caption=facts, box=SIMPLE_HEAD, padding=0, pad_edge=False)
+        table = Table(title=title, box=SIMPLE_HEAD, padding=0, pad_edge=False)
         table.title_justify = table.caption_justify = "left"
-        for i, name in enumerate(HEADER):
+        for i, name in enumerate(columns):
             table.add_column(_broken(name), justify="left" if i == 0 else "right")
-        for line in lines:
-            table.add_row(*line)
+        for row in rows.to_dict("records"):
+            table.add_row(*(cell(row) for cell in columns.values()))
+        table.caption = " ".join([facts, str(notes)])
         tables.append(table)
     return tables
 
@@ -63,61 +63,68 @@ def _broken(name: str) -> str:
     return name.replace(" ", "\n")
 
 
-def _tables(summary: pd.DataFrame) -> Iterator[tuple[str, str, list[list[str]]]]:
-    """(title, facts, cells) of every group of comparable runs."""
+def _tables(
+    summary: pd.DataFrame,
+) -> Iterator[tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]]:
+    """(title, facts, rows, columns, footnotes) of every group of comparable runs.
+
+    Footnotes are complete once all cells are made.
+    """
     if summary.empty:
         return
-    for (dataset, label, model, storage, setting), rows in summary.groupby(GROUP_KEYS, sort=True):
+    keys = [*GROUP_KEYS, "timing"]
+    for (dataset, label, model, storage, setting, timing), rows in summary.groupby(keys, sort=True):
         hardware = " / ".join(sorted(set(rows["hardware"])))
-        target = _percent(rows["target_top1"].iloc[0])
+        apart = summary.loc[summary["setting"] == setting, "timing"].nunique() > 1
         facts = (
-            f"Storage {storage}; target {target} validation top-1; mean over n seeds (smallest to largest); "
-            f"time is training + data wait; setting {setting}; {hardware}."
+            f"Storage {storage}; target {percent(rows['target_top1'].iloc[0])} validation top-1; mean over n "
+            f"seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; setting "
+            f"{setting}; {hardware}{f'; timing {timing}' if apart else ''}."
         )
-        has_baseline = bool((rows["encoding"] == "baseline").any())
-        lines = [_cells(row, has_baseline) for row in rows.to_dict("records")]
-        yield f"{dataset} · {label} · {model}", facts, lines
+        notes = Footnotes()
+        yield f"{dataset} · {label} · {model}", facts, rows, _columns(rows, notes), notes
 
 
-def _cells(row: Mapping[Any, Any], has_baseline: bool) -> list[str]:
-    return [
-        scan_label(row["scan"]),
-        str(row["n"]),
-        kilobytes(row["mean_image_bytes"]),
-        _number(row["ms_ssim"], lambda value: f"{value:.3f}"),
-        _spread(row, "images_per_s", three_figures),
-        _spread(row, "storage_mib_per_s", three_figures),
-        _spread(row, "wait_share", _percent),
-        _spread(row, "best_top1", _percent),
-        _seconds(row),
-        _speedup(row, has_baseline),
-    ]
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    baselines = rows[rows["encoding"] == "baseline"]
 
+    def timed(measure: str, show: Any) -> Cell:
+        def cell(row: Mapping[Any, Any]) -> str:
+            return notes.refuse(row["no_seconds"]) if row["no_seconds"] else spread_cell(row, measure, show)
 
-def _seconds(row: Mapping[Any, Any]) -> str:
-    if row["num_reached"] == row["n"]:
-        return _spread(row, "time_to_target_s", three_figures)
-    return "not reached" if row["num_reached"] == 0 else f"reached by {row['num_reached']} of {row['n']}"
+        return cell
 
+    def seconds(row: Mapping[Any, Any]) -> str:
+        text = spread_cell(row, "time_to_target_s", three_figures)
+        return text if row["n_timed"] == row["n"] else f"{text}, n = {row['n_timed']}"
 
-def _speedup(row: Mapping[Any, Any], has_baseline: bool) -> str:
-    if not has_baseline:
-        return "no baseline"
-    if row["num_reached"] < row["n"]:
-        return NOTHING
-    return _number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x", "baseline: not reached")
+    def difference(row: Mapping[Any, Any]) -> str:
+        return NOTHING if row["encoding"] == "baseline" else difference_cell(row, notes)
 
+    def speedup(row: Mapping[Any, Any]) -> str:
+        if baselines.empty:
+            return "no baseline"
+        if reason := row["no_target"] or row["no_seconds"] or baselines["no_seconds"].iloc[0]:
+            return notes.refuse(reason)
+        if row["num_reached"] < row["n"]:
+            return NOTHING
+        if baselines["num_reached"].iloc[0] < baselines["n"].iloc[0]:
+            return "baseline: not reached"
+        return number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x")
 
-def _spread(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
-    mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
-    if row["n"] == 1 or show(low) == show(high):
-        return _number(mean, show)
-    return f"{show(mean)} ({show(low)} to {show(high)})"
-
-
-def _number(value: float, show: Callable[[float], str], nothing: str = NOTHING) -> str:
-    return nothing if math.isnan(value) else show(value)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
+    return {
+        "scan": lambda row: scan_label(row["scan"]),
+        "n": lambda row: notes.count(row["n"]),
+        "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
+        "MS-SSIM": lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
+        "images/s": timed("images_per_s", three_figures),
+        "MiB/s": timed("storage_mib_per_s", three_figures),
+        "wait share": timed("wait_share", percent),
+        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
+        "its best": lambda row: spread_cell(row, "best_top1", percent),
+        "majority class": lambda row: percent(row["majority_share"]),
+        "difference to baseline, points": difference,
+        "seconds to target": lambda row: reached_cell(row, notes, seconds),
+        "speed-up over baseline": speedup,
+    }

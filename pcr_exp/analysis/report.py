@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.combined_report import write_combined
-from pcr_exp.analysis.echo_report import write_echo_figures
+from pcr_exp.analysis.echo_report import write_echo_report
 from pcr_exp.analysis.figures.accuracy_vs_epoch import draw_accuracy_vs_epoch
 from pcr_exp.analysis.figures.accuracy_vs_mssim import draw_accuracy_vs_mssim
 from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
@@ -16,11 +16,12 @@ from pcr_exp.analysis.figures.efficiency import draw_efficiency
 from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
 from pcr_exp.analysis.figures.save import save_figure
 from pcr_exp.analysis.figures.side_by_side import draw_side_by_side, with_totals
-from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
+from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy, with_seconds
 from pcr_exp.analysis.gradient_report import write_gradient_report
 from pcr_exp.analysis.quality_files import load_quality
 from pcr_exp.analysis.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
+from pcr_exp.analysis.run_figures import write_traces
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.summary import GROUP_KEYS, scan_comparisons, summary_table
 from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
@@ -45,7 +46,8 @@ def write_report(
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
-    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`.
+    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`. Figures of
+    seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
@@ -60,8 +62,8 @@ def write_report(
             f"no finished run below {runs_root} and no measurement below {quality_root}: nothing to draw. "
             "Make some with `python -m experiments.train` or `python -m experiments.quality`."
         )
-    frame = runs_frame(runs)
-    summary = summary_table(frame, quality)
+    frame = runs_frame(runs, quality)
+    summary = summary_table(frame)
     out.mkdir(parents=True, exist_ok=True)
     tables, figures, num_lone_groups = [], [], 0
     if runs:
@@ -71,17 +73,15 @@ def write_report(
         tables[2].write_text(to_markdown(summary, unfinished))
         figures += _figures_of_levels(runs, frame, out)
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
-        points = tolerance_points(frame, quality)
+        points = tolerance_points(frame)
         if points["ms_ssim"].nunique() > 1:
             tables.append(out / "accuracy_vs_mssim_fits.csv")
             tolerance_fits(points).to_csv(tables[-1], index=False)
             figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
-        figures += write_echo_figures(runs, out)
-        of_gradients = write_gradient_report(runs, out)
-        tables += of_gradients[0]
-        figures += of_gradients[1]
-        combined = write_combined(runs, out)
-        tables, figures = tables + combined[0], figures + combined[1]
+        figures += write_traces(runs, out)
+        for write in (write_echo_report, write_gradient_report, write_combined):
+            more_tables, more_figures = write(runs, out)
+            tables, figures = tables + more_tables, figures + more_figures
     if not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
@@ -92,13 +92,13 @@ def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[
     curves = scan_comparisons(eval_curves(runs))
     if curves.empty:
         return []
+    figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
+    timed = with_seconds(curves)
+    if len(timed):
+        figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy")
+        figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs")
     totals = with_totals(scan_comparisons(frame))
-    return [
-        *save_figure(draw_time_to_accuracy(curves), curves, out, "time_to_accuracy"),
-        *save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch"),
-        *save_figure(draw_efficiency(curves), curves, out, "time_and_epochs"),
-        *save_figure(draw_side_by_side(totals), totals, out, "side_by_side"),
-    ]
+    return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side")]
 
 
 def _num_groups(frame: pd.DataFrame) -> int:

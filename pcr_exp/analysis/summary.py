@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.permitted import distinct, may_say_speedup
+from pcr_exp.analysis.statistics import NEVER, distinct_seeds, paired_difference, spread
+
 GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
 """What two runs must share to be compared; `setting` stands for everything else but scan and seed."""
-
-SPREAD_MEASURES = ["images_per_s", "storage_mib_per_s", "wait_share", "best_top1", "time_to_target_s"]
+ACCURACY = ["final_top1", "best_top1"]
+SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]
 
 
 def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
@@ -23,60 +26,76 @@ def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(num_levels > 1) | (num_settings == 1)]
 
 
-def summary_table(runs: pd.DataFrame, quality: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row per GROUP_KEYS x scan of `load_runs`, over seeds; numbers, not text.
+def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
 
-    * `n` runs; `<measure>_mean`, `_min` and `_max` over them for each of SPREAD_MEASURES.
-    * `num_reached`: runs that reached the target. Where some did not, `time_to_target_s_*` are NaN: a mean
-      over the lucky seeds would flatter.
-    * `speedup_over_baseline`: the baseline's mean seconds to the target over this level's, NaN unless every
-      seed of both reached it.
-    * `ms_ssim`: mean of the dataset's quality rows (columns dataset, group, ms_ssim) at the level's group; 1
-      for the baseline, whose pixels are those of all scans; NaN where it was not measured, and of policies.
+    Then it tells nothing apart; where seconds may be said, rows of unlike hardware or settings stay apart.
     """
-    rows = [_summary(key, level, quality) for key, level in runs.groupby([*GROUP_KEYS, "scan"], sort=True)]
+    may = runs["no_seconds"] == ""
+    any_may = may.groupby([runs[key] for key in GROUP_KEYS]).transform("any")
+    return runs.assign(timing=runs["timing"].where(any_may.astype(bool), ""))
+
+
+def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each seed's and scan level's first run, wherever it ran; `timing` tells nothing apart."""
+    first = rows.groupby([*GROUP_KEYS, "scan", "seed"])["run_id"].transform("first")
+    return rows[rows["run_id"] == first].assign(timing="")
+
+
+def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per GROUP_KEYS x timing x scan of `runs_frame`, over seeds; numbers, not text.
+
+    * Accuracies are over the `n` seeds of a setting, wherever they ran: `final_top1_*` (what is reported) and
+      `best_top1_*`, each mean, min, max; `difference_*`: final top-1 less the baseline's of the same seed.
+    * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
+      `no_seconds` says why they may not be shown. `num_reached`: seeds that reached the target. Where some
+      did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
+    * `speedup_over_baseline`: the baseline's mean seconds to the target over this level's, NaN unless every
+      seed of both reached it and both may be said.
+    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest.
+    """
+    rows = []
+    for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
+        baseline = of_group[of_group["encoding"] == "baseline"]
+        for (timing, scan), timed in of_group.groupby(["timing", "scan"], sort=True):
+            level = of_group[of_group["scan"] == scan]
+            keys = dict(zip([*GROUP_KEYS, "timing", "scan"], [*group, timing, scan], strict=True))
+            rows.append(keys | _summary(level, timed, baseline))
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    is_baseline = table["encoding"] == "baseline"
-    baseline = table[is_baseline].set_index(GROUP_KEYS)["time_to_target_s_mean"]
-    of_group = table.set_index(GROUP_KEYS).index.map(baseline.to_dict())
-    table["speedup_over_baseline"] = of_group.to_numpy(float) / table["time_to_target_s_mean"]
-    table["_level"] = table["group"].where(~is_baseline, 0)
-    return table.sort_values([*GROUP_KEYS, "_level", "scan"]).drop(columns="_level").reset_index(drop=True)
+    table["_level"] = table["group"].where(table["encoding"] != "baseline", 0)
+    table = table.sort_values([*GROUP_KEYS, "timing", "_level", "scan"])
+    return table.drop(columns="_level").reset_index(drop=True)
 
 
-def _summary(key: tuple, level: pd.DataFrame, quality: pd.DataFrame | None) -> dict:
-    first = level.iloc[0]
-    row = {
-        **dict(zip([*GROUP_KEYS, "scan"], key, strict=True)),
+def _summary(level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, Any]:
+    seeds = distinct_seeds(level)
+    first = seeds.iloc[0]
+    same_timing = baseline[baseline["timing"] == timed["timing"].iloc[0]]
+    reasons = distinct(timed["no_seconds"])
+    speed = spread(timed, SPEED)
+    if reasons:
+        speed = dict.fromkeys(speed, NEVER)
+    row: dict[str, Any] = {
         "encoding": first["encoding"],
         "group": first["group"],
-        "n": len(level),
-        "mean_image_bytes": level["mean_image_bytes"].mean(),
-        "ms_ssim": ms_ssim_of(first, quality),
+        "n": len(seeds),
+        "mean_image_bytes": seeds["mean_image_bytes"].mean(),
+        "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
+        "num_scales": seeds["num_scales"].min(),
         "target_top1": first["target_top1"],
-        "num_reached": int(level["time_to_target_s"].notna().sum()),
-        "hardware": " / ".join(sorted(set(level["hardware"]))),
+        "majority_share": first["majority_share"],
+        "num_classes": first["num_classes"],
+        **spread(seeds, ["final_top1", "best_top1"]),
+        **paired_difference(seeds, baseline, "final_top1"),
+        "num_reached": int(seeds["epochs_to_target"].notna().sum()),
+        "no_target": first["no_target"],
+        "n_timed": len(timed),
+        "no_seconds": reasons[0] if reasons else "",
+        **speed,
+        "hardware": " / ".join(sorted(set(timed["hardware"]))),
     }
-    return row | spread(level, SPREAD_MEASURES)
-
-
-def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
-    """`<measure>_mean`, `_min` and `_max` over runs; NaN where one of them has none."""
-    found = {}
-    for measure in measures:
-        values = runs[measure].astype(float)
-        found[f"{measure}_mean"] = values.mean(skipna=False)
-        found[f"{measure}_min"], found[f"{measure}_max"] = values.min(skipna=False), values.max(skipna=False)
-    return found
-
-
-def ms_ssim_of(run: pd.Series, quality: pd.DataFrame | None) -> float:
-    """Mean MS-SSIM of the quality rows at a run's dataset and group; 1 for the baseline, NaN without any."""
-    if run["encoding"] == "baseline":
-        return 1.0
-    if quality is None:
-        return float("nan")
-    measured = quality[(quality["dataset"] == run["dataset"]) & (quality["group"] == run["group"])]
-    return float(measured["ms_ssim"].mean())
+    may_not = may_say_speedup(timed, same_timing)
+    theirs = same_timing["time_to_target_s"].mean(skipna=False) if not may_not else NEVER
+    return row | {"speedup_over_baseline": theirs / row["time_to_target_s_mean"]}

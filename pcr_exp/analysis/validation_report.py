@@ -84,7 +84,8 @@ def times_to_markdown(times: pd.DataFrame) -> str:
             [
                 "### Predicted and measured time to accuracy",
                 "Of finished runs that reached their target. Compute is what the group 1 runs of the same "
-                "setting did (mean over seeds, training and waiting, after the first train row).",
+                "setting did (mean over seeds, training and waiting, after the first train row). Runs whose "
+                "seconds may not be said are left out; every row of the second table is one run (n = 1).",
                 markdown_table(
                     summarise(times.assign(num_processes=1), ["bound", "num_processes"], TIME_TOLERANCE),
                     columns,

@@ -67,7 +67,6 @@ def write_run(
         dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, target_top1=0.6),
         model=ModelConfig(name="resnet18"),
         scan=_scan_config(scan, group),
-        storage=StorageConfig(name="hdd", bandwidth_mib_per_s=8.0),
         training=TrainingConfig(
             epochs=epochs or len(top1),
             batch_size=batch_size,
@@ -78,13 +77,13 @@ def write_run(
         tracking=TrackingConfig(name="none"),
         seed=seed,
         runs_root=str(root),
-        **(neighbours | dict(more or {})),
+        **({"storage": StorageConfig(name="hdd", bandwidth_mib_per_s=8.0)} | neighbours | dict(more or {})),
     )
     with claim(config, "0" * 16) as directory:
         manifest = new_manifest(config, torch.device("cpu"), None, name=directory.path.name, images="0" * 16)
         manifest.status = status
         manifest.mean_prefix_bytes = 1000.0 * group
-        manifest.cpu, manifest.num_cores = "Test CPU", 2
+        manifest.cpu, manifest.num_cores, manifest.num_classes = "Test CPU", 2, 8
         write_manifest(directory.manifest_path, manifest)
         with RowFile(directory.rows_path, 0) as rows:
             for epoch, accuracy in enumerate(top1, start=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,9 @@ def test_each_place_is_compared_with_all_off(six: Path) -> None:
     last = summary.iloc[-1]
     assert (last["fresh_mean"], last["repeats_mean"], last["updates_mean"]) == (96, 96, 12)
     assert (last["storage_bytes_min"], last["storage_bytes_max"]) == (38_400, 38_401)
-    assert (last["top1_min"], last["top1_max"]) == (0.6, 0.7)
+    assert (last["final_top1_min"], last["final_top1_max"]) == (0.6, 0.7)
+    assert (last["difference_n"], last["difference_mean"], last["difference_ci95"]) == (2, 0, 0)
+    assert last["speedup"] == 1 and np.isnan(summary.iloc[0]["difference_mean"])
     assert (last["seconds_mean"], last["wait_s_mean"], last["network_s_mean"]) == (20, 15, 0.05)
 
 
@@ -109,15 +112,36 @@ def test_every_combination_has_a_line(tmp_path: Path, make_run: MakeRun) -> None
 
 
 def test_the_table_says_where_bytes_went(six: Path) -> None:
-    text = combined_markdown(combined_summary(combined_frame(read_runs(six))))
+    runs = [replace(run, majority_share=0.25) for run in read_runs(six)]
+    text = combined_markdown(combined_summary(combined_frame(runs)))
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
     assert (
         lines["all off"]
         == "| all off | 2 | 192 kB (100%) | 192 | 0 | 0 B | 960 kB | 0 B | 960 kB (100%) | 100 kB (100%)"
-        " | 101 kB | 20 | 15, 2 | 65.0% (60.0% to 70.0%) |"
+        " | 101 kB | 20 | 15, 2 | - | 65.0% (60.0% to 70.0%) | 65.0% (60.0% to 70.0%) | 25.0% | - |"
     )
     assert "| 38.4 kB (20%) | 96 | 96 | 38.4 kB | 24 kB | 0 B | 24 kB (2.5%) | 75 kB (75%) | 76 kB |" in text
-    assert "network 100mbit, 2 processes; 12 updates" in text and "Test CPU, 2 cores" in text
+    assert "network 100mbit (100 Mbit/s), 2 processes; 12 updates" in text and "Test CPU, 2 cores" in text
+
+
+def test_seconds_of_unlimited_storage_or_a_shared_machine_are_not_shown(six: Path) -> None:
+    runs = [replace(run, shared_machine="tests ran beside it") for run in read_runs(six)]
+    summary = combined_summary(combined_frame(runs))
+    assert summary[["seconds_mean", "wait_s_mean", "network_s_mean", "speedup"]].isna().all(axis=None)
+    text = combined_markdown(summary)
+    assert "| 101 kB | - ¹ | - ¹ | - ¹ | 65.0%" in text and "¹ Tests ran beside it." in text
+    (seconds,) = [ax for ax in draw_combined(summary).axes if "seconds" in ax.get_xlabel()]
+    assert "tests ran beside it" in seconds.texts[0].get_text().replace("\n", " ")
+
+
+def test_one_run_alone_is_marked_in_table_and_figure(tmp_path: Path, make_run: MakeRun) -> None:
+    for name in ("", "echo", "threelc", "activations"):
+        write(tmp_path, make_run, "baseline", (name,))
+    write(tmp_path, make_run, "baseline", seed=1)
+    summary = combined_summary(combined_frame(read_runs(tmp_path)))
+    assert "| echo 2x | 1 † |" in combined_markdown(summary)
+    labels = [label.get_text() for label in draw_combined(summary).axes[0].get_yticklabels()]
+    assert labels[:2] == ["all off", "echo 2x (n = 1)"]
 
 
 def test_without_all_off_there_is_nothing_to_take_shares_of(six: Path) -> None:
@@ -152,6 +176,7 @@ def test_the_figure_has_a_line_per_combination(six: Path) -> None:
     assert [label.get_text() for label in shares.get_yticklabels()] == summary["combination"].tolist()
     storage = next(line for line in shares.lines if line.get_label() == "storage")
     np.testing.assert_allclose(storage.get_xdata(), summary["storage_share"])  # type: ignore[arg-type]
+    assert any("majority" in text.get_text() for text in top1.texts) is False, "not known of these runs"
     widths = np.reshape([bar.get_width() for bar in seconds.patches], (3, 6))  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths.sum(axis=0), 20)
     np.testing.assert_allclose(widths[1], [2, 2, 2, 0.05, 2, 0.05])
@@ -174,7 +199,7 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
     assert "| - | - | - | 70 B (70%) | 70 B |" in text
     assert "network" not in [line.get_label() for line in draw_combined(summary).axes[0].lines]
     report = write_report(tmp_path, tmp_path / "nothing", tmp_path / "out")
-    assert report.tables[-1].read_text() == text
+    assert report.tables[-1].read_text() == text and "† n = 1" in text
     assert [path.name for path in report.figures][-3:] == ["combined.pdf", "combined.png", "combined.csv"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from pcr_exp.analysis.echo_report import byte_curves, write_echo_figures
-from pcr_exp.analysis.echo_table import MEASURES, echo_frame, tuned
+from pcr_exp.analysis.echo_markdown import echo_to_markdown
+from pcr_exp.analysis.echo_report import byte_curves, write_echo_figures, write_echo_report
+from pcr_exp.analysis.echo_table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.analysis.figures.echo_bars import draw_fresh_to_target, draw_top1_at_budget
 from pcr_exp.analysis.figures.echo_bytes import draw_top1_against_bytes
 from pcr_exp.analysis.figures.echo_lines import draw_fresh_against
@@ -92,8 +94,8 @@ def test_the_best_learning_rate_is_the_one_that_most_seeds_reach_the_target_with
         2,
     )
     assert (fewest["fresh_to_target_mean"], fewest["fresh_to_target_max"]) == (128, 128)
-    (best,) = tuned(frame, "best_top1").to_dict("records")
-    assert (best["learning_rate"], best["best_top1_mean"]) == (0.1, 0.95)
+    (best,) = tuned(frame, "final_top1").to_dict("records")
+    assert (best["learning_rate"], best["final_top1_mean"]) == (0.1, 0.95)
 
 
 def test_a_seed_that_misses_the_target_leaves_no_mean(variants: Path) -> None:
@@ -122,7 +124,9 @@ def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
 
 
 def test_accuracy_at_a_fixed_fresh_budget(variants: Path) -> None:
-    (ax,) = draw_top1_at_budget(tuned(echo_frame(read_runs(variants)), "best_top1")).axes
+    runs = [replace(run, majority_share=0.25) for run in read_runs(variants)]
+    (ax,) = draw_top1_at_budget(tuned(echo_frame(runs), "final_top1")).axes
+    assert "majority\n25%" in texts(ax)
     assert ax.patches[0].get_height() == pytest.approx(0.9)  # type: ignore[attr-defined]
     assert "192 fresh examples" in texts(ax)
 
@@ -198,11 +202,54 @@ def test_accuracy_against_bytes_is_a_mean_over_seeds_up_to_a_common_budget(finer
     ]
     assert labels["group 10 · baseline"][:, 0].tolist() == [640_000, 1_280_000]
     (budget,) = [line for line in ax.lines if np.asarray(line.get_ydata()).tolist() == [0, 1]]
+    assert "group 10 · baseline · n = 1" not in labels
     assert np.asarray(budget.get_xdata()).tolist() == [640_000, 640_000]
 
 
 def names(paths: list[Path]) -> set[str]:
     return {path.name for path in paths}
+
+
+def test_the_table_has_what_echoes_took_and_their_paired_differences(variants: Path) -> None:
+    runs = [replace(run, majority_share=0.25) for run in read_runs(variants)]
+    text = echo_to_markdown(tuned(echo_frame(runs), "fresh_to_target"))
+    lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in text.splitlines()}
+    assert lines["baseline"][7:] == [
+        *("192", "960 kB", "30", "156", "90.0%", "90.0%", "25.0%", "- |"),
+    ]
+    assert lines["batch, e = 2"][7:9] == ["reached by 1 of 2"] * 2
+    # Seeds end at 70 and 20 %, the baseline at 90 %: -45 ± 12.706 x 25.
+    assert lines["batch, e = 2"][-4:] == [
+        "45.0% (20.0% to 70.0%)",
+        "50.0% (30.0% to 70.0%)",
+        "25.0%",
+        "-45.0 ± 318 |",
+    ]
+    assert "storage 8 MiB/s, n = 2; learning rate not tuned; target 60%" in text
+
+
+def test_seconds_that_may_not_be_said_are_in_no_table_and_no_figure(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    for factor in (1, 2, 4):
+        make_run(tmp_path / "runs", "group_5", echo=before(factor))
+    runs = [replace(run, shared_machine="tests ran beside it") for run in read_runs(tmp_path / "runs")]
+    summary = tuned(echo_frame(runs), "fresh_to_target")
+    assert summary[[f"{measure}_mean" for measure in TIMES]].isna().all(axis=None)
+    assert summary["fresh_to_target_mean"].notna().all(), "examples are no seconds"
+    text = echo_to_markdown(summary)
+    assert "| - ¹ | - ¹ |" in text and "¹ Tests ran beside it." in text and "| 1 † |" in text
+    tables, figures = write_echo_report(runs, tmp_path)
+    assert names(tables) == {"echo.csv", "echo.md"} and figures == []
+
+
+def test_nothing_is_reached_at_a_target_of_guessing(variants: Path) -> None:
+    runs = [replace(run, majority_share=0.6) for run in read_runs(variants)]
+    summary = tuned(echo_frame(runs), "fresh_to_target")
+    assert summary["fresh_to_target_mean"].isna().all()
+    assert "A target of 60% is reached by always saying the most frequent class" in echo_to_markdown(summary)
+    (ax,) = draw_fresh_to_target(summary).axes
+    assert "target\nis guessed" in texts(ax)
 
 
 def test_each_setting_is_drawn_where_its_runs_differ(
@@ -236,3 +283,4 @@ def test_without_echo_nothing_is_drawn(tmp_path: Path, make_run: MakeRun) -> Non
     make_run(tmp_path / "runs", "group_5")
     assert write_echo_figures(read_runs(tmp_path / "runs"), tmp_path / "out") == []
     assert write_echo_figures([], tmp_path / "out") == []
+    assert write_echo_report([], tmp_path / "out") == ([], [])

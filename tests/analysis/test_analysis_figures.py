@@ -28,7 +28,7 @@ from pcr_exp.analysis.figures.style import (
     scan_marker,
     scan_order,
 )
-from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy
+from pcr_exp.analysis.figures.time_to_accuracy import draw_time_to_accuracy, with_seconds
 from pcr_exp.analysis.figures.training_curve import draw_training_curve
 from pcr_exp.analysis.read_runs import read_runs
 from pcr_exp.analysis.runs_table import eval_curves, runs_frame
@@ -42,7 +42,7 @@ def curves(tmp_path: Path, make_run: Callable[..., Path]) -> pd.DataFrame:
     for seed in (0, 1):
         make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
         make_run(tmp_path, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
-    return eval_curves(read_runs(tmp_path))
+    return with_seconds(eval_curves(read_runs(tmp_path))).assign(majority_share=0.25, num_classes=8)
 
 
 @pytest.fixture
@@ -84,7 +84,8 @@ def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
         np.array([[10.5, 0.25], [21, 0.5], [31.5, 0.8]])
     )
     assert line_ending_with(ax, "baseline")[:, 0].tolist() == [40, 80, 120]
-    assert len(ax.lines) == 2 * (2 + 1) + 1  # two levels of two seeds and a mean; the target
+    assert len(ax.lines) == 2 * (2 + 1) + 3  # two levels of two seeds and a mean; target, majority, chance
+    assert "majority\n25%" in texts(ax) and "chance\n12.5%" in texts(ax)
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["baseline · 1 kB", "group 2 · 2 kB"]
@@ -92,6 +93,30 @@ def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
     assert "n = 2 seeds" in texts(ax)
     assert "(s)" in ax.get_xlabel()
     assert "target\n60%" in texts(ax)
+
+
+def test_runs_without_seconds_are_in_no_figure_of_time(curves: pd.DataFrame) -> None:
+    assert with_seconds(curves.assign(no_seconds="storage was not limited")).empty
+    (ax,) = draw_accuracy_vs_epoch(curves.assign(no_seconds="storage was not limited")).axes
+    assert len(line_ending_with(ax, "group 2")) == 3
+
+
+def test_one_run_alone_among_means_is_marked(curves: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_epoch(curves[(curves["scan"] != "group_2") | (curves["seed"] == 0)]).axes
+    labels = [str(line.get_label()) for line in ax.lines]
+    assert "group 2 · 2 kB · n = 1" in labels and "baseline · 1 kB" in labels
+
+
+def test_a_seed_that_ran_on_two_machines_is_drawn_once_against_epochs(curves: pd.DataFrame) -> None:
+    twins = curves.assign(run_id=curves["run_id"] + "-t", timing="1b1b1b1b")
+    (ax,) = draw_accuracy_vs_epoch(pd.concat([curves, twins])).axes
+    assert "n = 2 seeds" in texts(ax) and len(ax.lines) == 2 * (2 + 1) + 3
+    assert len(draw_time_to_accuracy(pd.concat([curves, twins])).axes) == 2
+
+
+def test_long_words_are_broken_and_leave_the_panel_its_width(curves: pd.DataFrame) -> None:
+    (ax,) = draw_time_to_accuracy(curves.assign(storage="a slow disk, " * 9)).axes
+    assert all(len(line) < 70 for line in texts(ax).splitlines())
 
 
 def test_accuracy_vs_epoch_has_epochs_below(curves: pd.DataFrame) -> None:
@@ -194,7 +219,8 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
         make_run(tmp_path, "schedule", seed=seed, top1=(0.2, 0.5, 0.6 - 0.1 * seed))
     totals = with_totals(runs_frame(read_runs(tmp_path)))
     target, seconds, mib, top1 = draw_side_by_side(totals).axes
-    assert [label.get_text() for label in target.get_yticklabels()] == ["baseline", "schedule"]
+    names = [label.get_text() for label in target.get_yticklabels()]
+    assert names == ["baseline", "schedule (groups=[1,5...)"]
     assert "target 60%" in texts(target)
     dots = [np.asarray(line.get_xydata()).tolist() for line in target.lines]
     assert dots == [[[80, 0], [80, 0]], [[80, -0.36], [80, 0.36]], [[30, 1]]], "no mean of the lucky ones"
@@ -202,6 +228,11 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     (baseline, _, schedule, _) = [np.asarray(line.get_xdata()).tolist() for line in seconds.lines]
     assert (baseline, schedule) == ([120, 120], [30, 30])
     assert np.asarray(mib.lines[0].get_xdata()) == pytest.approx(3 * 64_000 / 2**20)
+    assert with_totals(runs_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
+        pytest.approx(3 * 64_000 / 2**20 + 1)
+    ), "a policy's probes are bytes too"
+    shared = with_totals(runs_frame(read_runs(tmp_path)).assign(no_seconds="shared", time_to_target_s=None))
+    assert "not said" in texts(draw_side_by_side(shared).axes[1])
     assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
 
 

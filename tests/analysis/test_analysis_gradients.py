@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pcr_exp.analysis.gradient_table import codec_name, coded_bits, gradient_fra
 from pcr_exp.analysis.published_3lc import PUBLISHED, published
 from pcr_exp.analysis.read_runs import read_runs
 from pcr_exp.config.gradients import CODECS, GradientsConfig
+from pcr_exp.config.storage import StorageConfig
 
 MakeRun = Callable[..., Path]
 NONE = GradientsConfig()
@@ -126,20 +128,47 @@ def test_published_numbers_agree_with_each_other() -> None:
 
 
 def test_the_table_has_the_published_numbers_beside_ours(two_links: Path) -> None:
-    text = gradients_to_markdown(gradient_table(gradient_frame(read_runs(two_links))))
-    assert "**photos · photo · resnet18, 10 Mbit/s, ddp**, target 60%" in text
+    runs = [replace(run, majority_share=0.125) for run in read_runs(two_links)]
+    text = gradients_to_markdown(gradient_table(gradient_frame(runs)))
+    assert "**photos · photo · resnet18, 10 Mbit/s, ddp**, target 60%, majority class 12.5%" in text
     (ours,) = [line for line in text.splitlines() if "threelc" in line and "reached by 1 of 2" in line]
+    # Seeds end at 60 and 40 %, floats at 90 %: -40 ± 12.706 x 10.
     assert ours.split(" | ")[1:] == [
-        *("12", "2", "6.8", "0.5", "64", "1.7", "13.3 (10.7 to 16)", "55.0 (50.0 to 60.0)"),
-        *("reached by 1 of 2", "4.17"),
-        *("0.298", "107", "22.8", "93.51", "remembered, medium; 39-107 x and 16-23 x are the abstract's |"),
+        *("12", "2", "6.8", "0.5", "64", "1.7", "13.3 (10.7 to 16)"),
+        *("50.0% (40.0% to 60.0%)", "55.0% (50.0% to 60.0%)", "12.5%", "-40.0 ± 127"),
+        *("reached by 1 of 2", "4.17 (3.33 to 5)"),
+        *("0.298", "107", "22.8", "93.5%", "remembered, medium; 39-107 x and 16-23 x are the abstract's |"),
     ]
+
+
+def test_without_a_limit_there_are_no_seconds_and_no_speed_up(tmp_path: Path, make_run: MakeRun) -> None:
+    unlimited = {"storage": StorageConfig(name="unlimited")}
+    for codec in (NONE, threelc(1.75)):
+        make_run(tmp_path / "both", "group_5", gradients=codec, more=unlimited)
+    table = gradient_table(gradient_frame(read_runs(tmp_path / "both")))
+    assert table[["images_per_s_mean", "time_to_target_s_mean", "speedup"]].isna().all(axis=None)
+    text = gradients_to_markdown(table)
+    assert "| - ¹ |" in text and "¹ Storage was not limited" in text and "| 1 † |" in text
+    assert accuracy_curves(read_runs(tmp_path / "both")).empty
+    for codec in (NONE, threelc(1.75)):
+        make_run(tmp_path / "link", "group_5", gradients=codec, mbit_per_s=10, more=unlimited)
+    table = gradient_table(gradient_frame(read_runs(tmp_path / "link")))
+    assert table["speedup"].notna().all(), "the link is what limits them"
+
+
+def test_one_run_alone_among_means_is_marked(two_links: Path, make_run: MakeRun) -> None:
+    make_run(two_links, "group_5", gradients=threelc(1.0), mbit_per_s=10, top1=(0.2, 0.5, 0.6))
+    left, _ = draw_speedups(gradient_table(gradient_frame(read_runs(two_links)))).axes
+    assert "threelc s=1.00 (n = 1)" in [label.get_text() for label in left.get_yticklabels()]
+    first, _ = draw_accuracy_against_time(accuracy_curves(read_runs(two_links))).axes
+    assert "threelc s=1.00 (n = 1)" in [str(line.get_label()) for line in first.lines]
 
 
 def test_speed_ups_are_bars_with_the_published_ones_as_diamonds(two_links: Path) -> None:
     left, right = draw_speedups(gradient_table(gradient_frame(read_runs(two_links)))).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["none", "threelc s=1.75"]
-    assert [bar.get_width() for bar in left.patches] == pytest.approx([1, 40 / 9.6])  # type: ignore[attr-defined]
+    # The mean of each seed's: 20 over 4 s, 20 over 6 s.
+    assert [bar.get_width() for bar in left.patches] == pytest.approx([1, 25 / 6])  # type: ignore[attr-defined]
     (diamonds,) = [line for line in left.lines if line.get_marker() == "D"]
     assert np.asarray(diamonds.get_xdata()).tolist() == [1, 22.8]
     assert right.patches[0].get_width() == pytest.approx(0.9)  # type: ignore[attr-defined]

@@ -5,18 +5,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
 
 from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.render import to_markdown
-from pcr_exp.analysis.runs_table import RUN_COLUMNS, eval_curves, load_runs, time_to_accuracy
+from pcr_exp.analysis.runs_table import RUN_COLUMNS, eval_curves, load_runs, runs_frame
+from pcr_exp.analysis.statistics import time_to_accuracy
 from pcr_exp.analysis.summary import summary_table
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import RunError
 
 MakeRun = Callable[..., Path]
+
+
+def own_quality(**changes: object) -> dict:
+    return {
+        "group": 2,
+        "decode": "unsmoothed",
+        "antialias": LoaderConfig().antialias,
+        "ms_ssim_mean": 0.8,
+        "num_scales": 3,
+    } | changes
 
 
 def eval_row(seconds: float, top1: float) -> dict:
@@ -35,14 +48,16 @@ def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
 
 def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_2")
-    make_run(tmp_path, "schedule")
-    runs = load_runs(tmp_path).set_index("scan")
-    assert runs["group"].isna().to_dict() == {"group_2": False, "schedule": True}
-    assert runs["mean_image_bytes"].to_dict() == {"group_2": 2000, "schedule": 1000}
-    quality = pd.DataFrame({"dataset": "photos", "group": [1, 2], "ms_ssim": [0.8, 0.9]})
-    summary = summary_table(load_runs(tmp_path), quality)
-    assert summary["scan"].tolist() == ["group_2", "schedule"]
-    assert summary["ms_ssim"].isna().tolist() == [False, True]
+    make_run(tmp_path, "schedule", columns={"probe_bytes": 19_200})  # 100 for each of 192 images
+    measured = [own_quality(group=1, ms_ssim_mean=0.5), own_quality(group=2, ms_ssim_mean=0.9)]
+    runs = runs_frame([replace(run, quality=measured) for run in read_runs(tmp_path)])
+    policy = "schedule (groups=[1,5], milestones=[1])"
+    assert runs["scan"].tolist() == ["group_2", policy]
+    assert runs["group"].isna().tolist() == [False, True]
+    assert runs["mean_image_bytes"].tolist() == [2000, 1000 + 100]
+    summary = summary_table(runs)
+    assert summary["scan"].tolist() == ["group_2", policy]
+    assert summary["ms_ssim"].iloc[0] == 0.9 and np.isnan(summary["ms_ssim"].iloc[1])
 
 
 def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
@@ -54,12 +69,13 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     run = runs.loc["group_2"]
     assert run["run_id"].startswith("photos-photo-resnet18-group_2-8mibps-s1-")
     assert (run["dataset"], run["label"], run["model"], run["seed"]) == ("photos", "photo", "resnet18", 1)
-    assert (run["storage"], run["bandwidth_mib_per_s"], run["latency_ms"]) == ("hdd", 8, 0)
+    assert (run["storage"], run["bandwidth_mib_per_s"], run["latency_ms"]) == ("8 MiB/s", 8, 0)
     assert run["mean_image_bytes"] == 2000
     assert run["images_per_s"] == pytest.approx(6.4)
     assert run["wait_share"] == pytest.approx(0.75)
     assert run["storage_mib_per_s"] == pytest.approx(3 * 140_000 / 2**20 / (30 + 3))
     assert (run["best_top1"], run["final_top1"], run["time_to_target_s"]) == (0.9, 0.9, 20)
+    assert (run["epochs_to_target"], run["no_seconds"], run["no_target"]) == (2, "", "")
     assert (run["epochs"], run["samples"]) == (3, 192)
     assert run["hardware"] == "Test CPU, 2 cores"
     assert runs.loc["baseline", "time_to_target_s"] == 80
@@ -108,11 +124,9 @@ def test_from_disk_to_speed_up(tmp_path: Path, make_run: MakeRun) -> None:
     for seed in (0, 1):
         make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
         make_run(tmp_path, "group_2", seed=seed, epoch_s=10)
-    table = summary_table(
-        load_runs(tmp_path), pd.DataFrame({"dataset": ["photos"], "group": 2, "ms_ssim": 0.9})
-    )
+    table = summary_table(load_runs(tmp_path))
     assert table["speedup_over_baseline"].tolist() == [1, 4]
-    assert table["ms_ssim"].tolist() == [1, 0.9]
+    assert table["ms_ssim"].iloc[0] == 1 and np.isnan(table["ms_ssim"].iloc[1])
 
 
 def test_an_empty_folder_gives_empty_tables(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pcr_exp.analysis.figures.time_to_accuracy import draw_accuracy
+from pcr_exp.analysis.summary import one_run_per_seed
 
 
 def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
     """Validation top-1 against completed epochs (`curves.eval_curves`), same panels as time to accuracy."""
-    figure = draw_accuracy(curves, "epoch", "epochs completed")
+    figure = draw_accuracy(one_run_per_seed(curves), "epoch", "epochs completed")
     for ax in figure.axes:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from pcr_exp.analysis.combined_table import PANEL_KEYS, PLACES
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import new_figure
 from pcr_exp.analysis.figures.style import INK, MUTED, PANEL_WIDTH_IN, panel_title, style
 
@@ -37,10 +40,13 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             rows = rows.reset_index(drop=True)
             _draw_bytes(axes[0], rows)
             _draw_seconds(axes[1], rows)
+            guessing_lines(axes[2], rows, upright=True)
             _draw_top1(axes[2], rows)
             for ax in axes:
                 ax.grid(axis="y", visible=False)
-            axes[0].set_yticks(range(len(rows)), rows["combination"])
+            most = rows["n"].max()
+            alone = [" (n = 1)" if n == 1 < most else "" for n in rows["n"]]
+            axes[0].set_yticks(range(len(rows)), [*(rows["combination"] + pd.Series(alone))])
             axes[0].invert_yaxis()
             low, high = rows["n"].min(), rows["n"].max()
             seeds = f"n = {low}" if low == high else f"n = {low} to {high}"
@@ -72,6 +78,14 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
+    if (rows["no_seconds"] != "").all():
+        words = textwrap.fill(f"no seconds: {rows['no_seconds'].iloc[0]}", 34)
+        ax.annotate(
+            words, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center", color=MUTED, fontsize=8
+        )
+        ax.set_xlabel("seconds of training and waiting")
+        ax.set_xticks([])
+        return
     wait, network = rows["wait_s_mean"], rows["network_s_mean"].fillna(0)
     computing = rows["seconds_mean"] - wait - network
     left = pd.Series(0.0, index=rows.index)
@@ -89,10 +103,10 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
-    _whiskers(ax, rows, "top1", marker="o")
+    _whiskers(ax, rows, "final_top1", marker="o")
     ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_formatter(PercentFormatter(1))
-    ax.set_xlabel("validation top-1")
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlabel("last validation top-1")
 
 
 def _legend_below(ax: Axes) -> None:

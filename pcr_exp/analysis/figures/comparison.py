@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pcr_exp.analysis.comparison import SIDE_BY_SIDE, reference_first
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.seeds import mean_over_seeds
 from pcr_exp.analysis.figures.style import INK, accuracy_axis, panel_title, scan_label, style, target_line
@@ -23,36 +24,46 @@ _LOOKS = [
 
 
 def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
-    """Two panels per SIDE_BY_SIDE of `comparison_curves`: seeds thin, their mean thick.
+    """Per SIDE_BY_SIDE of `comparison_curves`, top-1 against seconds and against epochs.
 
-    The reference is dashed and on top: a value that coincides with it shows through its gaps.
+    Seeds are thin, their mean is thick. The reference is dashed and on top: a value that coincides with it
+    shows through its gaps. Where no seconds may be said, there is the panel of epochs alone.
     """
     values = [value for value in reference_first(curves["value"], reference) if value != reference]
     looks = {value: _LOOKS[i % len(_LOOKS)] for i, value in enumerate(values)}
+    drawn = [
+        (key, rows, x, x_label)
+        for key, alike in curves.groupby(SIDE_BY_SIDE, sort=True)
+        for rows, x, x_label in (
+            (with_seconds(alike), "seconds", SECONDS_LABEL),
+            (alike, "epoch", "epochs completed"),
+        )
+        if len(rows)
+    ]
+    has_seconds = any(x == "seconds" for _, _, x, _ in drawn)
     with style():
-        groups = list(with_seconds(curves).groupby(SIDE_BY_SIDE, sort=True))
-        figure, axes = panels(2 * len(groups), max_columns=2)
-        for i, ((dataset, label, model, storage, scan), rows) in enumerate(groups):
-            for ax, x, x_label in (
-                (axes[2 * i], "seconds", SECONDS_LABEL),
-                (axes[2 * i + 1], "epoch", "epochs completed"),
-            ):
-                for value in reference_first(rows["value"], reference):
-                    _draw_value(ax, rows[rows["value"] == value], x, value, looks.get(value))
-                target_line(ax, rows["target_top1"].iloc[0])
-                ax.set_xlim(left=0)
-                ax.set_xlabel(x_label)
-                accuracy_axis(ax)
-            axes[2 * i + 1].xaxis.set_major_locator(MaxNLocator(integer=True))
-            aside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.12, 0.5)}  # hides no curve
-            axes[2 * i + 1].legend(**aside, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
+        figure, axes = panels(len(drawn), max_columns=2 if has_seconds else 1)
+        for ax, ((dataset, label, model, storage, scan), rows, x, x_label) in zip(axes, drawn, strict=True):
+            for value in reference_first(rows["value"], reference):
+                _draw_value(ax, rows[rows["value"] == value], x, value, looks.get(value))
+            target_line(ax, rows["target_top1"].iloc[0])
+            guessing_lines(ax, rows)
+            ax.set_xlim(left=0)
+            ax.set_xlabel(x_label)
+            accuracy_axis(ax)
             seeds = rows.groupby("value")["seed"].nunique()
             low, high = seeds.min(), seeds.max()
-            facts = f"{scan_label(str(scan))}, storage {storage}, n = {low}" + (
-                f" to {high}" if low < high else ""
+            number = f"n = {low}" + (f" to {high}" if low < high else "")
+            panel_title(
+                ax, f"{dataset} · {label} · {model}", f"{scan_label(str(scan))}, storage {storage}, {number}"
             )
-            panel_title(axes[2 * i], f"{dataset} · {label} · {model}", facts)
-            panel_title(axes[2 * i + 1], "the same, per epoch", "statistical efficiency")
+            if x == "epoch":
+                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+                aside: dict[str, Any] = {
+                    "loc": "center left",
+                    "bbox_to_anchor": (1.12, 0.5),
+                }  # hides no curve
+                ax.legend(**aside, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
     return figure
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.echo_table import BASELINE
 from pcr_exp.analysis.figures.echo_look import echo_panels, in_order, look_of, name_of, variant_of
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import wide_panels
 from pcr_exp.analysis.figures.style import MUTED, accuracy_axis, panel_title, style
 
@@ -25,7 +26,9 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
             rows = in_order(rows)
             _bars(ax, rows, "fresh_to_target")
             for place, row in enumerate(rows.to_dict("records")):
-                if row["num_reached"] < row["n"]:
+                if row["no_target"]:
+                    _note(ax, place, "target\nis guessed")
+                elif row["num_reached"] < row["n"]:
                     _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")
             _ideal(ax, rows)
             ax.set_ylabel("fresh examples to target")
@@ -36,14 +39,16 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
 
 
 def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
-    """Best validation top-1 per variant with as many fresh examples for all (`tuned` by best_top1)."""
+    """Last validation top-1 per variant with as many fresh examples for all (`tuned` by final_top1)."""
     with style():
         facts = list(echo_panels(summary))
         figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
-            _bars(ax, rows, "best_top1")
+            _bars(ax, rows, "final_top1")
+            guessing_lines(ax, rows)
             accuracy_axis(ax)
+            ax.set_ylabel("last validation top-1")
             ax.set_ylim(bottom=0)
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
@@ -56,7 +61,10 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
         ax.bar(place, mean, width=0.7, color=look_of(variant_of(row))["color"])
         ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
     # One word per line: up to seven bars stand side by side.
+    most = rows["n"].max()
+    alone = ["\n(n = 1)" if n == 1 < most else "" for n in rows["n"]]
     names = [name_of(row).replace(", ", "\n").replace(" ", "\n") for row in rows.to_dict("records")]
+    names = [name + mark for name, mark in zip(names, alone, strict=True)]
     ax.set_xticks(range(len(rows)), names, fontsize=8)
     ax.grid(axis="x", visible=False)
 

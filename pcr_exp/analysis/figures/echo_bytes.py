@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.echo_look import ORDER, echo_panels, look_of, name_of, variant_of
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import wide_panels
 from pcr_exp.analysis.figures.style import (
     MUTED,
@@ -30,7 +31,7 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
 
     Args:
         curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_top1`, and means
-            over seeds of `record_bytes` and `val_top1`.
+            over seeds of `record_bytes` and `val_top1`; and what guessing reaches.
     """
     with style():
         facts = list(echo_panels(curves))
@@ -42,6 +43,7 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
             for _, line in sorted(lines, key=lambda line: scans.index(line[1]["scan"].iloc[0])):
                 first = line.iloc[0].to_dict()
                 variant = variant_of(first)
+                alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
                 ax.plot(
                     line["record_bytes"],
                     line["val_top1"],
@@ -49,11 +51,12 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
                     linestyle=_DASHES[ORDER.index(variant)],
                     marker=look_of(variant)["marker"],
                     markeredgecolor="white",
-                    label=f"{scan_label(first['scan'])} · {name_of(first, with_factor=True)}",
+                    label=f"{scan_label(first['scan'])} · {name_of(first, with_factor=True)}{alone}",
                 )
                 ends.append(float(line["record_bytes"].max()))
             ax.axvline(min(ends), color=MUTED, linewidth=1, linestyle="--", zorder=1)
             target_line(ax, rows["target_top1"].iloc[0])
+            guessing_lines(ax, rows)
             ax.set_xscale("log")
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")

@@ -77,6 +77,9 @@ def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -
     mean, low, high = (line[f"{measure}_{part}"] for part in ("mean", "min", "max"))
     look = look_of(variant_of(line.iloc[-1].to_dict()))
     ax.errorbar(line[x], mean, [mean - low, high - mean], capsize=3, elinewidth=1, label=name, **look)  # type: ignore[arg-type]
+    for x_value, y_value, n in zip(line[x], mean, line["n"], strict=True):
+        if n == 1 < line["n"].max():
+            ax.annotate("n = 1", (x_value, y_value), (4, 4), textcoords="offset points", fontsize=7)
     missing = line[mean.isna()]
     if len(missing):
         ax.plot(missing[x], np.zeros(len(missing)), "x", color=look["color"], clip_on=False, markersize=7)

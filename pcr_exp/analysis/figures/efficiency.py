@@ -8,13 +8,13 @@ from matplotlib.ticker import MaxNLocator
 
 from pcr_exp.analysis.figures.panels import panels, per_panel
 from pcr_exp.analysis.figures.style import panel_title, style
-from pcr_exp.analysis.figures.time_to_accuracy import SECONDS_LABEL, draw_accuracy_panel, with_seconds
+from pcr_exp.analysis.figures.time_to_accuracy import SECONDS_LABEL, draw_accuracy_panel
 
 
 def draw_efficiency(curves: pd.DataFrame) -> Figure:
-    """Two panels per dataset, label and model of `eval_curves`: top-1 against seconds, and against epochs."""
+    """Two panels per dataset, label and model of `with_seconds`: top-1 against seconds and against epochs."""
     with style():
-        facts = list(per_panel(with_seconds(curves)))
+        facts = list(per_panel(curves))
         figure, axes = panels(2 * len(facts), max_columns=2)
         for i, (title, subtitle, rows) in enumerate(facts):
             against_time, against_epochs = axes[2 * i], axes[2 * i + 1]

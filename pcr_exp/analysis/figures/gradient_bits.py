@@ -30,7 +30,8 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
         for ax, (title, subtitle, way, rows) in zip(axes, groups, strict=True):
             for codec, line in in_order(rows).groupby("codec", sort=False):
                 color = look_of(str(codec))["color"]
-                ax.plot(line["step"], line["coded_bits"], color=color, label=codec)
+                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
+                ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
             ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
             ax.set_ylim(bottom=0)
             ax.set_xlabel("update")

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.figures.gradient_look import gradient_links, look_of
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import INK, MUTED, panel_title, style
 from pcr_exp.analysis.published_3lc import published
@@ -16,7 +17,7 @@ _PUBLISHED_MBIT_PER_S = 10
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Of `gradient_table`, two panels per mode, link and number of updates: speed-up, and best top-1.
+    """Of `gradient_table`, two panels per mode, link and number of updates: speed-up, and last top-1.
 
     Whiskers: smallest and largest seed. Diamonds at 10 Mbit/s: the paper's, of another model on other data.
     Rows without a speed-up, because `none` was not run, are left out.
@@ -26,13 +27,14 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
         figure, axes = panels(2 * len(groups), max_columns=2)
         for i, (title, subtitle, link, rows) in enumerate(groups):
             left, right = axes[2 * i], axes[2 * i + 1]
-            _bars(left, rows, "images_per_s", rows["speedup"] / rows["images_per_s_mean"])
-            _bars(right, rows, "best_top1", pd.Series(1.0, rows.index))
+            _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
+            _bars(right, rows, ("final_top1_mean", "final_top1_min", "final_top1_max"))
+            guessing_lines(right, rows, upright=True)
             if rows["bandwidth_mbit_per_s"].iloc[0] == _PUBLISHED_MBIT_PER_S:
                 _published(left, rows)
             left.set_xlabel("speed-up over 32-bit floats")
             left.set_xlim(left=0)
-            right.set_xlabel("best validation top-1")
+            right.set_xlabel("last validation top-1")
             right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_xlim(left=0)
             right.set_yticklabels([])
@@ -41,14 +43,17 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _bars(ax: Axes, rows: pd.DataFrame, measure: str, scale: pd.Series) -> None:
-    for place, (row, factor) in enumerate(zip(rows.to_dict("records"), scale, strict=True)):
-        mean, low, high = (factor * row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
+    for place, row in enumerate(rows.to_dict("records")):
+        mean, low, high = (row[column] for column in columns)
         ax.barh(place, mean, height=0.7, color=look_of(row["codec"])["color"])
         if row["n"] > 1:
             whiskers = [[mean - low], [high - mean]]
             ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
-    ax.set_yticks(range(len(rows)), rows["codec"], fontsize=8)
+    most = rows["n"].max()
+    alone = [" (n = 1)" if n == 1 < most else "" for n in rows["n"]]
+    names = [f"{codec}{mark}" for codec, mark in zip(rows["codec"], alone, strict=True)]
+    ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
 

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figures.gradient_look import gradient_links, look_of
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import wide_panels
 from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, target_line
 
@@ -17,8 +18,11 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
         figure, axes = wide_panels(len(groups))
         for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
             for codec, line in rows.groupby("codec", sort=False):
-                ax.plot(line["seconds"], line["val_top1"], label=codec, linewidth=1.5, **look_of(str(codec)))
+                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
+                look = look_of(str(codec))
+                ax.plot(line["seconds"], line["val_top1"], label=f"{codec}{alone}", linewidth=1.5, **look)
             target_line(ax, rows["target_top1"].iloc[0])
+            guessing_lines(ax, rows)
             ax.set_xlim(left=0)
             ax.set_xlabel("training + data wait (s)")
             accuracy_axis(ax)

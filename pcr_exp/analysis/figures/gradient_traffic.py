@@ -65,7 +65,8 @@ def _lines(ax: Axes, rows: pd.DataFrame) -> None:
     ):
         line = rows[rows["zero_run"] == zero_run]
         if not line.empty:
-            ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=name)
+            alone = " (n = 1)" if (line["n"] == 1).all() and rows["n"].max() > 1 else ""
+            ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=f"{name}{alone}")
             every = line["sparsity"], line["bits_per_value"]
             ax.plot(*every, ":", color=color, linewidth=1.2, label="small tensors and framing, too")
 

@@ -39,10 +39,14 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
 
-    The setting is named where two panels differ in nothing else.
+    Runs of unlike `timing`, if the rows have it, are panels of their own. The setting and the hardware are
+    named where two panels differ in nothing else.
     """
     *named, _ = GROUP_KEYS
-    for (dataset, label, model, storage, setting), rows in curves.groupby(GROUP_KEYS, sort=True):
+    timed = curves if "timing" in curves else curves.assign(timing="")
+    for (dataset, label, model, storage, setting, timing), rows in timed.groupby(
+        [*GROUP_KEYS, "timing"], sort=True
+    ):
         num_seeds = rows.groupby("scan")["seed"].nunique()
         low, high = num_seeds.min(), num_seeds.max()
         seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
@@ -50,4 +54,6 @@ def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
         alike = (curves[named] == [dataset, label, model, storage]).all(axis=1)
         if curves.loc[alike, "setting"].nunique() > 1:
             facts.append(f"setting {setting}")
+        if timed.loc[timed["setting"] == setting, "timing"].nunique() > 1:
+            facts.append(f"{' / '.join(sorted(set(rows['hardware'])))}, timing {timing}")
         yield f"{dataset} · {label} · {model}", ", ".join(facts), rows

@@ -35,8 +35,9 @@ def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float
         figure, axes = panels(2 if len(scored) else 1)
         decisions = trace.drop_duplicates(["step", "group", "measure"])
         _draw_groups(axes[0], decisions, end_s)
-        saved = f"{decisions['saved_share'].iloc[-1]:.0%} of bytes saved by the last decision"
-        panel_title(axes[0], title, f"policy {policy}, {len(decisions)} decisions, {saved}")
+        share = decisions["run_saved_share"].iloc[-1]
+        saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
+        panel_title(axes[0], title, f"n = 1 run, {len(decisions)} decisions; whole run: {saved}\n{policy}")
         if len(scored):
             _draw_scores(axes[1], scored)
             probes = decisions.iloc[-1]

@@ -11,9 +11,9 @@ from pcr_exp.analysis.figures.style import (
     kilobytes,
     scan_color,
     scan_dashes,
-    scan_label,
     scan_marker,
     scan_order,
+    short_scan_label,
 )
 
 
@@ -21,8 +21,9 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
     """`y` against `x` for every scan level: one thin line per run, one thick line for their mean.
 
     The mean of both is taken at each epoch that all seeds of the level have evaluated; a level's legend entry
-    gives the mean bytes that it reads per image.
+    gives the mean bytes that it reads per image, and says so where it is of one run among means of more.
     """
+    most = rows.groupby("scan")["run_id"].nunique().max()
     for order, scan in enumerate(scan_order(rows["scan"])):
         level = rows[rows["scan"] == scan]
         # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
@@ -31,6 +32,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
             "linestyle": scan_dashes(scan),
             "zorder": 4 - order / 20,
         }
+        alone = " · n = 1" if level["run_id"].nunique() == 1 < most else ""
         if level["run_id"].nunique() > 1:
             for _, run in level.groupby("run_id"):
                 ax.plot(run[x], run[y], **{**look, "linewidth": 0.8, "alpha": 0.4, "linestyle": "-"})
@@ -42,7 +44,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
             markevery=max(1, len(mean) // 8),
             markeredgecolor="white",
             markeredgewidth=0.7,
-            label=f"{scan_label(scan)} · {kilobytes(level['mean_image_bytes'].mean())}",
+            label=f"{short_scan_label(scan)} · {kilobytes(level['mean_image_bytes'].mean())}{alone}",
             **look,
         )
 

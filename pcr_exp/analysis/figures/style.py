@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,8 @@ GRID = "#e4e4e4"
 
 PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
+_AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
+"""Inches beside the axes of a panel, and of a letter of a subtitle."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -73,6 +76,7 @@ POLICY_LOOKS = {
 shapes are those of groups 6, 8 and 9, as there are no more.
 """
 OTHER_LOOK = ("#7f7f7f", ".")
+_LONGEST_LABEL = 24
 
 
 @contextmanager
@@ -116,6 +120,12 @@ def scan_label(scan: str) -> str:
     return scan.replace("_", " ")
 
 
+def short_scan_label(scan: str) -> str:
+    """`scan_label`, with what was changed of a policy's preset cut to as much as a figure has room for."""
+    label = scan_label(scan)
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}...)"
+
+
 def scan_group(scan: str) -> int | None:
     """The number in `group_5`; None for `baseline` and policies, which read none or several."""
     stem, _, number = scan.rpartition("_")
@@ -145,8 +155,18 @@ def kilobytes(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
-def panel_title(ax: Axes, title: str, subtitle: str = "") -> None:
-    """A bold title with a muted line of facts (n, settings, units) under it."""
+def panel_title(ax: Axes, title: str, subtitle: str = "", *, broken: bool = True) -> None:
+    """A bold title with muted lines of facts (n, settings, units) under it.
+
+    Lines that are wider than the panel are broken, unless `broken` is false: a layout takes their width
+    from the panel.
+    """
+    if broken:
+        grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
+        assert figure is not None
+        width_in = figure.get_size_inches()[0] / (grid.ncols if grid is not None else 1)
+        num_letters = max(20, int((width_in - _AROUND_AXES_IN) / _LETTER_IN))
+        subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
     ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
     if subtitle:
         ax.annotate(

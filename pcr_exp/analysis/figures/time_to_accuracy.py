@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import panels, per_panel
 from pcr_exp.analysis.figures.seeds import draw_scan_levels
 from pcr_exp.analysis.figures.style import accuracy_axis, panel_title, style, target_line
@@ -20,18 +21,20 @@ SECONDS_LABEL = "training + data wait (s)"
 def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
     """Time to accuracy of evaluation rows (`curves.eval_curves`), one panel per dataset, label and model.
 
-    x is train_s + wait_s + probe_s: evaluation is off the clock.
+    x is train_s + wait_s + probe_s: evaluation is off the clock. Runs whose seconds may not be said are left
+    out (`with_seconds`); there must be others.
     """
     return draw_accuracy(with_seconds(curves), "seconds", SECONDS_LABEL)
 
 
 def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with the time that counts in a column `seconds`."""
-    return curves.assign(seconds=curves["train_s"] + curves["wait_s"] + curves["probe_s"])
+    """The rows of `eval_curves` whose time may be said, with it in a column `seconds`."""
+    timed = curves[curves["no_seconds"] == ""]
+    return timed.assign(seconds=timed["train_s"] + timed["wait_s"] + timed["probe_s"])
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
-    """Validation top-1 against the column `x`, with each panel's target as a line."""
+    """Validation top-1 against the column `x`, with each panel's target and what guessing reaches."""
     with style():
         facts = list(per_panel(curves))
         figure, axes = panels(len(facts))
@@ -46,6 +49,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     draw_scan_levels(ax, rows, x, "val_top1")
     for target in sorted(rows["target_top1"].unique()):
         target_line(ax, target)
+    guessing_lines(ax, rows)
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)
     accuracy_axis(ax)

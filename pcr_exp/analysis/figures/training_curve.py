@@ -5,16 +5,24 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pcr_exp.analysis.figures.guessing import guessing_lines
 from pcr_exp.analysis.figures.panels import panels
 from pcr_exp.analysis.figures.style import INK, accuracy_axis, panel_title, scan_color, style, target_line
 
 COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
 
 
-def draw_training_curve(rows: pd.DataFrame, title: str, scan: str, target_top1: float) -> Figure:
+def draw_training_curve(
+    rows: pd.DataFrame,
+    title: str,
+    scan: str,
+    target_top1: float,
+    majority_share: float | None = None,
+    num_classes: int | None = None,
+) -> Figure:
     """Losses (left) and validation top-1 (right) against train_s + wait_s + probe_s.
 
-    `rows`: a run's rows, kinds `train` and `eval`, as logged.
+    `rows`: a run's rows, kinds `train` and `eval`, as logged. What guessing reaches is drawn if it is known.
     """
     with style():
         figure, (losses, accuracy) = panels(2)
@@ -37,6 +45,8 @@ def draw_training_curve(rows: pd.DataFrame, title: str, scan: str, target_top1: 
             evaluated["seconds"], evaluated["val_top1"], color=color, marker="o", markeredgecolor="white"
         )
         target_line(accuracy, target_top1)
+        guessed = pd.DataFrame({"majority_share": [majority_share], "num_classes": [num_classes]})
+        guessing_lines(accuracy, guessed)
         accuracy_axis(accuracy)
         for ax in (losses, accuracy):
             ax.set_xlim(left=0)
