@@ -17,8 +17,11 @@ class LoaderConfig:
 
     num_workers: int = 1
     """Decoding processes; 0 decodes in the training process."""
-    shuffle_records: int = 4
-    """Records whose samples are shuffled together."""
+    lanes: int = 8
+    """Records that are read side by side, of all processes together. Orders and batches depend on it, and not
+    on how many processes share the lanes; these divide it."""
+    shuffle_records: int = 1
+    """Records of a lane whose samples are shuffled together."""
     records_ahead: int | None = None
     """Records read ahead of decoding; null sizes it from bandwidth x latency (Little's law)."""
     prefetch_batches: int = 2
@@ -40,6 +43,7 @@ class LoaderConfig:
             self.timeout_s,
             "seconds above 0, or null to wait forever",
         )
+        require(self.lanes >= 1, "loader.lanes", self.lanes, "at least 1")
         require(self.shuffle_records >= 1, "loader.shuffle_records", self.shuffle_records, "at least 1")
         ahead = self.records_ahead
         require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")

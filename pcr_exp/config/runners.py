@@ -16,6 +16,7 @@ from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.slots import check_lanes, num_slots
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
@@ -47,7 +48,7 @@ class TrainConfig:
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     world_size: int = 1
-    """Processes that train together; each reads its share, in batches of `training.batch_size` of its own."""
+    """Processes that train together; each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
     seed: int = 0
     runs_root: str = "results/runs"
@@ -55,6 +56,13 @@ class TrainConfig:
     def __post_init__(self) -> None:
         self.runs_root = expanded(self.runs_root)
         require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
+        check_lanes(self.loader.lanes, self.num_slots, self.world_size)
+
+    @property
+    def num_slots(self) -> int:
+        """Batches that a global batch is made of."""
+        training = self.training
+        return num_slots(training.batch_size, training.global_batch_size, self.world_size)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -131,5 +139,6 @@ class DemoConfig:
         self.out = expanded(self.out)
         require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
         require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
+        require(self.quality_images >= 1, "quality_images", self.quality_images, "at least 1")
         share = self.baseline_share
         require(0 < share < 1, "baseline_share", share, "a share in (0, 1): at 1 storage is no limit")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from omegaconf import MISSING
 
@@ -18,10 +20,14 @@ class TrainingConfig:
 
     epochs: int = MISSING
     batch_size: int = MISSING
+    """Images that are normalised and go through the model together."""
+    global_batch_size: int | None = None
+    """Images of an update, of all processes together (null: batch_size x world_size). A process that has more
+    of them than one batch adds up their gradients, so runs go on on another number of processes."""
     image_size: int = MISSING
     eval_image_size: int = MISSING
     learning_rate: float = MISSING
-    """The rate itself, for this batch size."""
+    """The rate itself, for this global batch size."""
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 1e-4
@@ -55,16 +61,40 @@ class TrainingConfig:
             "log_every_steps",
         ):
             require(getattr(self, key) >= 1, f"training.{key}", getattr(self, key), "at least 1")
-        require(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0")
+        for key in ("checkpoint_every_steps", "num_threads"):
+            given = getattr(self, key)
+            require(given is None or given >= 1, f"training.{key}", given, "null or at least 1")
+        total = self.global_batch_size
+        require(
+            total is None or (total >= 1 and total % self.batch_size == 0),
+            "training.global_batch_size",
+            total,
+            f"null or a multiple of training.batch_size={self.batch_size}",
+        )
+        rate = self.learning_rate
+        require(0 < rate < math.inf, "training.learning_rate", rate, "a number above 0")
+        require(0 <= self.weight_decay < math.inf, "training.weight_decay", self.weight_decay, "0 or more")
+        require(0 < self.lr_gamma <= 1, "training.lr_gamma", self.lr_gamma, "a factor in (0, 1]")
+        milestones = self.lr_milestones
+        rising = all(a < b for a, b in pairwise([0, *milestones]))
+        require(rising, "training.lr_milestones", milestones, "rising numbers of epochs, each at least 1")
+        plain = not self.nesterov or self.momentum > 0
+        require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
         require(0 <= self.momentum < 1, "training.momentum", self.momentum, "in [0, 1)")
         require(0 <= self.label_smoothing < 1, "training.label_smoothing", self.label_smoothing, "in [0, 1)")
-        require(self.warmup_epochs >= 0, "training.warmup_epochs", self.warmup_epochs, "0 or more")
+        warmup = self.warmup_epochs
+        require(0 <= warmup < math.inf, "training.warmup_epochs", warmup, "0 or more")
         splits = ("val", "tune")
         require(self.eval_split in splits, "training.eval_split", self.eval_split, " or ".join(splits))
         choices = ("step", "cosine", "constant")
         require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
 
 
-def scaled_learning_rate(per_256: float, batch_size: int) -> float:
-    """Return the rate for `batch_size` images, given the rate for 256 (Goyal et al. 2017, section 2.1)."""
-    return per_256 * batch_size / REFERENCE_BATCH_SIZE
+def scaled_learning_rate(
+    per_256: float, batch_size: int, global_batch_size: int | None = None, world_size: int = 1
+) -> float:
+    """Return the rate for a global batch, given the rate for 256 images (Goyal et al. 2017, section 2.1).
+
+    Without a `global_batch_size` it is `batch_size` images of each process.
+    """
+    return per_256 * (global_batch_size or batch_size * world_size) / REFERENCE_BATCH_SIZE

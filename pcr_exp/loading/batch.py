@@ -17,19 +17,30 @@ class Batch:
     """int64 [B]."""
     epoch: int
     index: int
-    """Of this batch in its epoch."""
+    """Of the update, among those of its epoch, that this batch is for."""
     num_batches: int
-    """In this epoch."""
+    """Updates in this epoch."""
     record_bytes: int
     """Bytes of the reads (record prefixes, and what continues them) whose first use of the epoch is here."""
     full_bytes: int
     """Bytes that the records have in all their scan groups whose first use of the epoch is here."""
     group: int
-    """Scan group of the record, among this batch's, that was read last."""
+    """Scan group of the record that was read last, of those in use."""
     num_repeats: int = 0
     """Images whose sample the epoch used before."""
     decode_s: float = 0.0
     """Seconds that decoding and augmenting took, in whichever process; 0 if it is a repeat as a whole."""
+    slot: int = 0
+    """Which batch of the global batch this is."""
+    part: int = 0
+    """Which it is of those that this process gives to the update."""
+    num_parts: int = 1
+    """How many those are."""
+
+    @property
+    def completes_update(self) -> bool:
+        """Whether this process has nothing more for the update."""
+        return self.part + 1 == self.num_parts
 
     @property
     def num_fresh(self) -> int:

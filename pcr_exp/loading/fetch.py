@@ -16,6 +16,7 @@ Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 _IN_FLIGHT_UNKNOWN = 4
+_MIN_AHEAD = 4
 _MAX_AHEAD_BYTES = 2**30
 _JOIN_S = 5.0
 
@@ -55,10 +56,13 @@ def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
     return max(busy_s_per_read(storage, num_bytes), slot_s) + storage.latency_ms / 1e3
 
 
-def reads_ahead(in_flight: int, shuffle_records: int, mean_read_bytes: float) -> int:
-    """Reads to be ahead of the window in use: all that may be in flight, and a whole window; up to 1 GiB."""
+def reads_ahead(in_flight: int, at_once: int, mean_read_bytes: float) -> int:
+    """Reads to be ahead of those in use: all that may be in flight or are needed at once; up to 1 GiB.
+
+    At least four, where they take no more: batches are asked for in bursts.
+    """
     affordable = max(2, int(_MAX_AHEAD_BYTES / mean_read_bytes))
-    return min(max(in_flight, shuffle_records), affordable)
+    return min(max(in_flight, at_once, _MIN_AHEAD), affordable)
 
 
 class _Failure:

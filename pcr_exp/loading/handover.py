@@ -78,7 +78,7 @@ class SentBatch:
         batch = self._batch
         told = (
             *(batch.epoch, batch.index, batch.num_batches, batch.record_bytes, batch.full_bytes, batch.group),
-            *(batch.num_repeats, batch.decode_s),
+            *(batch.num_repeats, batch.decode_s, batch.slot, batch.part, batch.num_parts),
         )
         return _receive, (self._slabs, self._slab, tuple(batch.images.shape), batch.labels.numpy(), *told)
 

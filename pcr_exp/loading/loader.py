@@ -4,27 +4,27 @@
 
 An echo stage, if there is one, is part of the order, or stands behind decoding in this process.
 
-Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, rank, world_size):
-never of workers, threads or how fast storage is.
+Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, the batch's slot in
+the global batch): never of workers, threads, how fast storage is, or how many processes share the slots.
 
 Memory: reading runs ahead of decoding, but however long nobody takes a batch, no more record prefixes are
-held or in flight than those of the windows that one batch touches (two, unless a window is smaller than a
-batch) and `records_ahead` more, besides those whose samples a shuffle buffer of echo will use again.
-`RecordLoader.max_held_bytes` gives that bound. Besides there are the batches under way: num_workers x
-prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from, and what a buffer behind decoding
-holds, in pixels.
+held or in flight than those that this process's lanes use (`shuffle_records` each, and those of which one
+lane has used its part and another has not) and `records_ahead` more, besides those whose samples a shuffle
+buffer of echo will use again. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
+under way: num_workers x prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from, and what a
+buffer behind decoding holds, in pixels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from functools import lru_cache
-from itertools import accumulate
 
 import cv2
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.slots import check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
@@ -32,7 +32,8 @@ from pcr_exp.loading.decode import open_decoder
 from pcr_exp.loading.echo.ratio import Effort
 from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
-from pcr_exp.loading.order import epoch_order, samples_per_rank
+from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
+from pcr_exp.loading.order import EpochOrder, Uses, epoch_order, open_share
 from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.loading.stream import BatchStream
 from pcr_exp.loading.tasks import Span, Tasks
@@ -42,7 +43,7 @@ from pcr_exp.records.reader import RecordSet
 
 
 class RecordLoader:
-    """Batches of a split, for one rank. One stream at a time; a context manager that closes it."""
+    """Batches of a split, for one process. One stream at a time; a context manager that closes it."""
 
     def __init__(
         self,
@@ -59,12 +60,16 @@ class RecordLoader:
         echo: EchoConfig | None = None,
         rank: int = 0,
         world_size: int = 1,
+        global_batch_size: int | None = None,
     ) -> None:
         """`storage_config` says how many reads in flight it takes to hide the storage's latency.
 
+        `global_batch_size` is what all processes together train on per update (None: a batch of each).
+
         Raises:
             RecordError: a candidate of the policy is a scan group that the records lack.
-            ConfigError: the records lack the label, there is no such rank, or the echo does not fit them.
+            ConfigError: the records lack the label, there is no such rank, lanes and global batch cannot be
+                shared equally, or the echo does not fit them.
         """
         index = records.index
         echo = echo or EchoConfig()
@@ -76,43 +81,32 @@ class RecordLoader:
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
                 f"the records of {index.dataset}/{index.split} have."
             )
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
-        self.num_samples = samples_per_rank(index.num_samples, world_size)
-        """Fresh ones, per epoch and rank."""
+        self._share = open_share(rank, world_size, batch_size=batch_size, global_batch_size=global_batch_size)
+        if shuffle:
+            check_lanes(config.lanes, self._share.num_slots, world_size)
+        num_samples = self._share.samples_per_slot(index.num_samples)
+        self.num_samples = num_samples * len(self._share.slots)
+        """Fresh ones, per epoch and process."""
         self._echo = EchoStage(
-            echo, num_samples=self.num_samples, batch_size=batch_size, seed=seed, rank=rank
+            echo, num_samples=num_samples, batch_size=batch_size, seed=seed, slots=self._share.slots
         )
         self.num_batches = self._echo.num_batches
-        """Per epoch and rank."""
+        """Updates per epoch; this process gives a batch of each of its slots to every one."""
         self._repeat_groups = echo.repeat_groups
         self._records = records
         self._policy = policy
         self._config = config
         self._label = label
         self._batch_size = batch_size
+        self._seed = seed
+        self._shuffle = shuffle
+        self._sizes = [record.num_samples for record in index.records]
         self._storage_config = storage_config
         self._decoder = BatchDecoder(
-            transform,
-            decode=open_decoder(config.decode, index.encoding, records.max_pixels),
-            seed=seed,
-            rank=rank,
+            transform, decode=open_decoder(config.decode, index.encoding, records.max_pixels), seed=seed
         )
         # Reading asks for an epoch's order first, batching a little later.
-        self._order = lru_cache(maxsize=3)(
-            lambda epoch: self._echo.order(
-                epoch_order(
-                    [record.num_samples for record in index.records],
-                    seed=seed,
-                    epoch=epoch,
-                    shuffle=shuffle,
-                    shuffle_records=config.shuffle_records,
-                    rank=rank,
-                    world_size=world_size,
-                ),
-                epoch,
-            )
-        )
+        self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None
         self._batches: BatchStream | Generator[Batch, None, None] | None = None
         """What `batches` gave: the stream, or a stage behind it, which holds images of its own."""
@@ -128,9 +122,10 @@ class RecordLoader:
     ) -> Iterator[Batch]:
         """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
 
-        Read-ahead crosses epochs. With `first_batch` > 0 it gives exactly what an uninterrupted stream would
-        have given from there on, and reads only records that are still needed; with `end_batch` it gives the
-        batches of each epoch before that one, and reads only records that they need.
+        Read-ahead crosses epochs. Batches are counted in updates here: from update `first_batch` > 0 of the
+        first epoch on it gives exactly what an uninterrupted stream would have given, of any number of
+        processes, and reads only records that are still needed; with `end_batch` it gives the batches of each
+        epoch before that update, and reads only records that they need.
 
         Raises:
             LoaderError: an epoch has no batch `first_batch`, or `end_batch` is given and echo stands behind
@@ -153,19 +148,14 @@ class RecordLoader:
     def max_held_bytes(self) -> int:
         """Bytes that the record prefixes of a stream take at most, those in flight included.
 
-        (windows that a batch touches x `shuffle_records` + records ahead, and with a shuffle buffer of echo
-        one record per example in it) x the largest prefix at the largest scan group that the policy may
-        choose or a repeat shows.
+        (records that lanes hold + records ahead, and with a shuffle buffer of echo one record per example in
+        it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows.
         """
-        records, window = self._records.index.records, self._config.shuffle_records
-        group = self._largest_group
+        records, group = self._records.index.records, self._largest_group
         largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
-        # Of the windows that a batch touches, all but the first and the last lie within it.
-        ends = accumulate(sorted(record.num_samples for record in records))
-        num_within = sum(end <= self._batch_size - 2 for end in ends)
-        num_windows = 2 + num_within // window
-        num_in_buffer = min(self._echo.num_kept_in_use, len(records))
-        return (num_windows * window + num_in_buffer + self._reading()[1]) * largest
+        held = num_held(self._sizes, self._num_lanes, self._config.shuffle_records if self._shuffle else 1)
+        in_use = min(held + self._echo.num_kept_in_use, len(records))
+        return (in_use + self._reading()[1]) * largest
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -207,15 +197,42 @@ class RecordLoader:
             ahead=ahead,
             timeout_s=self._config.timeout_s,
             repeat_groups=self._repeat_groups,
+            slots=self._share.slots,
         )
+
+    def _epoch_order(self, epoch: int) -> EpochOrder:
+        share, config = self._share, self._config
+        if self._shuffle:
+            lanes = EpochLanes(
+                self._sizes,
+                seed=self._seed,
+                epoch=epoch,
+                num_lanes=config.lanes,
+                window=config.shuffle_records,
+            )
+            places = [lanes.slot(slot, share.num_slots) for slot in share.slots]
+        else:
+            places = [slot_in_stored_order(self._sizes, slot, share.num_slots) for slot in share.slots]
+        uses = [
+            self._echo.uses(Uses.once(used), epoch, slot)
+            for slot, used in zip(share.slots, places, strict=True)
+        ]
+        return epoch_order(uses, self._batch_size, len(self._repeat_groups))
+
+    @property
+    def _num_lanes(self) -> int:
+        """That this process reads side by side."""
+        num_slots = len(self._share.slots)
+        return self._config.lanes // self._share.num_slots * num_slots if self._shuffle else num_slots
 
     def _reading(self) -> tuple[int, int]:
         """(reads in flight, reads ahead)."""
         # Small reads need the most in flight to hide latency, large ones the most memory and patience.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
-        window = self._config.shuffle_records
-        ahead = reads_ahead(in_flight, window, self._mean_read_bytes(largest))
+        # Of every slot a lane comes to its next records at the same time; lanes of one do not.
+        at_once = self._config.shuffle_records * len(self._share.slots)
+        ahead = reads_ahead(in_flight, at_once, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
             ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
         return in_flight, self._config.records_ahead or ahead

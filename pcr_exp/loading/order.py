@@ -1,32 +1,78 @@
-"""The order of an epoch: which records are read, and which sample comes when. Pure functions.
+"""The order of an epoch as one process reads it: which records, and which sample comes when. Pure functions.
 
-Records are shuffled and laid end to end; of that line of N samples each of W ranks takes a run of ceil(N/W).
-So ranks are disjoint, every sample has its turn exactly once, and batch counts are equal. A record on a
-border is read by both neighbours, each takes its share. Where W does not divide N, the last ranks wrap around
-to the line's start: fewer than W samples come twice.
-
-A rank's reads are cut into windows of `shuffle_records`, and samples are shuffled inside a window.
+A process owns some of the slots that a global batch is made of (`Share`). Each slot uses samples in an order
+of its own (`lanes`), cut into batches; the process gives the first batch of each of its slots, then the
+second of each, and so on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from pcr_exp.loading.randomness import Purpose, stream
+from pcr_exp.config.slots import num_slots
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.lanes import Ints, Places
 
-Ints = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which slots of a global batch are a process's own; slots are numbered over all processes."""
+
+    rank: int = 0
+    world_size: int = 1
+    num_slots: int = 1
+    """Of all processes."""
+
+    @property
+    def slots(self) -> range:
+        """This process's own."""
+        per_process = self.num_slots // self.world_size
+        return range(self.rank * per_process, (self.rank + 1) * per_process)
+
+    def samples_per_slot(self, num_samples: int) -> int:
+        """Samples that every slot uses in an epoch."""
+        return -(-num_samples // self.num_slots)
+
+
+def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size: int | None) -> Share:
+    """The share of a process.
+
+    Args:
+        batch_size: Images of a slot's batch.
+        global_batch_size: Of all slots' batches together (None: a slot for each process).
+
+    Raises:
+        ConfigError: there is no such rank, or the global batch cannot be divided like this.
+    """
+    if not 0 <= rank < world_size:
+        raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
+    return Share(rank, world_size, num_slots(batch_size, global_batch_size, world_size))
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What one slot uses in an epoch, in order. All arrays are int64 [n]."""
+
+    records: Ints
+    samples: Ints
+    """Number in the record."""
+    repeats: Ints
+    """How often the epoch used it before."""
+
+    @classmethod
+    def once(cls, places: Places) -> Uses:
+        """Every sample of `places` for the first time."""
+        return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
-    """What one rank reads in an epoch: R reads in W windows, n samples. All arrays are int64.
+    """What one process reads in an epoch: R reads, n positions in B batches. All arrays are int64.
 
-    Reads are numbered, and windows laid out, in the order in which they are wanted.
+    Reads are numbered in the order in which they are wanted: that of their first uses.
     """
 
     records: Ints
@@ -35,10 +81,8 @@ class EpochOrder:
     """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
     bases: Ints
     """[R] the read that a read of level k > 0 continues; of level 0, the read itself."""
-    window_reads: Ints
-    """[W + 1] window w is made of the reads window_reads[w] to window_reads[w + 1]."""
-    window_samples: Ints
-    """[W + 1] and is needed for positions from window_samples[w] on; the last entry is n."""
+    batches: Ints
+    """[B + 1] batch b is made of the positions batches[b] to batches[b + 1]; the last entry is n."""
     reads: Ints
     """[n] for every position, the read that its sample comes from."""
     samples: Ints
@@ -46,94 +90,64 @@ class EpochOrder:
     repeats: Ints
     """[n] and how often the epoch used it before."""
     first_use: Ints
-    """[R] the first position that a read serves."""
+    """[R] the first position that a read serves; rising."""
     last_use: Ints
     """[R] the last one, also through reads that continue it."""
 
 
-def samples_per_rank(num_samples: int, world_size: int) -> int:
-    """Samples that every rank sees in an epoch."""
-    return -(-num_samples // world_size)
-
-
-def epoch_order(
-    record_sizes: Sequence[int],
-    *,
-    seed: int,
-    epoch: int,
-    shuffle: bool,
-    shuffle_records: int,
-    rank: int = 0,
-    world_size: int = 1,
-) -> EpochOrder:
-    """The order in which a rank sees its samples in an epoch.
+def epoch_order(slots: Sequence[Uses], batch_size: int, num_levels: int = 0) -> EpochOrder:
+    """The order in which a process reads.
 
     Args:
-        record_sizes: Number of samples of every record.
-        shuffle: False gives records and samples as they are stored (evaluation).
-        shuffle_records: Reads per window.
+        slots: What each of its slots uses; all use equally many.
+        batch_size: Positions of a batch; a slot's last one may be shorter.
+        num_levels: K. The k-th repeat of a sample, up to the K-th, needs a read that continues what was read
+            of its record. There is one per record and k, wanted by the first k-th repeat of its samples.
     """
-    sizes = np.asarray(record_sizes, dtype=np.int64)
-    line = np.arange(len(sizes))
-    if shuffle:
-        # Keyed without the rank: all ranks cut the same line.
-        line = stream(seed, Purpose.RECORD_ORDER, epoch).permutation(line)
-    count = samples_per_rank(int(sizes.sum()), world_size)
-    parts = list(_run(sizes[line], rank * count, count))
-    rng = stream(seed, Purpose.SAMPLE_ORDER, epoch, rank) if shuffle else None
-    # Without shuffling nothing is gained by waiting for a whole window.
-    window_reads = _bounds(len(parts), shuffle_records if shuffle else 1)
-    windows = [_window(parts, first, last, rng) for first, last in pairwise(window_reads)]
-    reads = np.concatenate([reads for reads, _ in windows])
+    count = len(slots[0].records)
+    turns, sizes = _turns(count, len(slots), batch_size)
+
+    def taken(column: str) -> Ints:
+        return np.concatenate([getattr(slot, column) for slot in slots])[turns]
+
+    repeats = taken("repeats")
+    # A read of this process is a (record, level): it reads no record twice in an epoch.
+    keys = taken("records") * (num_levels + 1) + np.minimum(repeats, num_levels)
+    num_keys = int(keys.max()) + 1
+    first_use = _last_positions(keys[::-1], num_keys, len(keys) - 1, -1)
+    last_use = _last_positions(keys, num_keys, 0, 1)
+    used = np.flatnonzero(last_use >= 0)
+    used = used[np.argsort(first_use[used])]
+    number = np.full(num_keys, -1, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    records, levels = np.divmod(used, num_levels + 1)
+    for level in range(num_levels, 0, -1):
+        of_level = used[levels == level]
+        last_use[of_level - 1] = np.maximum(last_use[of_level - 1], last_use[of_level])
     return EpochOrder(
-        records=line[[place for place, _, _ in parts]],
-        levels=np.zeros(len(parts), dtype=np.int64),
-        bases=np.arange(len(parts)),
-        window_reads=window_reads,
-        window_samples=np.cumsum([0, *(len(reads) for reads, _ in windows)]),
-        reads=reads,
-        samples=np.concatenate([samples for _, samples in windows]),
-        repeats=np.zeros(len(reads), dtype=np.int64),
-        first_use=_last_position(reads[::-1], len(parts), reverse=True),
-        last_use=_last_position(reads, len(parts)),
+        records=records,
+        levels=levels,
+        bases=number[used - (levels > 0)],
+        batches=np.append(0, np.cumsum(sizes)),
+        reads=number[keys],
+        samples=taken("samples"),
+        repeats=repeats,
+        first_use=first_use[used],
+        last_use=last_use[used],
     )
 
 
-def _run(sizes: Ints, first: int, count: int) -> Iterator[tuple[int, int, int]]:
-    """(place in line, first sample, end sample) of `count` samples from position `first` on, wrapping."""
-    ends = np.cumsum(sizes)
-    position = first % int(ends[-1])
-    place = int(np.searchsorted(ends, position, side="right"))
-    start = position - int(ends[place] - sizes[place])
-    while count > 0:
-        stop = min(int(sizes[place]), start + count)
-        if stop > start:
-            yield place, start, stop
-        count -= stop - start
-        place, start = (place + 1) % len(sizes), 0
+def _turns(count: int, num_slots: int, batch_size: int) -> tuple[Ints, Ints]:
+    """Slots of `count` uses each take turns by batches: positions in the slots laid end to end, and sizes."""
+    batch = np.arange(count) // batch_size
+    # Stable: positions of a batch stay together and in order, batches of the same number in that of slots.
+    turns = np.argsort(np.tile(batch, num_slots), kind="stable") if num_slots > 1 else np.arange(count)
+    return turns, np.repeat(np.bincount(batch), num_slots)
 
 
-def _bounds(count: int, step: int) -> Ints:
-    return np.append(np.arange(0, count, step), count)
-
-
-def _window(
-    parts: Sequence[tuple[int, int, int]], first: int, last: int, rng: np.random.Generator | None
-) -> tuple[Ints, Ints]:
-    """(read, sample) of every sample in the reads `first` to `last`, shuffled if there is an `rng`."""
-    counts = [stop - start for _, start, stop in parts[first:last]]
-    reads = np.repeat(np.arange(first, last), counts)
-    samples = np.concatenate([np.arange(start, stop) for _, start, stop in parts[first:last]])
-    if rng is None:
-        return reads, samples
-    shuffled = rng.permutation(len(reads))
-    return reads[shuffled], samples[shuffled]
-
-
-def _last_position(reads: Ints, num_reads: int, *, reverse: bool = False) -> Ints:
-    """The last position at which each read occurs; counted from the other end if `reverse`."""
-    positions = np.arange(len(reads))
-    found = np.empty(num_reads, dtype=np.int64)
+def _last_positions(keys: Ints, num_keys: int, start: int, step: int) -> Ints:
+    """The last position of each key, -1 where there is none; positions count from `start` by `step`."""
+    found = np.full(num_keys, -1, dtype=np.int64)
     # Of repeated indices, numpy keeps the last one assigned.
-    found[reads] = positions[::-1] if reverse else positions
+    found[keys] = start + step * np.arange(len(keys))
     return found

@@ -30,7 +30,7 @@ class Update:
     num_fresh: int
     """Of these, the ones that had to be read."""
     group: int
-    """Scan group of the record, among the batch's, that was read last."""
+    """Scan group of the record that was read last, of those in use."""
     loss: float
     train_s: float
     """This and `wait_s`: since the run began."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,9 @@ class Task:
     full_bytes: int
     group: int
     num_repeats: int
+    slot: int
+    part: int
+    num_parts: int
 
 
 class Request(NamedTuple):
@@ -46,16 +50,16 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From batch `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
+    """From update `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
 
     first_epoch: int
     first_batch: int
     num_epochs: int
     end_batch: int | None = None
-    """Of every epoch, only the batches before this one (None: all)."""
+    """Of every epoch, only the updates before this one (None: all)."""
 
     def epochs(self) -> Iterator[tuple[int, int]]:
-        """(epoch, first batch) of every epoch."""
+        """(epoch, first update) of every epoch."""
         for epoch in range(self.first_epoch, self.num_epochs):
             yield epoch, self.first_batch if epoch == self.first_epoch else 0
 
@@ -81,10 +85,12 @@ class Tasks:
         ahead: int,
         timeout_s: float | None = None,
         repeat_groups: Sequence[int] = (),
+        slots: Sequence[int] = (0,),
     ) -> None:
         """`order(epoch)` is asked twice per epoch: by reading, and later by batching.
 
-        `repeat_groups[k - 1]` is the scan group that a read of level k continues to.
+        `repeat_groups[k - 1]` is the scan group that a read of level k continues to. `slots` take turns in
+        the batches of `order`; all of them together are what this process gives to an update.
         """
         self.num_decoding = 0
         """Tasks given out whose batches have not come back; whoever takes a batch counts it down."""
@@ -103,6 +109,7 @@ class Tasks:
         self._label = label
         self.batch_size = batch_size
         self._repeat_groups = repeat_groups
+        self._slots = slots
 
     def __iter__(self) -> Iterator[Task | PcrExpError | None]:
         """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
@@ -133,15 +140,17 @@ class Tasks:
                 groups[read] = group
                 yield Request(record, group, after)
 
-    def _end(self, order: EpochOrder) -> int:
-        """The position that ends what is wanted of an epoch."""
-        end_batch = self._span.end_batch
-        whole = len(order.samples)
-        return whole if end_batch is None else min(whole, end_batch * self.batch_size)
+    def _batches(self, order: EpochOrder, first_batch: int) -> range:
+        """The batches of `order` that are wanted, from update `first_batch` on."""
+        num_parts, whole = len(self._slots), len(order.batches) - 1
+        end = whole if self._span.end_batch is None else min(whole, self._span.end_batch * num_parts)
+        return range(min(first_batch * num_parts, end), end)
 
     def _needed(self, order: EpochOrder, first_batch: int) -> npt.NDArray[np.bool_]:
         """[R] whether each read serves a batch that is wanted."""
-        return (order.last_use >= first_batch * self.batch_size) & (order.first_use < self._end(order))
+        wanted = self._batches(order, first_batch)
+        first, end = order.batches[wanted.start], order.batches[wanted.stop]
+        return (order.last_use >= first) & (order.first_use < end)
 
     def _read(self, request: Request) -> RecordPrefix | Extension:
         if request.after == 0:
@@ -150,64 +159,100 @@ class Tasks:
 
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
         order = self._order(epoch)
-        num_samples = self._end(order)
-        needed = self._needed(order, first_batch)
+        # In the order of first uses, in which they were asked for.
+        to_come = deque(np.flatnonzero(self._needed(order, first_batch)).tolist())
         opened: dict[int, Samples] = {}
         trimmer = Trimmer(order)
-        window = 0
-        for first in range(first_batch * self.batch_size, num_samples, self.batch_size):
-            end = min(first + self.batch_size, num_samples)
-            window_before = window
-            while window + 1 < len(order.window_samples) and order.window_samples[window] < end:
-                reads = np.arange(order.window_reads[window], order.window_reads[window + 1])
-                reads = reads[needed[reads]]
-                while not self.fetcher.want(len(reads)) and self.num_decoding > 0:
-                    yield None
-                for read, result in zip(reads.tolist(), self.fetcher.take(len(reads)), strict=True):
-                    opened[read] = _continued(opened, int(order.bases[read]), result)
-                window += 1
+        for number in self._batches(order, first_batch):
+            first, end = int(order.batches[number]), int(order.batches[number + 1])
+            draft = _Draft(group=opened[max(opened)].group if opened else 0)
+            num_to_come = len(to_come)
+            reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
+            for position, read, sample in zip(range(first, end), reads, samples, strict=True):
+                # In the middle of an epoch, first come all that are in use there.
+                while to_come and order.first_use[to_come[0]] <= position:
+                    while not self.fetcher.want(1) and self.num_decoding > 0:
+                        yield None
+                    newest = to_come.popleft()
+                    self._open(order, opened, newest, *self.fetcher.take(1))
+                    draft.group = opened[newest].group
+                    if order.first_use[newest] >= first:
+                        self._count(order, opened, newest, draft)
+                self._add(order, opened, read, sample, draft)
+                _let_go(order, opened, read, position)
             self.num_decoding += 1
-            yield self._task(order, opened, epoch, first, end)
-            opened = {read: samples for read, samples in opened.items() if order.last_use[read] >= end}
-            if window > window_before:
-                trimmer.trim(opened, window - 1, end)
+            yield self._task(order, epoch, number, draft)
+            if len(to_come) < num_to_come:
+                trimmer.trim(opened, end)
 
-    def _task(self, order: EpochOrder, opened: dict[int, Samples], epoch: int, first: int, end: int) -> Task:
-        reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
-        pairs = [(opened[read], sample) for read, sample in zip(reads, samples, strict=True)]
-        files = [self._records.index.records[order.records[read]].file for read in reads]
-        index = self._records.index
-        first_opened = [read for read in set(reads) if order.first_use[read] >= first]
+    def _open(
+        self, order: EpochOrder, opened: dict[int, Samples], read: int, result: RecordPrefix | Extension
+    ) -> None:
+        if isinstance(result, Extension):
+            prefix = opened[int(order.bases[read])]
+            assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
+            result = prefix.extended(result)
+        opened[read] = result
+
+    def _count(self, order: EpochOrder, opened: Mapping[int, Samples], read: int, draft: _Draft) -> None:
+        """Count the bytes of a read with the batch that is the first to use it."""
+        base = int(order.bases[read])
+        draft.record_bytes += opened[read].num_bytes - (opened[base].num_bytes if base != read else 0)
+        if base == read:
+            index = self._records.index
+            draft.full_bytes += index.prefix_bytes(int(order.records[read]), index.num_groups)
+
+    def _add(
+        self, order: EpochOrder, opened: Mapping[int, Samples], read: int, sample: int, draft: _Draft
+    ) -> None:
+        prefix = opened[read]
+        file = self._records.index.records[order.records[read]].file
+        draft.jpegs.append(prefix.jpeg(sample))
+        draft.groups.append(prefix.group)
+        draft.names.append(f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})")
+        draft.labels.append(prefix.labels[self._label][sample])
+
+    def _task(self, order: EpochOrder, epoch: int, number: int, draft: _Draft) -> Task:
+        index, part = divmod(number, len(self._slots))
         return Task(
-            jpegs=[prefix.jpeg(sample) for prefix, sample in pairs],
-            groups=[prefix.group for prefix, _ in pairs],
-            names=[
-                f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})"
-                for (prefix, sample), file in zip(pairs, files, strict=True)
-            ],
-            labels=np.array([prefix.labels[self._label][sample] for prefix, sample in pairs], dtype=np.int64),
+            jpegs=draft.jpegs,
+            groups=draft.groups,
+            names=draft.names,
+            labels=np.array(draft.labels, dtype=np.int64),
             epoch=epoch,
-            index=first // self.batch_size,
-            num_batches=-(-len(order.samples) // self.batch_size),
-            record_bytes=sum(_bytes_read(order, opened, read) for read in first_opened),
-            full_bytes=sum(
-                index.prefix_bytes(int(order.records[read]), index.num_groups)
-                for read in first_opened
-                if order.levels[read] == 0
+            index=index,
+            num_batches=(len(order.batches) - 1) // len(self._slots),
+            record_bytes=draft.record_bytes,
+            full_bytes=draft.full_bytes,
+            group=draft.group,
+            num_repeats=int(
+                np.count_nonzero(order.repeats[order.batches[number] : order.batches[number + 1]])
             ),
-            group=opened[max(reads)].group,
-            num_repeats=int(np.count_nonzero(order.repeats[first:end])),
+            slot=self._slots[part],
+            part=part,
+            num_parts=len(self._slots),
         )
 
 
-def _continued(opened: Mapping[int, Samples], base: int, result: RecordPrefix | Extension) -> RecordPrefix:
-    if not isinstance(result, Extension):
-        return result
-    prefix = opened[base]
-    assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
-    return prefix.extended(result)
+@dataclass(slots=True)
+class _Draft:
+    """A task that is being filled. Its JPEGs are copies: a record is let go of with its last sample."""
+
+    jpegs: list[bytes] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    record_bytes: int = 0
+    full_bytes: int = 0
+    group: int = 0
+    """Of the read that was opened last, of those in use."""
 
 
-def _bytes_read(order: EpochOrder, opened: Mapping[int, Samples], read: int) -> int:
-    base = int(order.bases[read])
-    return opened[read].num_bytes - (opened[base].num_bytes if base != read else 0)
+def _let_go(order: EpochOrder, opened: dict[int, Samples], read: int, position: int) -> None:
+    """Forget a read, and those that it continues, after the last position that uses them."""
+    while order.last_use[read] == position:
+        del opened[read]
+        base = int(order.bases[read])
+        if base == read:
+            return
+        read = base

@@ -22,12 +22,11 @@ Decoded: TypeAlias = Batch | PcrExpError | None
 class BatchDecoder(Dataset[Decoded]):
     """Tasks in, batches out: the part of the loader that may run in any process."""
 
-    def __init__(self, transform: Transform, *, decode: Decoder, seed: int, rank: int) -> None:
+    def __init__(self, transform: Transform, *, decode: Decoder, seed: int) -> None:
         self.image_size = transform.image_size
         self._transform = transform
         self._decode = decode
         self._seed = seed
-        self._rank = rank
 
     def __getitem__(self, task: Task | PcrExpError | None) -> Decoded:
         """The task's batch. Errors for people are returned; the training process raises them as they are."""
@@ -38,7 +37,7 @@ class BatchDecoder(Dataset[Decoded]):
     def decode(self, task: Task, images: torch.Tensor) -> Batch | PcrExpError:
         """The task's batch, in `images`, uint8 [B, image_size, image_size, 3]."""
         started_s = time.perf_counter()
-        rng = stream(self._seed, Purpose.AUGMENTATION, task.epoch, self._rank, task.index)
+        rng = stream(self._seed, Purpose.AUGMENTATION, task.epoch, task.slot, task.index)
         # All at once: a call for each number costs more than the number.
         draws = rng.random((len(task.jpegs), self._transform.num_draws)).tolist()
         try:
@@ -59,6 +58,9 @@ class BatchDecoder(Dataset[Decoded]):
             group=task.group,
             num_repeats=task.num_repeats,
             decode_s=time.perf_counter() - started_s,
+            slot=task.slot,
+            part=task.part,
+            num_parts=task.num_parts,
         )
 
 

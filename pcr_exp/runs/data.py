@@ -128,6 +128,7 @@ def training_loader(
         echo=config.echo,
         rank=processes.rank,
         world_size=processes.world_size,
+        global_batch_size=config.training.global_batch_size,
     )
 
 

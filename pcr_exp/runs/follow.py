@@ -14,10 +14,11 @@ from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.interrupts import handled_signals
 from pcr_exp.runs.session import open_session, set_up_torch
+from pcr_exp.runs.team_state import saved_states, share_of_state
 from pcr_exp.storage.bucket_file import new_bucket_path
 from pcr_exp.storage.open import is_limited
 from pcr_exp.training.checkpoint import load_checkpoint
-from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.distributed.processes import Processes, named_process_death
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,9 @@ def follow(config: TrainConfig, device: torch.device, processes: Processes) -> A
 
     Raises:
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
+        RunError: another process has ended.
     """
-    with handled_signals() as stop, named_worker_death():
+    with handled_signals() as stop, named_worker_death(), named_process_death():
         assignment = processes.from_first(_nothing)
         if assignment.finished:
             return assignment
@@ -59,8 +61,8 @@ def follow(config: TrainConfig, device: torch.device, processes: Processes) -> A
         data = open_data(config, bucket=assignment.bucket)
         with open_session(config, data, device, processes) as session, stop.graceful():
             if assignment.checkpoint is not None:
-                others = load_checkpoint(assignment.checkpoint)["others"]
-                session.load_state_dict(others[processes.rank - 1])
+                saved = saved_states(load_checkpoint(assignment.checkpoint))
+                session.load_state_dict(share_of_state(saved, processes.rank, processes.world_size))
             rows = session.rows(
                 checkpoint=lambda: _give(processes, session.state_dict()),
                 should_stop=lambda: stop.agree(processes.any(stop.requested)),

@@ -31,6 +31,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "storage": {"seek_ms": 0.0},
     "loader": {"antialias": False},
     "model": {"mean": None, "std": None},
+    "training": {"global_batch_size": None},
 }
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""

@@ -15,7 +15,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.loading.echo.ratio import stage_columns
 from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.order import samples_per_rank
+from pcr_exp.loading.order import open_share
 from pcr_exp.loading.policies.catalog import judges_by_tune, open_policy, require_tuning
 from pcr_exp.loading.policies.consensus import open_consensus
 from pcr_exp.loading.policy import ScanPolicy
@@ -144,7 +144,13 @@ def open_session(
     training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
     model = open_model(config.model, data.num_classes(config.dataset.label))
-    num_fresh = samples_per_rank(data.train.index.num_samples, processes.world_size)
+    share = open_share(
+        processes.rank,
+        processes.world_size,
+        batch_size=training.batch_size,
+        global_batch_size=training.global_batch_size,
+    )
+    num_fresh = share.samples_per_slot(data.train.index.num_samples)
     num_train = num_examples(config.echo, num_fresh)
     looked_at = {training.eval_split, *(["tune"] if judges_by_tune(config.scan) else [])}
     check_model(

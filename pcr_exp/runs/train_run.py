@@ -34,11 +34,12 @@ from pcr_exp.runs.quality import training_quality
 from pcr_exp.runs.row_file import RowFile
 from pcr_exp.runs.rows import Row
 from pcr_exp.runs.session import Session, open_session, set_up_torch
+from pcr_exp.runs.team_state import saved_states, share_of_state
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.open import check_exchange
-from pcr_exp.training.distributed.processes import Processes, join_processes
+from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 from pcr_exp.training.models import check_name
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after a checkpoint; it then says `interrupted`.
     """
     # Before the directory is made: a typing error shall not leave one behind.
-    check_exchange(config.gradients, config.network, config.world_size)
+    check_exchange(config.gradients, config.network, config.world_size, config.num_slots)
     processes = join_processes(config.world_size)
     device = open_device(config.training.device)
     check_name(config.model)
@@ -96,7 +97,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
             if directory.dead_holder is not None:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
-            with _recorded(directory, manifest, stop), named_worker_death():
+            with _recorded(directory, manifest, stop), named_worker_death(), named_process_death():
                 set_up_torch(config, device, processes)
                 data = open_data(config, bucket=assignment.bucket)
                 _train(
@@ -171,7 +172,7 @@ def _restore(session: Session, directory: RunDirectory) -> int:
     if not directory.checkpoint_path.exists():
         return 0
     state = load_checkpoint(directory.checkpoint_path)
-    session.load_state_dict(state)
+    session.load_state_dict(share_of_state(saved_states(state), 0, session.processes.world_size))
     log.info("from the checkpoint after step %d", session.progress.step)
     return state["num_rows"]
 

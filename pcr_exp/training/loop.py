@@ -23,10 +23,10 @@ class Loader(Protocol):
 
     @property
     def num_batches(self) -> int:
-        """Batches in an epoch."""
+        """Updates in an epoch."""
 
     def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
-        """One stream to the end of epoch `num_epochs` - 1."""
+        """One stream from update `first_batch` to the end of epoch `num_epochs` - 1."""
 
     def pause(self) -> None:
         """Return when nothing is being read any more."""
@@ -92,11 +92,19 @@ def fit(
     yield from decided()
     clocks.switch("wait")
     with closing(_stream(loader, progress, config.epochs)) as stream:
+        num_images = num_fresh = 0
         for batch in stream:
             clocks.switch("train")
             loss = _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
+            num_images += len(batch.labels)
+            num_fresh += batch.num_fresh
+            if not batch.completes_update:
+                clocks.switch("wait")
+                continue
             clocks.switch("other")
-            policy.observe(_update(batch, loss, clocks))
+            _complete(batch, loss, num_images, progress)
+            policy.observe(_update(batch, loss, num_images, num_fresh, clocks))
+            num_images = num_fresh = 0
             epoch = batch.epoch + 1
             if _due(config.log_every_steps, progress.step) or progress.step == last_step:
                 yield reporter.train_row(epoch)
@@ -127,31 +135,42 @@ def fit(
 
 def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_epoch: int) -> float:
     rate = learning_rate(trainer.config, progress.step, steps_per_epoch)
-    loss = trainer.update(batch.images, batch.labels, step=progress.step, learning_rate=rate)
-    num_images = len(batch.labels)
-    ends_epoch = batch.index + 1 == batch.num_batches
-    progress.step += 1
-    progress.epoch = batch.epoch + ends_epoch
-    progress.batch = 0 if ends_epoch else batch.index + 1
+    loss = trainer.update(
+        batch.images,
+        batch.labels,
+        step=progress.step,
+        learning_rate=rate,
+        slot=batch.slot,
+        part=batch.part,
+        num_parts=batch.num_parts,
+    )
     progress.samples_seen += batch.num_fresh
-    progress.samples_trained += num_images
+    progress.samples_trained += len(batch.labels)
     progress.record_bytes += batch.record_bytes
     progress.full_bytes += batch.full_bytes
     progress.scan_group = batch.group
     progress.learning_rate = rate
-    _require_finite("training loss", loss, progress, batch.epoch + 1)
-    progress.epoch_loss.add(loss, num_images)
-    progress.interval_loss.add(loss, num_images)
     return loss
 
 
-def _update(batch: Batch, loss: float, clocks: Clocks) -> Update:
+def _complete(batch: Batch, loss: float, num_images: int, progress: Progress) -> None:
+    """Count an update, of which `batch` was the last part and `num_images` all that this process gave."""
+    ends_epoch = batch.index + 1 == batch.num_batches
+    progress.step += 1
+    progress.epoch = batch.epoch + ends_epoch
+    progress.batch = 0 if ends_epoch else batch.index + 1
+    _require_finite("training loss", loss, progress, batch.epoch + 1)
+    progress.epoch_loss.add(loss, num_images)
+    progress.interval_loss.add(loss, num_images)
+
+
+def _update(batch: Batch, loss: float, num_images: int, num_fresh: int, clocks: Clocks) -> Update:
     seconds = clocks.read()
     return Update(
         epoch=batch.epoch,
         ends_epoch=batch.index + 1 == batch.num_batches,
-        num_images=len(batch.labels),
-        num_fresh=batch.num_fresh,
+        num_images=num_images,
+        num_fresh=num_fresh,
         group=batch.group,
         loss=loss,
         train_s=seconds["train_s"],

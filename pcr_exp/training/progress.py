@@ -32,9 +32,9 @@ class Progress:
     step: int = 0
     """Updates done."""
     epoch: int = 0
-    """Epoch of the next batch, from 0."""
+    """Epoch of the next update, from 0."""
     batch: int = 0
-    """Index of the next batch in its epoch."""
+    """Index of the next update in its epoch."""
     samples_seen: int = 0
     """Fresh images: each counts once an epoch, however often it is used."""
     samples_trained: int = 0

@@ -25,8 +25,9 @@ from pcr_exp.training.normalization import KEY as NORMALIZATION_KEY
 class Trainer:
     """A model and the SGD that moves it.
 
-    Randomness inside the model (dropout, stochastic depth) is a function of (seed, step) and of nothing else,
-    so that a resumed run draws what an uninterrupted one would have drawn.
+    Randomness inside the model (dropout, stochastic depth) is a function of (seed, step, slot of the global
+    batch) and of nothing else: a resumed run draws what an uninterrupted one would have drawn, and no two
+    batches of an update draw the same.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Trainer:
         activations = activations or ActivationsConfig()
         self.activations = open_activations(activations, self.model, self.optimizer)
         self.kept = KeptBytes(activations.interval)
+        self._losses: list[float] = []
+        """Of the parts of the update that is under way."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
@@ -79,20 +82,33 @@ class Trainer:
             logits = self._replica(inputs) if self.model.training else self.model(inputs)
         return logits.float()
 
-    def loss(self, images: Tensor, labels: Tensor, *, step: int) -> Tensor:
+    def loss(self, images: Tensor, labels: Tensor, *, step: int, slot: int = 0) -> Tensor:
         """Return the mean loss of a batch of this process, as update `step` would take it.
 
         Arguments as in `update`.
         """
-        torch.manual_seed(_step_seed(self.seed, step))
+        torch.manual_seed(_seed_of_draws(self.seed, step, slot))
         self.model.train()
         self.activations.begin(step)
         logits = self.forward(images)
         targets = labels.to(self.device, non_blocking=True)
         return F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
 
-    def update(self, images: Tensor, labels: Tensor, *, step: int, learning_rate: float) -> float:
+    def update(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        step: int,
+        learning_rate: float,
+        slot: int = 0,
+        part: int = 0,
+        num_parts: int = 1,
+    ) -> float:
         """Take one step of SGD and return the mean loss of the batch, or of all processes' batches.
+
+        An update may be made of several parts, of as many images each: the gradient of each is added, nothing
+        is sent, and its loss is returned. The last part takes the step, and returns the mean over all.
 
         A loss that is not finite is returned without a step: the model stays as it was.
 
@@ -101,19 +117,34 @@ class Trainer:
             labels: int64 [B].
             step: The update, counted from 0.
             learning_rate: Its rate.
+            slot: Which batch of the global batch this is; other slots draw other random numbers.
+            part: Which of this process's batches in the update; they come in order.
+            num_parts: How many these are.
         """
+        if part == 0:
+            self.optimizer.zero_grad(set_to_none=True)
+            self._losses = []
+        if part + 1 < num_parts:
+            with self.exchange.kept_here():
+                loss = self._loss(images, labels, step, slot)
+                self.scaler.scale(loss / num_parts).backward()
+            return self._losses[-1]
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        self.optimizer.zero_grad(set_to_none=True)
-        with self.kept.look(step):
-            loss = self.loss(images, labels, step=step)
-        value = self.exchange.mean(loss.item())
+        loss = self._loss(images, labels, step, slot)
+        value = self.exchange.mean(sum(self._losses) / num_parts)
         if np.isfinite(value):
             loss_scale = self.scaler.get_scale()
-            self.scaler.scale(loss).backward()
+            self.scaler.scale(loss / num_parts if num_parts > 1 else loss).backward()
             self.exchange.step(self._step)
-            self.activations.end(step, loss_scale)
+            self.activations.end(step, loss_scale / num_parts)
         return value
+
+    def _loss(self, images: Tensor, labels: Tensor, step: int, slot: int) -> Tensor:
+        with self.kept.look(step):
+            loss = self.loss(images, labels, step=step, slot=slot)
+        self._losses.append(loss.item())
+        return loss
 
     def _step(self) -> None:
         self.scaler.step(self.optimizer)
@@ -154,6 +185,6 @@ class Trainer:
         self.exchange.load_state_dict(state.get("exchange", {}))
 
 
-def _step_seed(seed: int, step: int) -> int:
-    # torch's CPU generator keeps only 32 bits of its seed, so (seed, step) has to be mixed into them.
-    return int(np.random.SeedSequence((seed, step)).generate_state(1)[0])
+def _seed_of_draws(seed: int, step: int, slot: int) -> int:
+    # torch's CPU generator keeps only 32 bits of its seed, so the numbers have to be mixed into them.
+    return int(np.random.SeedSequence((seed, step, slot)).generate_state(1)[0])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 from pcr_exp.errors import RunError
-from pcr_exp.training.evaluate import LabelledImages
+from pcr_exp.loading.batch import Batch
 from pcr_exp.training.preserve import preserved
 from pcr_exp.training.schedule import learning_rate
 from pcr_exp.training.trainer import Trainer
@@ -15,7 +15,7 @@ from pcr_exp.training.trainer import Trainer
 
 def trial_losses(
     trainer: Trainer,
-    batches: Callable[[int], AbstractContextManager[Iterable[LabelledImages]]],
+    batches: Callable[[int], AbstractContextManager[Iterable[Batch]]],
     candidates: Iterable[int],
     *,
     step: int,
@@ -39,10 +39,19 @@ def trial_losses(
         for group in candidates:
             seen: list[float] = []
             with batches(group) as stream:
-                for i, batch in enumerate(stream, start=step):
-                    rate = learning_rate(trainer.config, i, steps_per_epoch)
-                    loss = trainer.update(batch.images, batch.labels, step=i, learning_rate=rate)
-                    seen.append(_finite(loss, "training loss", step, i + 1 - step, group))
+                for batch in stream:
+                    i = step + len(seen)
+                    loss = trainer.update(
+                        batch.images,
+                        batch.labels,
+                        step=i,
+                        learning_rate=learning_rate(trainer.config, i, steps_per_epoch),
+                        slot=batch.slot,
+                        part=batch.part,
+                        num_parts=batch.num_parts,
+                    )
+                    if batch.completes_update:
+                        seen.append(_finite(loss, "training loss", step, len(seen) + 1, group))
             if evaluate is None:
                 losses[group] = sum(seen[len(seen) // 2 :]) / (len(seen) - len(seen) // 2)
             else:

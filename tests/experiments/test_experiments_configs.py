@@ -1,5 +1,8 @@
 """Every YAML file that a user can name, composed as its runner composes it."""
 
+import dataclasses
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,7 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("records.num_workers=0", "records.num_workers=0: wanted at least 1"),
         ("loader.num_workers=-1", "loader.num_workers=-1: wanted 0 or more"),
         ("loader.shuffle_records=0", "loader.shuffle_records=0: wanted at least 1"),
+        ("loader.lanes=0", "loader.lanes=0: wanted at least 1"),
         ("loader.records_ahead=0", "loader.records_ahead=0: wanted null or at least 1"),
         ("loader.prefetch_batches=0", "loader.prefetch_batches=0: wanted at least 1"),
         ("loader.decode=fast", "loader.decode='fast': wanted"),
@@ -128,6 +132,27 @@ def test_there_is_an_option_for_every_scan_group() -> None:
             r"echo.repeat_groups=\[5, 10\]: wanted at most one group per repeat, and echo.factor=2 makes 1",
         ),
         ("training.epochs=0", "training.epochs=0: wanted at least 1"),
+        ("training.log_every_steps=0", "training.log_every_steps=0: wanted at least 1"),
+        ("training.checkpoint_every_steps=0", "training.checkpoint_every_steps=0: wanted null or at least 1"),
+        ("training.checkpoint_every_steps=-5", "training.checkpoint_every_steps=-5: wanted null or at"),
+        ("training.num_threads=0", "training.num_threads=0: wanted null or at least 1"),
+        ("training.global_batch_size=0", "training.global_batch_size=0: wanted null or a multiple of"),
+        ("training.global_batch_size=100", "training.global_batch_size=100: wanted null or a multiple of"),
+        ("training.learning_rate=inf", "training.learning_rate=inf: wanted a number above 0"),
+        ("training.weight_decay=-1", "training.weight_decay=-1.0: wanted 0 or more"),
+        ("training.lr_gamma=0", r"training.lr_gamma=0.0: wanted a factor in \(0, 1\]"),
+        ("training.lr_milestones=[0]", r"training.lr_milestones=\[0\]: wanted rising numbers of epochs"),
+        ("training.lr_milestones=[9,3]", r"training.lr_milestones=\[9, 3\]: wanted rising numbers of epochs"),
+        ("training.warmup_epochs=inf", "training.warmup_epochs=inf: wanted 0 or more"),
+        (
+            "training.nesterov=true training.momentum=0",
+            "training.momentum=0.0: wanted above 0 with training.nesterov=true",
+        ),
+        ("dataset.paper.epochs=0", "dataset.paper.epochs=0: wanted at least 1"),
+        ("dataset.paper.learning_rate=0", "dataset.paper.learning_rate=0.0: wanted a number above 0"),
+        ("world_size=0", "world_size=0: wanted at least 1"),
+        ("world_size=3", "loader.lanes=8: wanted a multiple of 3.*Set loader.lanes=9"),
+        ("loader.lanes=6 training.global_batch_size=256", "loader.lanes=6: wanted a multiple of 4"),
         ("training.learning_rate=0", "training.learning_rate=0.0: wanted above 0"),
         ("training.momentum=1", r"training.momentum=1.0: wanted in \[0, 1\)"),
         ("training.label_smoothing=1", r"training.label_smoothing=1.0: wanted in \[0, 1\)"),
@@ -227,3 +252,49 @@ def test_the_wrong_schema_is_refused() -> None:
         pytest.raises(ConfigError, match="the configuration is a FiguresConfig; wanted a TrainConfig"),
     ):
         load(compose("figures"), TrainConfig)
+
+
+_COUNTS = re.compile(
+    r"(^|_)(num|max|every|epochs?|steps?|batch|size|px|pixels|images?|repeats|lanes|records|interval)(_|$)"
+)
+_ZERO_MEANS_SOMETHING = {
+    "loader.num_workers",  # decode in the training process
+    "training.warmup_epochs",  # none
+    "gradients.min_values",
+    "scan.first_epoch",
+    "storage.seek_ms",
+}
+
+
+def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
+    """Every whole number of every runner's configuration whose name counts something, set to 0 and -1."""
+    refused = []
+    for runner, overrides in (
+        ("train", []),
+        ("train", ["dataset=imagenet", "scan=cosine", "activations=error_bounded"]),
+        ("train", ["scan=plateau", "storage=hdd"]),
+        ("train", ["scan=mssim"]),
+        ("train", ["scan=balanced"]),
+        ("prepare", []),
+        ("quality", []),
+        ("throughput", []),
+        ("demo", []),
+        ("activation_study", []),
+    ):
+        for key, owner, name in whole_numbers(composed(runner, *overrides)):
+            if _COUNTS.search(name) and key not in _ZERO_MEANS_SOMETHING and key != "dataset.version":
+                for value in (0, -1):
+                    with pytest.raises(ConfigError, match=re.escape(f"={value}: wanted")):
+                        dataclasses.replace(owner, **{name: value})
+                refused.append(key)
+    assert len(set(refused)) > 20, sorted(set(refused))
+
+
+def whole_numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """(dotted key, its owner, its name) of all settings that are whole numbers, or may be."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from whole_numbers(value, f"{prefix}{field.name}.")
+        elif str(field.type) in ("int", "int | None"):
+            yield prefix + field.name, config, field.name

@@ -72,7 +72,7 @@ def open_loader(records: RecordSet) -> Callable[..., RecordLoader]:
         settings = {
             "records": records,
             "policy": StaticScan(group),
-            "config": LoaderConfig(num_workers=num_workers, shuffle_records=3),
+            "config": LoaderConfig(num_workers=num_workers, lanes=4),
             "transform": TrainTransform(32, AugmentConfig()),
             "label": "number",
             "batch_size": 12,

@@ -211,6 +211,25 @@ def test_ranks_share_an_echoed_epoch(open_loader: OpenLoader) -> None:
         assert set(counts) == set(range(100))
 
 
+def test_echoes_are_the_same_for_any_number_of_processes(open_loader: OpenLoader) -> None:
+    def batches(world_size: int) -> dict[tuple[int, int], Batch]:
+        return {
+            (batch.index, batch.slot): batch
+            for rank in range(world_size)
+            for batch in open_loader(
+                echo=ECHOES[2], rank=rank, world_size=world_size, global_batch_size=48
+            ).batches(0, 0, 1)
+        }
+
+    alone, of_two = batches(1), batches(2)
+    assert alone.keys() == of_two.keys()
+    assert all(torch.equal(alone[key].images, of_two[key].images) for key in alone)
+    for echo in (ECHOES[3], ECHOES[5]):
+        message = f"echo={echo.name} with 2 batches of this process.*echo=example_before"
+        with pytest.raises(ConfigError, match=message):
+            open_loader(echo=echo, rank=0, world_size=2, global_batch_size=48)
+
+
 def test_epochs_end_early_only_where_decoding_follows_the_echo(open_loader: OpenLoader) -> None:
     whole = list(open_loader(echo=ECHOES[1]).batches(0, 0, 1))
     assert_same(open_loader(echo=ECHOES[1]).batches(0, 0, 1, end_batch=3), whole[:3])

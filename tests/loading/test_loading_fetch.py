@@ -229,7 +229,8 @@ def test_reads_in_flight_follow_from_littles_law(
 
 def test_reads_ahead_hold_a_window_and_all_in_flight_within_a_gibibyte() -> None:
     assert reads_in_flight(None, MIB) == 4
-    assert reads_ahead(2, shuffle_records=4, mean_read_bytes=MIB) == 4
-    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=MIB) == 9
-    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=200 * MIB) == 5
-    assert reads_ahead(9, shuffle_records=4, mean_read_bytes=2000 * MIB) == 2
+    assert reads_ahead(2, at_once=1, mean_read_bytes=MIB) == 4
+    assert reads_ahead(2, at_once=8, mean_read_bytes=MIB) == 8
+    assert reads_ahead(9, at_once=4, mean_read_bytes=MIB) == 9
+    assert reads_ahead(9, at_once=4, mean_read_bytes=200 * MIB) == 5
+    assert reads_ahead(9, at_once=4, mean_read_bytes=2000 * MIB) == 2

@@ -18,6 +18,7 @@ from PIL import Image
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.loading.lanes import num_held
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.format import RecordHeader, pack_record
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index
@@ -66,20 +67,24 @@ class WatchedRecords(RecordSet):
 
 @pytest.mark.parametrize("group", [1, 10])
 @pytest.mark.parametrize(
-    ("batch_size", "shuffle_records", "records_ahead", "num_workers"),
-    [(12, 3, None, 0), (12, 3, None, 2), (12, 2, 1, 0), (50, 1, 2, 0), (100, 2, 1, 1)],
+    ("batch_size", "lanes", "shuffle_records", "records_ahead", "num_workers"),
+    [(12, 2, 1, None, 0), (12, 2, 2, None, 2), (12, 3, 1, 1, 0), (50, 1, 1, 2, 0), (100, 2, 1, 1, 1)],
 )
 def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
     split: Path,
     open_loader: Callable[..., RecordLoader],
     group: int,
     batch_size: int,
+    lanes: int,
     shuffle_records: int,
     records_ahead: int | None,
     num_workers: int,
 ) -> None:
     config = LoaderConfig(
-        num_workers=num_workers, shuffle_records=shuffle_records, records_ahead=records_ahead
+        num_workers=num_workers,
+        lanes=lanes,
+        shuffle_records=shuffle_records,
+        records_ahead=records_ahead,
     )
     # Of a batch of all 100 images, those decoded first may be gone before the last is read: up to five tries.
     for _ in range(5):
@@ -97,16 +102,24 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
     assert records.peak_bytes >= bound / 2
 
 
+@pytest.mark.parametrize("batch_size", [1, 50])
 def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
-    records: RecordSet, open_loader: Callable[..., RecordLoader]
+    records: RecordSet, open_loader: Callable[..., RecordLoader], batch_size: int
 ) -> None:
-    """Six records of 16 and one of 4: three are at least 36 samples, six at least 84."""
-    for batch_size, num_records in ((1, 2 * 3 + 5), (37, 2 * 3 + 5), (38, 3 * 3 + 5), (86, 4 * 3 + 5)):
-        config = LoaderConfig(num_workers=0, shuffle_records=3, records_ahead=5)
+    """Six records of 16 and one of 4: no more than there are, however many lanes."""
+    for lanes, window, world_size, in_use in ((2, 1, 1, 3), (2, 3, 1, 7), (8, 1, 1, 7), (8, 1, 4, 3)):
+        config = LoaderConfig(num_workers=0, lanes=lanes, shuffle_records=window, records_ahead=5)
         for group in (1, 10):
-            loader = open_loader(group=group, batch_size=batch_size, config=config)
+            loader = open_loader(group=group, batch_size=batch_size, config=config, world_size=world_size)
             largest = max(records.index.prefix_bytes(record, group) for record in range(7))
-            assert loader.max_held_bytes() == num_records * largest
+            assert loader.max_held_bytes() == (in_use + 5) * largest
+
+
+def test_a_process_of_eight_lanes_holds_no_more_than_two_windows_of_four_did() -> None:
+    """All but one record of a size, as encoders make them; with as many ahead, (2 x 4) + 4 before."""
+    for num_records in (100, 1000):
+        assert num_held([64] * num_records + [13], 8, 1) == 9
+    assert num_held([64] * 100, 2, 1) == 3, "of four processes, each holds its lanes'"
 
 
 @pytest.mark.parametrize("name", ["example_before", "example_after"])
@@ -118,12 +131,13 @@ def test_a_shuffle_buffer_of_echo_is_within_the_bound(
         records = WatchedRecords(LocalStorage(split), "pcr")
         loader = open_loader(
             records=records,
-            config=LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=1),
+            config=LoaderConfig(num_workers=0, lanes=2, records_ahead=1),
             echo=EchoConfig(name=name, factor=2, buffer=buffer),
         )
         bound = loader.max_held_bytes()
         largest = max(records.index.prefix_bytes(record, 5) for record in range(7))
-        assert bound == (3 + 1 + (num_in_buffer if name == "example_before" else 0)) * largest
+        in_use = min(3 + (num_in_buffer if name == "example_before" else 0), 7)
+        assert bound == (in_use + 1) * largest
         for _ in loader.batches(0, 0, 2):
             records.settle()
         assert records.peak_bytes <= bound
@@ -150,7 +164,7 @@ torch.set_num_threads(1)
 storage = CountingStorage(LocalStorage(sys.argv[1]))
 records = RecordSet(storage, "")
 loader = RecordLoader(
-    records, StaticScan(1), LoaderConfig(num_workers=1, shuffle_records=1),
+    records, StaticScan(1), LoaderConfig(num_workers=1, lanes=2),
     transform=TrainTransform(32, AugmentConfig()), label="number", batch_size=64, seed=0, shuffle=True,
 )
 before = peak()
@@ -177,7 +191,7 @@ def test_records_of_imagenet_s_size_take_no_more_memory_than_the_bound(tmp_path:
     )
     told = json.loads(done.stdout)
     print(told)
-    assert told["bound"] == (2 + 4) * largest
+    assert told["bound"] == (2 + 1 + 4) * largest
     assert told["read"] >= 7 * largest
     # What is not records: the decoder's process is forked, batches lie in shared memory.
     assert told["bound"] / 2 <= told["grown"] <= told["bound"] + 64 * MIB

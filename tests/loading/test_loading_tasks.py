@@ -3,11 +3,12 @@
 from collections import Counter
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pcr_exp.errors import PcrExpError
-from pcr_exp.loading.order import epoch_order
+from pcr_exp.loading.lanes import EpochLanes
+from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order
 from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.tasks import Span, Task, Tasks
 from pcr_exp.records.index import RecordEntry, RecordIndex
@@ -43,23 +44,15 @@ def all_tasks(
     records: MemoryRecords,
     span: Span,
     *,
-    window: int,
+    lanes: int,
     batch_size: int,
     ahead: int,
-    rank: int = 0,
-    world_size: int = 1,
+    share: Share = Share(),  # noqa: B008
 ) -> list[Task]:
-    def order(epoch: int):  # type: ignore[no-untyped-def]
+    def order(epoch: int) -> EpochOrder:
         sizes = [entry.num_samples for entry in records.index.records]
-        return epoch_order(
-            sizes,
-            seed=5,
-            epoch=epoch,
-            shuffle=True,
-            shuffle_records=window,
-            rank=rank,
-            world_size=world_size,
-        )
+        laid = EpochLanes(sizes, seed=5, epoch=epoch, num_lanes=lanes, window=1)
+        return epoch_order([Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size)
 
     tasks = Tasks(
         records,  # type: ignore[arg-type]
@@ -70,6 +63,7 @@ def all_tasks(
         batch_size=batch_size,
         num_threads=3,
         ahead=ahead,
+        slots=share.slots,
     )
     made = []
     try:
@@ -84,24 +78,36 @@ def all_tasks(
 
 
 def same(a: Task, b: Task) -> bool:
-    fields = ("jpegs", "groups", "names", "epoch", "index", "num_batches", "record_bytes", "group")
+    fields = (
+        "jpegs",
+        "groups",
+        "names",
+        "epoch",
+        "index",
+        "num_batches",
+        "record_bytes",
+        "group",
+        "slot",
+        "part",
+    )
     return all(getattr(a, f) == getattr(b, f) for f in fields) and np.array_equal(a.labels, b.labels)
 
 
 SHAPE = {
     "sizes": st.lists(st.integers(1, 9), min_size=1, max_size=8),
-    "window": st.integers(1, 5),
+    "lanes": st.sampled_from([4, 8]),
     "batch_size": st.integers(1, 30),
     "ahead": st.integers(1, 5),
 }
 
 
+@settings(deadline=None)  # threads, on a machine that may be busy
 @given(**SHAPE)
 def test_an_epoch_is_every_sample_and_every_byte_once(
-    sizes: list[int], window: int, batch_size: int, ahead: int
+    sizes: list[int], lanes: int, batch_size: int, ahead: int
 ) -> None:
     records = MemoryRecords(sizes)
-    tasks = all_tasks(records, Span(0, 0, 2), window=window, batch_size=batch_size, ahead=ahead)
+    tasks = all_tasks(records, Span(0, 0, 2), lanes=lanes, batch_size=batch_size, ahead=ahead)
     num_batches = -(-sum(sizes) // batch_size)
     assert [(t.epoch, t.index, t.num_batches) for t in tasks] == [
         (epoch, index, num_batches) for epoch in range(2) for index in range(num_batches)
@@ -117,9 +123,10 @@ def test_an_epoch_is_every_sample_and_every_byte_once(
     assert Counter(records.reads) == dict.fromkeys(range(len(sizes)), 2)
 
 
-@given(**SHAPE, world_size=st.integers(2, 5))
+@settings(deadline=None)  # threads, on a machine that may be busy
+@given(**SHAPE, world_size=st.sampled_from([2, 4]))
 def test_ranks_have_equally_many_batches_and_together_every_sample(
-    sizes: list[int], window: int, batch_size: int, ahead: int, world_size: int
+    sizes: list[int], lanes: int, batch_size: int, ahead: int, world_size: int
 ) -> None:
     seen: Counter[bytes] = Counter()
     counts = set()
@@ -128,11 +135,10 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
         tasks = all_tasks(
             records,
             Span(4, 0, 5),
-            window=window,
+            lanes=lanes,
             batch_size=batch_size,
             ahead=ahead,
-            rank=rank,
-            world_size=world_size,
+            share=Share(rank, world_size, world_size),
         )
         counts.add(tuple(len(task.jpegs) for task in tasks))
         seen.update(jpeg for task in tasks for jpeg in task.jpegs)
@@ -142,17 +148,44 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
     assert seen.total() - len(seen) < world_size
 
 
+@settings(deadline=None)  # threads, on a machine that may be busy
 @given(**SHAPE, data=st.data())
 def test_a_span_from_the_middle_is_the_rest_of_the_whole(
-    sizes: list[int], window: int, batch_size: int, ahead: int, data: st.DataObject
+    sizes: list[int], lanes: int, batch_size: int, ahead: int, data: st.DataObject
 ) -> None:
-    whole = all_tasks(MemoryRecords(sizes), Span(0, 0, 3), window=window, batch_size=batch_size, ahead=ahead)
+    whole = all_tasks(MemoryRecords(sizes), Span(0, 0, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
     num_batches = len(whole) // 3
     first_batch = data.draw(st.integers(0, num_batches))
     records = MemoryRecords(sizes)
-    rest = all_tasks(records, Span(1, first_batch, 3), window=window, batch_size=batch_size, ahead=ahead)
+    rest = all_tasks(records, Span(1, first_batch, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
     expected = whole[num_batches + first_batch :]
     assert len(rest) == len(expected)
     assert all(same(a, b) for a, b in zip(rest, expected, strict=True))
     needed = {jpeg.split(b"/")[0] for task in rest if task.epoch == 1 for jpeg in task.jpegs}
     assert len(records.reads) == len(needed) + len(sizes), "no record is read that is not needed"
+
+
+@settings(max_examples=25, deadline=None)  # twelve streams, of three threads each
+@given(**SHAPE)
+def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
+    sizes: list[int], lanes: int, batch_size: int, ahead: int
+) -> None:
+    """Also from the middle on: whoever goes on, goes on with the same update."""
+
+    def batches(world_size: int, first_batch: int) -> dict[tuple[int, int], list[bytes]]:
+        found = {}
+        for rank in range(world_size):
+            share = Share(rank, world_size, 4)
+            span = Span(0, first_batch, 1)
+            made = all_tasks(
+                MemoryRecords(sizes), span, lanes=lanes, batch_size=batch_size, ahead=ahead, share=share
+            )
+            assert {task.num_parts for task in made} <= {4 // world_size}
+            assert [share.slots[task.part] for task in made] == [task.slot for task in made]
+            found |= {(task.index, task.slot): task.jpegs for task in made}
+        return found
+
+    for first_batch in (0, 1):
+        alone = batches(1, first_batch)
+        assert batches(2, first_batch) == batches(4, first_batch) == alone
+    assert set(batches(1, 1)) == {key for key in batches(1, 0) if key[0] >= 1}

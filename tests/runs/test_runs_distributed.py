@@ -1,6 +1,7 @@
 """Whole runs in two real processes: one directory, rows of both, the same end after an interruption."""
 
 import dataclasses
+import hashlib
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs import session as session_module
 from pcr_exp.runs.rows import MEASURED, TRAFFIC, Row, read_rows
+from pcr_exp.runs.team_state import share_of_state
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.loop import fit
@@ -132,3 +134,83 @@ def test_scaled_losses_are_not_compressed(configure: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(trainer.scaler, "is_enabled", lambda: True)
     with pytest.raises(ConfigError, match=r"training\.amp=true with gradients=onebit .*training\.amp=false"):
         session_module._check_precision(config, trainer)
+
+
+# A run that goes on with another number of processes.
+
+
+def watched_run(
+    _processes: Processes, config: TrainConfig, seen: Path, stop_after: int | None = None
+) -> dict[str, Any]:
+    """Train; keep a fingerprint of every batch that is trained on, by update and slot. Maybe stop early."""
+    torch.set_num_threads(1)
+    update = Trainer.update
+
+    def watched(trainer: Trainer, images: torch.Tensor, labels: torch.Tensor, **given: Any) -> float:
+        key = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+        with (seen / f"{given['step']}-{given['slot']}").open("x") as file:  # fails if it was there
+            file.write(key)
+        return update(trainer, images, labels, **given)
+
+    def stopping(*args: Any, **kwargs: Any) -> Iterator[Row]:
+        for row in fit(*args, **kwargs):
+            yield row
+            if row["kind"] == "train" and row["step"] == stop_after:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    Trainer.update = watched  # type: ignore[method-assign]
+    session_module.fit = stopping  # type: ignore[assignment]
+    try:
+        outcome = run_training(config, progress=False)
+    except SystemExit:
+        return {"status": "asked to stop"}
+    finally:
+        Trainer.update, session_module.fit = update, fit  # type: ignore[method-assign]
+    return {"status": outcome.status, "run": outcome.folder.name}
+
+
+def test_a_run_goes_on_with_another_number_of_processes(configure: Any, tmp_path: Path) -> None:
+    """Four processes, then two of them, then one: images, pixels and counters of one that ran alone."""
+
+    def config(folder: str, world_size: int) -> TrainConfig:
+        return dataclasses.replace(
+            configure(
+                runs_root=str(tmp_path / folder),
+                training__batch_size=5,
+                training__global_batch_size=20,
+                training__log_every_steps=1,
+                loader__lanes=4,
+            ),
+            world_size=world_size,
+        )
+
+    seen = {folder: tmp_path / f"seen-{folder}" for folder in ("alone", "elastic")}
+    for folder in seen.values():
+        folder.mkdir()
+    alone = watched_run(Processes(), config("alone", 1), seen["alone"])
+    assert (
+        spawned(watched_run, 4, config("elastic", 4), seen["elastic"], 2) == [{"status": "asked to stop"}] * 4
+    )
+    assert (
+        spawned(watched_run, 2, config("elastic", 2), seen["elastic"], 4) == [{"status": "asked to stop"}] * 2
+    )
+    assert watched_run(Processes(), config("elastic", 1), seen["elastic"]) == alone
+    assert alone["status"] == "finished"
+    found = [{path.name: path.read_text() for path in folder.iterdir()} for folder in seen.values()]
+    assert found[0] == found[1]
+    assert found[0].keys() == {f"{step}-{slot}" for step in range(6) for slot in range(4)}
+    rows = [read_rows(next((tmp_path / folder).iterdir()) / "rows.jsonl") for folder in seen]
+    for one, other in zip(*rows, strict=True):
+        for key in ("kind", "epoch", "step", "samples_seen", "samples_trained", "learning_rate"):
+            assert one[key] == other[key], key
+        # Batches are normalised alone; each process keeps statistics of its own; sums are rounded elsewhere.
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=0.02)
+    last, last_alone = rows[1][-1], rows[0][-1]
+    # Of four processes, three records may have been read by two; of two, one.
+    assert last_alone["record_bytes"] <= last["record_bytes"] < 2 * last_alone["record_bytes"]
+    assert last["bytes_read"] >= last["record_bytes"]
+
+
+def test_checkpoints_of_as_many_processes_are_given_back_as_they_were() -> None:
+    states = [{"progress": rank} for rank in range(3)]
+    assert [share_of_state(states, rank, 3) for rank in range(3)] == states

@@ -16,15 +16,23 @@ from pcr_exp.training.distributed.processes import Processes, join_processes
 def spawned(function: Callable[..., Any], world_size: int, *args: object) -> list[Any]:
     """Call `function(processes, *args)` in processes that have joined; return what each returns, by rank."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_run, (world_size, _free_port(), folder, function, args), nprocs=world_size)
+        mp.spawn(_run, (world_size, free_port(), folder, function, args), nprocs=world_size)
         return [torch.load(Path(folder, str(rank)), weights_only=False) for rank in range(world_size)]
 
 
 def _run(
     rank: int, world_size: int, port: int, folder: str, function: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
-    # As torchrun does it.
-    os.environ |= {
+    os.environ |= environment(rank, world_size, port)
+    torch.set_num_threads(1)
+    processes: Processes = join_processes(world_size)
+    torch.save(function(processes, *args), Path(folder, str(rank)))
+    processes.totals([0.0])  # nobody leaves while another still talks
+
+
+def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a process."""
+    return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(world_size),
@@ -32,13 +40,10 @@ def _run(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-    torch.set_num_threads(1)
-    processes: Processes = join_processes(world_size)
-    torch.save(function(processes, *args), Path(folder, str(rank)))
-    processes.totals([0.0])  # nobody leaves while another still talks
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

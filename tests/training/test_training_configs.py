@@ -43,6 +43,15 @@ def test_the_paper_s_recipe_follows_dataset_and_batch_size() -> None:
     assert composed("training=paper", "training.batch_size=512").training.learning_rate == pytest.approx(0.2)
 
 
+def test_the_paper_s_rate_is_that_of_the_global_batch() -> None:
+    """Ten workers of 128 images, as the paper had: 0.1 per 256 makes 0.5."""
+    ten = ("training=paper", "dataset=imagenet", "world_size=10", "loader.lanes=10")
+    assert composed(*ten).training.learning_rate == pytest.approx(0.5)
+    together = composed("training=paper", "dataset=imagenet", "training.global_batch_size=1024")
+    assert together.training.learning_rate == pytest.approx(0.4)
+    assert composed("training=paper_dali", *ten[1:]).training.learning_rate == 0.1
+
+
 def test_the_paper_fine_tunes_where_the_dataset_says_so() -> None:
     assert composed("model=paper", "dataset=ham10000").model.pretrained
     assert not composed("model=paper", "dataset=imagenet").model.pretrained

@@ -14,6 +14,7 @@ from training_models import batch, everything, make_trainer, next_losses
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import RunError
+from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import SampleBatch
 from pcr_exp.training.gradient_cosine import gradient_cosines
 from pcr_exp.training.preserve import preserved
@@ -32,9 +33,14 @@ def at_group(group: int) -> Iterator[SampleBatch]:
         yield SampleBatch(images // coarse * coarse, labels)
 
 
+def in_training(batches: Iterator[SampleBatch], group: int) -> Iterator[Batch]:
+    """As training would get them."""
+    return (Batch(batch.images, batch.labels, 0, 0, 1, 0, 0, group) for batch in batches)
+
+
 @contextmanager
-def opened(group: int) -> Iterator[Iterator[SampleBatch]]:
-    yield at_group(group)
+def opened(group: int) -> Iterator[Iterator[Batch]]:
+    yield in_training(at_group(group), group)
 
 
 def cosines(trainer: Trainer, **given: Any) -> dict[int, float]:
@@ -90,8 +96,8 @@ def test_a_probe_that_fails_leaves_no_trace_either(probe: str) -> None:
         raise OSError("the disk is gone")
 
     @contextmanager
-    def failing_trial(group: int) -> Iterator[Iterator[SampleBatch]]:
-        yield failing(group)
+    def failing_trial(group: int) -> Iterator[Iterator[Batch]]:
+        yield in_training(failing(group), group)
 
     trainer = make_trainer()
     before = everything(trainer)

@@ -30,15 +30,23 @@ def test_one_process_has_nobody_to_send_to(
     gradients: GradientsConfig, network: NetworkConfig, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_exchange(gradients, network, 1)
-    check_exchange(gradients, network, 2)
+        check_exchange(gradients, network, 1, 1)
+    check_exchange(gradients, network, 2, 2)
 
 
 def test_one_process_alone_exchanges_nothing() -> None:
-    check_exchange(GradientsConfig(), NetworkConfig(), 1)
+    check_exchange(GradientsConfig(), NetworkConfig(), 1, 4)
     exchange = open_exchange(GradientsConfig(), NetworkConfig(), Processes(), seed=0)
     assert isinstance(exchange, NoExchange)
     assert exchange.traffic is None
+
+
+def test_codecs_are_given_one_batch_of_each_process() -> None:
+    for gradients in (GradientsConfig(name="bf16"), GradientsConfig(mode="server")):
+        message = rf"gradients={gradients.name} .* with 2 batches of each process .* Start 4 processes"
+        with pytest.raises(ConfigError, match=message):
+            check_exchange(gradients, NetworkConfig(), 2, 4)
+    check_exchange(GradientsConfig(), NetworkConfig(name="10mbit", bandwidth_mbit_per_s=10), 2, 4)
 
 
 @pytest.mark.parametrize(("world_size", "started"), [(2, None), (2, "3"), (1, "2")])

@@ -1,5 +1,6 @@
 """One update against plain PyTorch, and what its randomness depends on."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.inputs import model_input
-from pcr_exp.training.trainer import Trainer, _step_seed
+from pcr_exp.training.trainer import Trainer, _seed_of_draws
 
 CPU = torch.device("cpu")
 
@@ -63,20 +64,54 @@ def test_updates_equal_plain_sgd(channels_last: bool) -> None:
     torch.testing.assert_close(parameters(trainer.model), parameters(plain), rtol=1e-4, atol=1e-6)
 
 
-def test_dropout_depends_on_seed_and_step_only() -> None:
-    def loss(seed: int, step: int, *, noise: int) -> float:
+def test_dropout_depends_on_seed_step_and_slot_only() -> None:
+    def loss(seed: int, step: int, slot: int, *, noise: int = 1) -> float:
         trainer = Trainer(small_model(dropout=0.5), config(), device=CPU, seed=seed)
         torch.manual_seed(noise)
-        return trainer.update(*batch(), step=step, learning_rate=0.1)
+        return trainer.update(*batch(), step=step, learning_rate=0.1, slot=slot)
 
-    assert loss(0, 5, noise=1) == loss(0, 5, noise=2)
-    assert len({loss(0, 5, noise=1), loss(0, 6, noise=1), loss(1, 5, noise=1)}) == 3
+    assert loss(0, 5, 0) == loss(0, 5, 0, noise=2)
+    assert len({loss(0, 5, 0), loss(0, 6, 0), loss(1, 5, 0), loss(0, 5, 1)}) == 4
 
 
-def test_seeds_of_steps_do_not_collide_where_they_would_if_added() -> None:
-    seeds = [_step_seed(seed, step) for seed in range(20) for step in range(200)]
+def test_seeds_of_draws_do_not_collide_where_they_would_if_added() -> None:
+    seeds = [_seed_of_draws(*key) for key in product(range(8), range(100), range(8))]
     assert len(set(seeds)) == len(seeds)
     assert max(seeds) < 2**32
+
+
+def without_norm() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+
+
+def test_parts_of_an_update_equal_one_batch_of_all_their_images() -> None:
+    parts = [batch(part) for part in range(3)]
+    whole = tuple(torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    at_once, in_parts = (Trainer(without_norm(), config(), device=CPU, seed=0) for _ in range(2))
+    for step in range(3):
+        wanted = at_once.update(*whole, step=step, learning_rate=0.1)
+        losses = [
+            in_parts.update(*part, step=step, learning_rate=0.1, slot=i, part=i, num_parts=3)
+            for i, part in enumerate(parts)
+        ]
+        assert losses[-1] == pytest.approx(wanted, rel=1e-5)
+    torch.testing.assert_close(parameters(at_once.model), parameters(in_parts.model))
+
+
+def test_a_part_whose_loss_is_not_finite_stops_the_step() -> None:
+    trainer = Trainer(without_norm(), config(), device=CPU, seed=0)
+    bias = trainer.model[1].bias  # type: ignore[index, union-attr]
+    with torch.no_grad():
+        bias[0] = float("nan")  # type: ignore[index, operator]
+    trainer.update(*batch(), step=0, learning_rate=0.1, num_parts=2)
+    with torch.no_grad():
+        bias[0] = 0.0  # type: ignore[index, operator]
+    before = parameters(trainer.model)
+    loss = trainer.update(*batch(), step=0, learning_rate=0.1, part=1, num_parts=2)
+    assert loss != loss
+    assert torch.equal(parameters(trainer.model), before)
+    assert trainer.update(*batch(), step=1, learning_rate=0.1) < 10, "and is forgotten"
 
 
 def test_a_resumed_trainer_ends_where_an_uninterrupted_one_does() -> None:

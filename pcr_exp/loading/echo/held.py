@@ -43,18 +43,17 @@ class Trimmer:
     def __init__(self, order: EpochOrder) -> None:
         self._order = order
 
-    def trim(self, opened: dict[int, Samples], window: int, position: int) -> None:
+    def trim(self, opened: dict[int, Samples], position: int) -> None:
         """Shrink what is `opened`, by read, to what the positions from `position` on need.
 
-        Records of `window`, the last one that was opened, and later ones stay as they are: without a shuffle
-        buffer they are all there is, and there is nothing to do.
+        Without repeats, records are let go of in time by themselves, and there is nothing to do.
         """
-        earlier = [read for read in opened if read < self._order.window_reads[window]]
-        if not self._order.levels.any():
-            for read in earlier:
-                left = self._samples_left(read, position)
-                if 2 * len(left) <= len(opened[read]):
-                    opened[read] = SomeSamples(opened[read], left.tolist())
+        if not self._order.repeats.any() or self._order.levels.any():
+            return
+        for read, samples in opened.items():
+            left = self._samples_left(read, position)
+            if 2 * len(left) <= len(samples):
+                opened[read] = SomeSamples(samples, left.tolist())
 
     def _samples_left(self, read: int, position: int) -> Ints:
         by_read, starts = self._positions

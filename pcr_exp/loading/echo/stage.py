@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 
 from pcr_exp.config.echo import EchoConfig
@@ -11,7 +11,7 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.after import batch_start, echo_batches, echo_examples, example_start
 from pcr_exp.loading.echo.before import echoed
 from pcr_exp.loading.echo.repeats import Echo, echo, num_echoed
-from pcr_exp.loading.order import EpochOrder
+from pcr_exp.loading.order import Uses
 from pcr_exp.loading.randomness import Purpose, stream
 from pcr_exp.loading.stream import BatchStream
 from pcr_exp.loading.tasks import Span
@@ -49,16 +49,23 @@ def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int
 
 
 class EchoStage:
-    """What one rank's batches are made of. Without echo, everything passes through as it is."""
+    """What a process's batches are made of. Without echo, everything passes through as it is."""
 
     def __init__(
-        self, config: EchoConfig, *, num_samples: int, batch_size: int, seed: int, rank: int
+        self, config: EchoConfig, *, num_samples: int, batch_size: int, seed: int, slots: Sequence[int]
     ) -> None:
-        """`num_samples` are fresh, per epoch and rank.
+        """`num_samples` are fresh, per epoch and slot; `slots` are those of this process.
 
         Raises:
-            ConfigError: the buffer would hold more than an epoch.
+            ConfigError: the buffer would hold more than an epoch, or several slots' batches would come
+                through one stage behind decoding.
         """
+        if config.name in ("example_after", "batch") and len(slots) > 1:
+            raise ConfigError(
+                f"echo={config.name} with {len(slots)} batches of this process in a global batch: it repeats "
+                "what has been decoded, of one stream of batches per process. Start as many processes as a "
+                "global batch has batches, raise training.batch_size, or use echo=example_before."
+            )
         num_fresh_batches = -(-num_samples // batch_size)
         repeats_batches = config.name == "batch"
         num_items = num_fresh_batches if repeats_batches else num_samples
@@ -70,22 +77,23 @@ class EchoStage:
             )
         self.num_batches = num_uses if repeats_batches else -(-num_uses // batch_size)
         """Per epoch."""
-        self.num_kept_in_use = config.buffer if config.name == "example_before" and config.buffer > 1 else 0
+        buffers = config.name == "example_before" and config.buffer > 1
+        self.num_kept_in_use = config.buffer * len(slots) if buffers else 0
         """Uses that a shuffle buffer in front of decoding holds, and with them their records."""
         self._config = config
         self._batch_size = batch_size
-        # Asked for by reading, batching and the stages behind decoding, a little apart.
-        self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(
-            lambda epoch: echo(
-                num_items, config.factor, config.buffer, stream(seed, Purpose.ECHO, epoch, rank)
-            )
-        )
 
-    def order(self, fresh: EpochOrder, epoch: int) -> EpochOrder:
-        """The order of what is decoded in an epoch."""
-        if self._config.name != "example_before":
-            return fresh
-        return echoed(fresh, self._echo(epoch), len(self._config.repeat_groups))
+        def echo_of(epoch: int, slot: int) -> Echo:
+            rng = stream(seed, Purpose.ECHO, epoch, slot)
+            return echo(num_items, config.factor, config.buffer, rng)
+
+        self._echo_of = echo_of
+        # Asked for by both the start of a stream and the stages behind decoding, which have one slot.
+        self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(lambda epoch: echo_of(epoch, slots[0]))
+
+    def uses(self, fresh: Uses, epoch: int, slot: int) -> Uses:
+        """What is decoded for a slot in an epoch."""
+        return echoed(fresh, self._echo_of(epoch, slot)) if self._config.name == "example_before" else fresh
 
     def decoded_span(self, span: Span) -> Span:
         """The span of decoded batches that a span of the loader's batches is made of.

@@ -31,6 +31,7 @@ class DdpExchange:
         self._wire = wire
         self._averaging = averaging
         self._device = torch.device("cpu")
+        self._replica: DistributedDataParallel | None = None
 
     @property
     def traffic(self) -> Traffic:
@@ -50,7 +51,12 @@ class DdpExchange:
             warnings.simplefilter("ignore", FutureWarning)
             replica = DistributedDataParallel(model, broadcast_buffers=False)
         replica.register_comm_hook(None, averaging_hook(model, self._averaging))
+        self._replica = replica
         return replica
+
+    def kept_here(self) -> AbstractContextManager[None]:
+        """See `Exchange.kept_here`."""
+        return self._replica.no_sync() if self._replica is not None else nullcontext()
 
     def mean(self, loss: float) -> float:
         """See `Exchange.mean`."""
@@ -69,9 +75,10 @@ class DdpExchange:
         return {"averaging": self._averaging.state_dict(), "wire": self._wire.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Exchange.load_state_dict`."""
-        self._averaging.load_state_dict(state["averaging"], self._device)
-        self._wire.load_state_dict(state["wire"])
+        """See `Exchange.load_state_dict`; one process alone has sent nothing so far."""
+        if state:
+            self._averaging.load_state_dict(state["averaging"], self._device)
+            self._wire.load_state_dict(state["wire"])
 
 
 def averaging_hook(

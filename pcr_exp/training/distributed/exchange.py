@@ -25,6 +25,9 @@ class Exchange(Protocol):
     def attach(self, model: nn.Module) -> nn.Module:
         """Return what is to be called in training instead of `model`, which it shares its parameters with."""
 
+    def kept_here(self) -> AbstractContextManager[None]:
+        """Within, gradients are added to this process's own, and nothing is sent: more will follow."""
+
     def mean(self, loss: float) -> float:
         """Return the mean over all processes, so that all agree whether it is finite."""
 
@@ -50,6 +53,10 @@ class NoExchange:
     def attach(self, model: nn.Module) -> nn.Module:
         """Return the model itself."""
         return model
+
+    def kept_here(self) -> AbstractContextManager[None]:
+        """Change nothing."""
+        return nullcontext()
 
     def mean(self, loss: float) -> float:
         """Return the loss itself."""

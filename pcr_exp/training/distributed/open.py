@@ -23,13 +23,22 @@ _SUMMED = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 """Codecs whose messages can be added up: DDP sums them in a ring instead of sending each to all."""
 
 
-def check_exchange(gradients: GradientsConfig, network: NetworkConfig, world_size: int) -> None:
-    """Refuse what only several processes can do.
+def check_exchange(
+    gradients: GradientsConfig, network: NetworkConfig, world_size: int, num_slots: int
+) -> None:
+    """Refuse what only several processes can do, or only as many as a global batch has batches.
 
     Raises:
-        ConfigError: there is one process, and settings that would have no effect.
+        ConfigError: there is one process, and settings that would have no effect; or a codec would be given
+            the sum of several batches' gradients, of which it leaves out something else than of one.
     """
     if world_size > 1:
+        if gradients != GradientsConfig() and num_slots != world_size:
+            raise ConfigError(
+                f"gradients={gradients.name} (mode {gradients.mode}) with {num_slots // world_size} batches "
+                "of each process in a global batch: what a codec leaves out depends on how many send. "
+                f"Start {num_slots} processes, leave training.global_batch_size out, or use gradients=none."
+            )
         return
     start = "start several: torchrun --nproc-per-node 2 -m experiments.train ..."
     if gradients != GradientsConfig():

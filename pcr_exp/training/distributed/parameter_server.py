@@ -103,6 +103,10 @@ class ServerExchange:
         self._server = Server(self._parameters, self._pull) if self._processes.first else None
         return model
 
+    def kept_here(self) -> AbstractContextManager[None]:
+        """See `Exchange.kept_here`: nothing is sent before the step."""
+        return nullcontext()
+
     def mean(self, loss: float) -> float:
         """See `Exchange.mean`."""
         return self._processes.mean(loss)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -13,13 +14,22 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from pcr_exp.errors import ConfigError
+from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.loading.orphans import end_with_parent, terminate
 
 T = TypeVar("T")
 
-_TIMEOUT = timedelta(minutes=10)
-"""For a process that waits while another makes records or evaluates."""
+_START_TIMEOUT = timedelta(minutes=10)
+"""In which all processes must have come."""
+_WORK_TIMEOUT = timedelta(days=365)
+"""For one that waits while the first makes records of a large dataset, or evaluates: as long as it takes. The
+end of a process is noticed at once, since its connections close."""
+_SIGNS_OF_DEATH = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Connection refused",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,7 @@ def join_processes(world_size: int) -> Processes:
 
     Raises:
         ConfigError: the process was not started as one of so many.
+        RunError: the others did not come.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != world_size:
@@ -93,12 +104,47 @@ def join_processes(world_size: int) -> Processes:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent(os.getppid(), terminate)  # torchrun, should it be killed, cannot end those it started
     if not dist.is_initialized():
-        dist.init_process_group("gloo", timeout=_TIMEOUT)
+        _meet()
         atexit.register(_leave)
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
     return Processes(dist.get_rank(), world_size, per_host)
+
+
+@contextmanager
+def named_process_death() -> Iterator[None]:
+    """Within, a RunError takes the place of what torch raises where another process cannot be reached.
+
+    It comes out of whatever is being sent or waited for, be it in the middle of an update: so this belongs
+    around a whole run.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        # torch has no class of its own for it; other errors keep theirs.
+        if not any(sign in str(error) for sign in _SIGNS_OF_DEATH):
+            raise
+        raise RunError(
+            "another process of this run has ended, or cannot be reached any more. Its own messages say why; "
+            f"the same command goes on from the last checkpoint. ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _meet() -> None:
+    """Wait until all processes have come, and open the process group."""
+    world_size = int(os.environ["WORLD_SIZE"])
+    try:
+        store, rank, _ = next(dist.rendezvous("env://", timeout=_START_TIMEOUT))
+        store.set(f"pcr_exp/{rank}", b"here")
+        store.wait([f"pcr_exp/{other}" for other in range(world_size)], _START_TIMEOUT)
+    except RuntimeError as error:
+        seconds = _START_TIMEOUT.total_seconds()
+        raise RunError(
+            f"not all of the {world_size} processes of this run came within {seconds:g} s. Start them "
+            "together, with torchrun, and look at the messages of those that ended."
+        ) from error
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=_WORK_TIMEOUT)
 
 
 def _leave() -> None:

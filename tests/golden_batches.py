@@ -1,0 +1,176 @@
+"""Fingerprints of batches: what a NUMERICS number stands for.
+
+`python tests/golden_batches.py` makes them anew for today's number, in tests/golden_batches.json. That is
+right after the number was raised; otherwise pixels or orders have changed that published runs were made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.policy import StaticScan
+from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.numerics import NUMERICS
+from pcr_exp.records.encode import encode_split
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+
+TABLE = Path(__file__).with_suffix(".json")
+NUM_SAMPLES = 61
+GROUPS = (1, 2, 5, 10)
+ECHOES = {
+    "echo_before": EchoConfig(name="example_before", factor=2, buffer=20),
+    "echo_finer": EchoConfig(name="example_before", factor=2, repeat_groups=[10]),
+    "echo_after": EchoConfig(name="example_after", factor=1.5, buffer=20),
+    "echo_batch": EchoConfig(name="batch", factor=2),
+}
+
+
+def pictures() -> Iterator[tuple[str, bytes]]:
+    """Ids, and JPEG files of waves and noise: numbers from numpy's generator, encoded by Pillow."""
+    rng = np.random.default_rng(0)
+    for i in range(NUM_SAMPLES):
+        rows, columns = 50 + 3 * (i % 7), 60 + 5 * (i % 5)
+        y, x = np.mgrid[:rows, :columns]
+        waves = [np.sin((x * a + y * b) / 9 + c) for a, b, c in rng.uniform(-2, 2, (3, 3))]
+        pixels = np.stack(waves, axis=-1) * 60 + 128 + rng.normal(0, 12, (rows, columns, 3))
+        image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+        buffer = io.BytesIO()
+        (image.convert("L") if i % 6 == 5 else image).save(buffer, "JPEG", quality=88)
+        yield f"{i:03d}.jpg", buffer.getvalue()
+
+
+def make_records(folder: Path) -> Path:
+    """Both encodings, in records of eight; the label of each picture is its number."""
+    samples = []
+    for i, (name, jpeg) in enumerate(pictures()):
+        path = folder / name
+        path.write_bytes(jpeg)
+        samples.append(Sample(name, path, {"number": i}))
+    encode_split(
+        samples,
+        {"number": [str(i) for i in range(NUM_SAMPLES)]},
+        folder / "records",
+        dataset="waves",
+        split="train",
+        images_per_record=8,
+        on_error="fail",
+        num_workers=1,
+        progress=lambda done, total: None,  # noqa: ARG005
+    )
+    return folder / "records"
+
+
+def open_loader(records: Path, encoding: str = "pcr", group: int = 2, **given: object) -> RecordLoader:
+    """With the default settings, but for what is given."""
+    settings = {
+        "config": LoaderConfig(num_workers=0),
+        "transform": TrainTransform(24, AugmentConfig()),
+        "label": "number",
+        "batch_size": 7,
+        "seed": 3,
+        "shuffle": True,
+    }
+    opened = RecordSet(LocalStorage(records), encoding)
+    return RecordLoader(opened, StaticScan(group), **(settings | given))  # type: ignore[arg-type]
+
+
+def batches(loader: RecordLoader) -> list[Batch]:
+    with loader:
+        return list(loader.batches(0, 0, 2))
+
+
+def of_processes(records: Path, world_size: int) -> list[Batch]:
+    """All batches of so many processes, in the order of updates and slots."""
+    found = [
+        batch
+        for rank in range(world_size)
+        for batch in batches(open_loader(records, rank=rank, world_size=world_size))
+    ]
+    return sorted(found, key=lambda batch: (batch.epoch, batch.index, batch.slot))
+
+
+def orders(records: Path) -> dict[str, str]:
+    """Which samples come when: depends on no library that decodes."""
+    found = {f"{count}_processes": of_processes(records, count) for count in (1, 2, 4)}
+    evaluation = open_loader(records, shuffle=False, transform=EvalTransform(24, AugmentConfig()))
+    echoed = {name: batches(open_loader(records, echo=echo)) for name, echo in ECHOES.items()}
+    wider = LoaderConfig(num_workers=0, lanes=4, shuffle_records=2)
+    all_batches = {
+        **found,
+        **echoed,
+        "evaluation": batches(evaluation),
+        "wider_windows": batches(open_loader(records, config=wider)),
+    }
+    return {name: _key(_order(batch) for batch in given) for name, given in all_batches.items()}
+
+
+def pixels(records: Path) -> dict[str, str]:
+    """What the model is given: depends on libjpeg-turbo and OpenCV, too."""
+    found = {}
+    for decode in DECODE_MODES:
+        config = LoaderConfig(num_workers=0, decode=decode)
+        found[f"{decode}_baseline"] = batches(open_loader(records, "baseline", 1, config=config))
+        for group in GROUPS:
+            found[f"{decode}_group_{group}"] = batches(open_loader(records, group=group, config=config))
+    found |= {name: batches(open_loader(records, echo=echo)) for name, echo in ECHOES.items()}
+    found |= {f"{count}_processes": of_processes(records, count) for count in (2, 4)}
+    transform = EvalTransform(24, AugmentConfig())
+    found["evaluation"] = batches(open_loader(records, "baseline", 1, shuffle=False, transform=transform))
+    return {name: _key(batch.images.numpy().tobytes() for batch in given) for name, given in found.items()}
+
+
+def sources() -> str:
+    """Of the JPEG files: another encoder gives other files, and all pixels differ."""
+    return _key(jpeg for _, jpeg in pictures())
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that pixels depend on."""
+    return {name: version(name) for name in ("numpy", "pillow", "simplejpeg", "opencv-python-headless")}
+
+
+def _order(batch: Batch) -> bytes:
+    numbers = (batch.epoch, batch.index, batch.slot, batch.num_batches, *batch.labels.tolist())
+    return ",".join(map(str, numbers)).encode() + b";"
+
+
+def _key(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:16]
+
+
+def main() -> None:
+    table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        records = make_records(Path(folder))
+        table[str(NUMERICS)] = {
+            "versions": versions(),
+            "sources": sources(),
+            "orders": orders(records),
+            "pixels": pixels(records),
+        }
+    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    sys.stdout.write(f"{TABLE.name}: {len(table)} numbers\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Orders and pixels change only together with NUMERICS, and committed numbers say which one they have."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_batches import TABLE, make_records, orders, pixels, sources, versions
+
+from pcr_exp.numerics import NUMERICS
+
+RESULTS = Path(__file__).parents[1] / "results"
+LIST = RESULTS / "numerics.csv"
+_REMEDY = (
+    "If that is meant, raise NUMERICS in pcr_exp/numerics.py, say there what changed, and run "
+    "`python tests/golden_batches.py`."
+)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_records(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, Any]:
+    table = json.loads(TABLE.read_text())
+    assert str(NUMERICS) in table, (
+        f"NUMERICS={NUMERICS} has no fingerprints: run python tests/golden_batches.py"
+    )
+    found: dict[str, Any] = table[str(NUMERICS)]
+    return found
+
+
+def different(wanted: dict[str, str], found: dict[str, str]) -> list[str]:
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+
+
+def test_orders_are_those_of_this_number(records: Path, golden: dict[str, Any]) -> None:
+    changed = different(golden["orders"], orders(records))
+    assert not changed, f"the order of samples is another for {', '.join(changed)}. {_REMEDY}"
+
+
+def test_pixels_are_those_of_this_number(records: Path, golden: dict[str, Any]) -> None:
+    changed = different(golden["pixels"], pixels(records))
+    note = (
+        ""
+        if sources() == golden["sources"]
+        else " The JPEG files themselves differ: Pillow encodes otherwise."
+    )
+    assert not changed, (
+        f"pixels are others for {', '.join(changed)}.{note} The fingerprints were made with "
+        f"{golden['versions']}; here are {versions()}. {_REMEDY}"
+    )
+
+
+def test_fingerprints_tell_apart_what_differs(golden: dict[str, Any]) -> None:
+    """But where modes must give the same: at group 10 and of baseline records; ranks share one order."""
+    found = golden["pixels"]
+    for name in ("baseline", "group_10"):
+        assert len({found[f"{decode}_{name}"] for decode in ("libjpeg", "unsmoothed", "scaled")}) == 1
+    for name in ("group_1", "group_2"):
+        assert len({found[f"{decode}_{name}"] for decode in ("libjpeg", "unsmoothed", "scaled")}) == 3
+    assert len(set(golden["orders"].values())) >= len(golden["orders"]) - 1  # of echoes without a buffer
+
+
+def committed_runs() -> Counter[tuple[str, int]]:
+    """(folder of results, NUMERICS): how many runs. A manifest from before there was a number is of 1."""
+    return Counter(
+        (path.relative_to(RESULTS).parts[0], json.loads(path.read_text()).get("numerics", 1))
+        for path in RESULTS.glob("*/runs/*/manifest.json")
+        if (RESULTS / path.relative_to(RESULTS).parts[0] / "README.md").exists()
+    )
+
+
+def test_every_committed_number_says_its_numerics() -> None:
+    """A folder without runs (loaders, codecs, quality) declares it; what has runs is counted."""
+    with LIST.open(newline="") as file:
+        listed = {(row["folder"], int(row["numerics"])): int(row["num_runs"]) for row in csv.DictReader(file)}
+    folders = {page.parent.name for page in RESULTS.glob("*/README.md")} - {"demo", "runs"}
+    assert {folder for folder, _ in listed} == folders
+    assert {key: count for key, count in listed.items() if count} == committed_runs()
+    assert all(1 <= number <= NUMERICS for _, number in listed)
+
+
+def test_results_of_two_numbers_are_not_mixed_in_a_folder() -> None:
+    folders = Counter(folder for folder, _ in committed_runs())
+    assert not [folder for folder, count in folders.items() if count > 1]
