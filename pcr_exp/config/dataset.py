@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,12 +51,6 @@ class PaperConfig:
     lr_milestones: list[int] = MISSING
     image_size: int = MISSING
     eval_image_size: int = MISSING
-
-    def __post_init__(self) -> None:
-        for key in ("epochs", "image_size", "eval_image_size"):
-            require(getattr(self, key) >= 1, f"dataset.paper.{key}", getattr(self, key), "at least 1")
-        rate = self.learning_rate
-        require(0 < rate < math.inf, "dataset.paper.learning_rate", rate, "a number above 0")
 
 
 @dataclass(kw_only=True, slots=True)
