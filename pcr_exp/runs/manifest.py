@@ -57,6 +57,9 @@ class Manifest:
     num_train: int | None = None
     num_tune: int | None = None
     num_val: int | None = None
+    majority_share: float | None = None
+    """Of the evaluated images, the share (0 to 1) of the most frequent class: always saying it scores
+    this much. None: not known."""
     train_fingerprint: str | None = None
     tune_fingerprint: str | None = None
     val_fingerprint: str | None = None

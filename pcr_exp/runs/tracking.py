@@ -48,7 +48,7 @@ def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: 
         config: Which one.
         run_id: The run's name, and its identity for the tracker: a resumed run continues it.
         folder: The run directory; the tracker keeps its files there.
-        run_config: The whole configuration as plain dicts.
+        run_config: The whole configuration as plain dicts, and `labels`: storage, scan and network in words.
     """
     if config.name == "none":
         return NoTracker()

@@ -11,8 +11,10 @@ from typing import Literal
 
 import torch
 
+from pcr_exp.config.labels import network_label, scan_label, storage_label
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.worker_death import named_worker_death
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import RunData, images_key_of, open_data, prepare_data
 from pcr_exp.runs.directory import RunDirectory, claim
@@ -20,6 +22,7 @@ from pcr_exp.runs.follow import Assignment, follow
 from pcr_exp.runs.interrupts import StopRequest, handled_signals
 from pcr_exp.runs.layer_file import write_layers
 from pcr_exp.runs.log_file import log_to
+from pcr_exp.runs.majority import majority_share
 from pcr_exp.runs.manifest import (
     Manifest,
     begin_at,
@@ -120,6 +123,9 @@ def _train(
     draw: DrawRun | None,
 ) -> None:
     describe_records(manifest, data.train.index, data.tune.index, data.val.index)
+    evaluated: RecordSet = getattr(data, config.training.eval_split)
+    manifest.majority_share = majority_share(evaluated, config.dataset.label)
+    _warn_of_majority(manifest)
     if not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)
@@ -167,6 +173,16 @@ def _train(
                 tracker.figure(name, path)
 
 
+def _warn_of_majority(manifest: Manifest) -> None:
+    share, target = manifest.majority_share, manifest.target_top1
+    if share is not None and target <= share:
+        log.warning(
+            "dataset.target_top1=%g: %.1f%% of the evaluated images are of one class, so a model that "
+            "always says it reaches this, and tables show no time to it; wanted a target above that",
+            *(target, 100 * share),
+        )
+
+
 def _restore(session: Session, directory: RunDirectory) -> int:
     # Returns how many rows the run had when it was saved.
     if not directory.checkpoint_path.exists():
@@ -191,7 +207,9 @@ def _log_eval(row: Row, epochs: int) -> None:
 
 @contextmanager
 def _tracked(config: TrainConfig, directory: RunDirectory) -> Iterator[Tracker]:
-    tracker = open_tracker(config.tracking, directory.path.name, directory.path, asdict(config))
+    labels = {"storage": storage_label(config.storage), "scan": scan_label(config.scan)}
+    described = {**asdict(config), "labels": {**labels, "network": network_label(config.network)}}
+    tracker = open_tracker(config.tracking, directory.path.name, directory.path, described)
     try:
         yield tracker
     except BaseException:

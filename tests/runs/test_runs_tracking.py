@@ -98,6 +98,7 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
     logged_config = items(run.config.update)
     assert logged_config["training"]["learning_rate"] == 0.02
     assert logged_config["run_path"] == str(outcome.folder)
+    assert logged_config["labels"] == {"storage": "unlimited", "scan": "group_5", "network": "unlimited"}
     axes = {r.metric.glob_name: r.metric.step_metric for r in records if r.HasField("metric")}
     assert axes == {f"{kind}/*": "step" for kind in ("train", "eval", "policy")}
     summary: dict[str, Any] = {}

@@ -1,0 +1,51 @@
+"""The share of the most frequent class stands in the manifest, and a target below it is warned of."""
+
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pcr_exp.records.index import RecordEntry
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.data import open_data
+from pcr_exp.runs.majority import majority_share
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.train_run import run_training
+
+
+def labels_of(records: RecordSet) -> list[int]:
+    return [
+        int(value)
+        for number in range(len(records.index.records))
+        for value in records.read_prefix(number, 1).labels["photo"]
+    ]
+
+
+def test_the_share_is_counted_from_the_labels(configure: Any) -> None:
+    records = open_data(configure()).val
+    labels = labels_of(records)
+    assert majority_share(records, "photo") == max(Counter(labels).values()) / len(labels)
+
+
+def test_only_the_images_that_are_looked_at_count(configure: Any) -> None:
+    records = open_data(configure(dataset__max_val_images=3)).val
+    assert majority_share(records, "photo") == max(Counter(labels_of(records)[:3]).values()) / 3
+
+
+def test_an_older_index_does_not_say_it(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = open_data(configure()).val
+    monkeypatch.setattr(RecordSet, "stored", lambda *_: RecordEntry("0.pcr", 1, (9,)))
+    assert majority_share(records, "photo") is None
+
+
+@pytest.mark.parametrize(("target", "warned"), [(0.05, True), (1.0, False)])
+def test_a_target_that_always_saying_the_same_reaches_is_warned_of(
+    configure: Any, caplog: pytest.LogCaptureFixture, target: float, warned: bool
+) -> None:
+    config = configure(dataset__target_top1=target, training__epochs=1)
+    with caplog.at_level(logging.WARNING):
+        folder = run_training(config, progress=False).folder
+    assert ("dataset.target_top1=0.05: " in caplog.text) is warned
+    share = read_manifest(folder / "manifest.json").majority_share
+    assert share == majority_share(open_data(config).val, "photo")
