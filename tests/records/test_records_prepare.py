@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,3 +158,48 @@ def test_records_of_two_names_lie_beside_each_other(dataset: FolderConfig, recor
     one, other = (prepare_records(replace(dataset, name=name), records) for name in ("cats", "dogs"))
     assert one.parent == other.parent and one.name.startswith("cats-") and other.name.startswith("dogs-")
     assert one.name.removeprefix("cats-") == other.name.removeprefix("dogs-")
+
+
+def test_images_of_other_records_are_taken_over(
+    dataset: FolderConfig, records: RecordsConfig, tmp_path: Path
+) -> None:
+    """Whatever splits and records they were in: here, other images are held out."""
+    old = prepare_records(replace(dataset, split_seed=5, images_per_record=3), records)
+    fresh = prepare_records(dataset, replace(records, root=str(tmp_path / "fresh")))
+    reports: dict[str, EncodeReport] = {}
+    reusing = replace(records, root=str(tmp_path / "new"), reuse_from=str(old))
+    new = prepare_records(dataset, reusing, on_report=reports.__setitem__)
+    assert read_tree(new) == read_tree(fresh)
+    assert {split: report.num_reused for split, report in reports.items()} == {
+        "train": 6,
+        "tune": 2,
+        "val": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"root": 5}, {"folders": {"/x": ["a"]}}, {"tables": []}, {"remarks": [1]}, {"more": 1}, None],
+    ids=str,
+)
+def test_a_damaged_note_of_the_source_is_as_none(
+    dataset: FolderConfig, records: RecordsConfig, change: dict[str, object] | None
+) -> None:
+    folder = prepare_records(dataset, records)
+    path = folder / sources.SOURCE_FILE
+    content = json.loads(path.read_bytes())
+    path.write_text(json.dumps(content | change) if change else "[" * 100_000)
+    assert sources.read_source(folder) is None
+    assert prepare_records(dataset, records) == folder
+
+
+def test_a_table_of_images_that_unpacks_to_any_size_is_not_unpacked(
+    dataset: FolderConfig, records: RecordsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = prepare_records(dataset, records)
+    monkeypatch.setattr(sources, "_MAX_IMAGES_BYTES", 4 * 2**20)
+    (folder / sources.IMAGES_FILE).write_bytes(gzip.compress(b"0" * 2**28))
+    tracemalloc.start()
+    assert sources.read_images(folder) in (None, {})
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
