@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import antialias_features
 import pandas as pd
 import pytest
 from benchmark_rows import save_rows, to_markdown
@@ -33,3 +34,34 @@ def test_cases_measured_again_take_the_place_of_their_earlier_rows(tmp_path: Pat
         "| 1 | 3 | 3 (2 to 4) |",
         "| 10 | 3 | 2,000 |",
     ]
+
+
+def test_the_page_of_the_resize_filter_shows_the_table_of_its_rows() -> None:
+    page = (RESULTS / "antialias" / "README.md").read_text()
+    assert antialias_features.to_markdown(pd.read_csv(RESULTS / "antialias" / "features.csv")) in page
+
+
+def test_differences_of_the_resize_filter_are_paired() -> None:
+    """Where both are right and wrong on the same images there is no difference, and no interval."""
+    alike = {"correct": [1, 0, 1, 0], "correct_unfiltered": [1, 0, 1, 0]}
+    one_lost = {"correct": [1, 0, 1, 1], "correct_unfiltered": [1, 0, 1, 0]}
+    losses = {"loss": [1.0, 2.0, 3.0, 4.0], "loss_unfiltered": [0.5, 1.5, 2.5, 3.5]}
+    cells = []
+    for answers in (alike, one_lost):
+        frame = pd.DataFrame(
+            {"task": "it", "px": 64, "scan": "group_2", "image": range(4), **answers, **losses}
+        )
+        cells.append(antialias_features.to_markdown(frame).splitlines()[-1].strip("| ").split(" | "))
+    assert cells[0] == [
+        "it",
+        "64",
+        "group 2",
+        "4",
+        "50.0",
+        "50.0",
+        "+0.00 ± 0.00",
+        "2.500",
+        "+0.5000 ± 0.0000",
+    ]
+    # 1 of 4: the standard error of (0, 0, 0, 1) is 0.25, and 1.96 of them are the interval.
+    assert cells[1][4:7] == ["75.0", "50.0", "+25.00 ± 49.00"]
