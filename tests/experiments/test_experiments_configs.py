@@ -156,7 +156,7 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("world_size=0", "world_size=0: wanted at least 1"),
         ("world_size=3", "loader.lanes=8: wanted a multiple of 3.*Set loader.lanes=9"),
         ("loader.lanes=6 training.global_batch_size=256", "loader.lanes=6: wanted a multiple of 4"),
-        ("training.learning_rate=0", "training.learning_rate=0.0: wanted above 0"),
+        ("training.learning_rate=0", "training.learning_rate=0.0: wanted a number above 0"),
         ("training.momentum=1", r"training.momentum=1.0: wanted in \[0, 1\)"),
         ("training.label_smoothing=1", r"training.label_smoothing=1.0: wanted in \[0, 1\)"),
         ("training.warmup_epochs=-1", "training.warmup_epochs=-1.0: wanted 0 or more"),

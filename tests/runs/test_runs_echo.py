@@ -13,9 +13,9 @@ from pcr_exp.training.schedule import learning_rate
 from pcr_exp.training.trainer import Trainer
 
 ECHOES = [
-    EchoConfig(name="example_before", factor=2.5, buffer=40),
+    EchoConfig(name="example_before", factor=2.75, buffer=40),
     EchoConfig(name="example_before", factor=2, buffer=20, repeat_groups=[10]),
-    EchoConfig(name="example_after", factor=2.5, buffer=40),
+    EchoConfig(name="example_after", factor=2.75, buffer=40),
     EchoConfig(name="batch", factor=1.5),
 ]
 echoes = pytest.mark.parametrize("echo", ECHOES, ids=lambda echo: f"{echo.name}-{len(echo.repeat_groups)}")

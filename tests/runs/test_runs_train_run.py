@@ -284,6 +284,6 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
     assert restored == [
         [
             *("activations", "bytes_read", "clocks", "exchange", "format", "kept", "model"),
-            *("num_rows", "optimizer", "others", "policy", "progress", "scaler"),
+            *("num_rows", "optimizer", "policy", "progress", "scaler"),
         ]
     ]

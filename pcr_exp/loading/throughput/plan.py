@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from math import ceil
+from math import ceil, lcm
 from typing import Any
 
 from pcr_exp.config.records import NUM_GROUPS
@@ -40,15 +40,8 @@ def shared_jobs(config: ThroughputConfig) -> list[Job]:
     """What any number of processes do together: as fast as they go, at a model's speed, under each throttle.
 
     Raises:
-        ConfigError: there is no such scan level or `decode`; a shuffle window is no whole number of batches
-            (rates are taken from windows), or there is no model.
+        ConfigError: there is no such scan level or `decode`, or there is no model.
     """
-    window = window_images(config)
-    if window % config.batch_size:
-        raise ConfigError(
-            f"batch_size={config.batch_size}: wanted a divisor of {window}, the images of a shuffle window "
-            "(loader.shuffle_records x dataset.images_per_record)."
-        )
     if config.model_images_per_s is None:
         raise ConfigError(
             "model_images_per_s=null: wanted a rate, the compute of the model that is validated."
@@ -59,8 +52,8 @@ def shared_jobs(config: ThroughputConfig) -> list[Job]:
 
 
 def window_images(config: ThroughputConfig) -> int:
-    """Images that are shuffled together."""
-    return config.loader.shuffle_records * config.dataset.images_per_record
+    """Images that storage has handed over with a whole number of records, and a whole number of batches."""
+    return lcm(config.batch_size, config.loader.shuffle_records * config.dataset.images_per_record)
 
 
 def absent_peers(config: ThroughputConfig) -> dict[str, str]:

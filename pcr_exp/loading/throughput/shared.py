@@ -76,8 +76,8 @@ class Readers:
 def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window_images: int) -> SharedRate:
     """The sum of all processes' rates while all of them read, between `from_s` and `to_s`.
 
-    Storage hands over a shuffle window at a time, so a rate is taken from the begin of a window to the begin
-    of another: in between, bursts would count for more or less than they took.
+    Storage hands over whole records, so a rate is taken over whole windows, stretches of batches in which as
+    much is read as is consumed: in between, bursts would count for more or less than they took.
 
     Raises:
         LoaderError: a process began fewer than two windows in that time.
