@@ -186,7 +186,7 @@ def read(task: Task, max_images: int) -> tuple[list[Path], list[Tensor]]:
     """The files, in an order by a hash of their ids, and for each label the classes, numbered from 0."""
     if task.config is None:
         wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
-        paths = sorted((DATA / "imagenet_native_sample").glob("*/*.JPEG"))[:max_images]
+        paths = sorted((DATA / "imagenet_native_sample").glob("*/*.JPEG"))
         return paths, [torch.tensor([wnids.index(path.parent.name) for path in paths])]
     dataset = open_dataset(task.config)
     samples = [*dataset.train, *getattr(dataset, "tune", []), *dataset.val]
@@ -233,7 +233,9 @@ def to_markdown(frame: pd.DataFrame) -> str:
 def main() -> None:
     """See the module. What is in the file already is not measured again."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=1000, help="of each task, at most")
+    parser.add_argument(
+        "--images", type=int, default=1000, help="of each task, at most; of native photographs all"
+    )
     parser.add_argument("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
     parser.add_argument("--tasks", nargs="+", default=[task.name for task in TASKS])
     parser.add_argument("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
