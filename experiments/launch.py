@@ -55,23 +55,39 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     job = Job(task, schema)
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
     SweepFolder.begun, status = None, 0
-    try:
-        check_arguments()
-        with terminated_as_interrupted():
+    with unwinding_signals(job.signalled):
+        try:
+            check_arguments()
             main()
-    except ConfigError as error:  # what was typed
-        tell(error)
-        status = 1
-    except KeyboardInterrupt:
+        except ConfigError as error:  # what was typed
+            tell(error)
+            status = 1
+        except KeyboardInterrupt:
+            status = 130
+        except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if job.signalled.number is not None and status == 1:
+        status = 128 + job.signalled.number
+    if status == 130:
         Console(stderr=True).print("interrupted; the same command continues", style="yellow")
-        status = 130
-    except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
     if SweepFolder.begun is not None:
         status = tell_sweep(SweepFolder.begun, status)
     elif job.outcome is not None and job.outcome.failed:
         status = 1
     sys.exit(status)
+
+
+class Signalled:
+    """Which of SIGINT and SIGTERM came, if one did: libraries turn the exception into others of theirs."""
+
+    number: int | None = None
+
+    def raise_if_so(self) -> None:
+        """Raise what the signal is meant to raise."""
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.number is not None:
+            raise SystemExit(128 + self.number)
 
 
 class Job(Generic[T]):
@@ -81,14 +97,16 @@ class Job(Generic[T]):
         self.task = task
         self.schema = schema
         self.launched_by = os.getpid()
+        self.signalled = Signalled()
         self.outcome: Outcome | None = None
         """Of a single job, which runs in the process that was started."""
 
     def __call__(self, config: DictConfig) -> None:
         """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""
-        register()  # a launcher's process has not; elsewhere it was done, and costs milliseconds
-        if os.getpid() != self.launched_by == os.getppid():
-            end_with_parent(self.launched_by, terminate)
+        if os.getpid() != self.launched_by:
+            register()
+            if os.getppid() == self.launched_by:
+                end_with_parent(self.launched_by, terminate)
         state = HydraConfig.get()
         if state.mode == RunMode.MULTIRUN:
             self._run_in_sweep(config, sweep_folder(state), state.job.num)
@@ -120,6 +138,7 @@ class Job(Generic[T]):
             tell(error)
             return Outcome(name, FAILED, str(error))
         except Exception as error:
+            self.signalled.raise_if_so()
             # Not ours: the traceback is what a bug report needs.
             traceback.print_exc()
             return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
@@ -152,24 +171,29 @@ def tell(error: object) -> None:
 
 
 @contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
+def unwinding_signals(signalled: Signalled) -> Iterator[None]:
     """Within, SIGTERM unwinds the program as Ctrl-C does, so that it leaves no file behind.
 
     Not where torchrun ends the processes of a run: one that waits for another in a library could not unwind.
+    A signal that is ignored stays ignored.
     """
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    if not alone or threading.current_thread() is not threading.main_thread():
+    pid = os.getpid()
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    pid = os.getpid()
 
     def unwind(number: int, _frame: FrameType | None) -> None:
         if os.getpid() != pid:
             os._exit(128 + number)  # a forked child has nothing to clean up
-        raise SystemExit(128 + number)
+        signalled.number = number
+        signalled.raise_if_so()
 
-    before: Any = signal.signal(signal.SIGTERM, unwind)
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    wanted = [signal.SIGINT, *([signal.SIGTERM] if alone else [])]
+    handled = [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, unwind) for number in handled}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

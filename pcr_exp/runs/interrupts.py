@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from pcr_exp.training.loop import StopWaiting
+
 log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -21,6 +23,7 @@ class StopRequest:
     def __init__(self) -> None:
         self._signal: int | None = None
         self._graceful = False
+        self._waiting = False
         self._pid = os.getpid()
 
     @property
@@ -44,6 +47,21 @@ class StopRequest:
             self._graceful = False
         self.raise_if_requested()
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within, a signal does not wait for the end of the update: there is none, and may be none for long.
+
+        Raises:
+            StopWaiting: a signal comes, or came after the last update was over.
+        """
+        if self.requested:
+            raise StopWaiting
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
     def raise_if_requested(self) -> None:
         """Raise what the signal would have raised: KeyboardInterrupt, or SystemExit(143) for SIGTERM."""
         if self._signal == signal.SIGINT:
@@ -57,6 +75,9 @@ class StopRequest:
             return  # a forked decode worker: the training process decides
         first = self._signal is None
         self._signal = number
+        if first and self._graceful and self._waiting:
+            log.warning("asked to stop: saving a checkpoint (ask again to stop at once)")
+            raise StopWaiting
         if first and self._graceful:
             log.warning("asked to stop: saving a checkpoint after this update (ask again to stop at once)")
         else:

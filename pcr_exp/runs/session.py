@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +68,11 @@ class Session:
         return self.earlier_bytes + self.session_bytes()
 
     def rows(
-        self, *, checkpoint: Callable[[], None], should_stop: Callable[[], bool]
+        self,
+        *,
+        checkpoint: Callable[[], None],
+        should_stop: Callable[[], bool],
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Generator[Row, None, None]:
         """Train and yield rows, of all processes together; see `pcr_exp.training.loop.fit`.
 
@@ -85,6 +89,7 @@ class Session:
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
             should_stop=should_stop,
+            waiting=waiting,
             measure=self.measure,
         )
         with closing(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -138,7 +138,6 @@ def _train(
         training_bar(
             epochs=epochs, total_steps=session.total_steps, step=session.progress.step, shown=progress
         ) as bar,
-        stop.graceful(),
     ):
         begin_at(manifest, session.progress.step)
         write_manifest(directory.manifest_path, manifest)
@@ -155,7 +154,10 @@ def _train(
         def should_stop() -> bool:
             return stop.agree(processes.any(stop.requested))
 
-        with closing(session.rows(checkpoint=checkpoint, should_stop=should_stop)) as stream:
+        # Several processes stop together, and so only after an update.
+        waiting = stop.waiting if processes.world_size == 1 else nullcontext
+        training = session.rows(checkpoint=checkpoint, should_stop=should_stop, waiting=waiting)
+        with stop.graceful(), closing(training) as stream:
             for row in stream:
                 rows.append(row)
                 tracker.log(row)
@@ -167,7 +169,7 @@ def _train(
                 if row["kind"] == "eval":
                     _log_eval(row, epochs)
                     tracker.summary({key: row[key] for key in ("val_top1", "val_loss", "train_s", "wait_s")})
-        if draw is not None and not stop.requested:
+        if draw is not None:  # it takes seconds and there is nothing to save: an interrupt acts at once
             rows.sync()
             for name, path in draw(directory.path).items():
                 tracker.figure(name, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
@@ -35,6 +35,10 @@ class Loader(Protocol):
         """Read on."""
 
 
+class StopWaiting(BaseException):
+    """Raised by a signal where training waits for a batch that may come late: it stops as after an update."""
+
+
 def fit(
     trainer: Trainer,
     loader: Loader,
@@ -47,6 +51,7 @@ def fit(
     bytes_read: Callable[[], int],
     checkpoint: Callable[[], None],
     should_stop: Callable[[], bool] = lambda: False,
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     measure: Measure = no_measure,
 ) -> Generator[Row, None, None]:
     """Train from where `progress` stands to the end of the last epoch, and yield rows.
@@ -68,6 +73,7 @@ def fit(
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
             `checkpoint_every_steps` updates, and before stopping early.
         should_stop: Asked after each update.
+        waiting: Entered for an update's first batch; raises StopWaiting where `should_stop` would be true.
         measure: Makes more columns of a row from the counters and clocks in it.
 
     Raises:
@@ -93,7 +99,18 @@ def fit(
     clocks.switch("wait")
     with closing(_stream(loader, progress, config.epochs)) as stream:
         num_images = num_fresh = 0
-        for batch in stream:
+        while True:
+            try:
+                # An update that several batches make has changed the model's statistics after the first.
+                with nullcontext() if num_images else waiting():
+                    batch = next(stream, None)
+            except StopWaiting:
+                clocks.switch("other")
+                checkpoint()
+                clocks.pause()
+                return
+            if batch is None:
+                break
             clocks.switch("train")
             loss = _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
             num_images += len(batch.labels)

@@ -43,6 +43,11 @@ def task(config):
         os.kill(os.getpid(), signal.SIGKILL)
     if config.out == "interrupted":
         raise KeyboardInterrupt
+    if config.out == "masked":
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            None.attribute  # as a library does that is not made to be interrupted
     if config.out == "waiting":
         Path(config.runs_root, "waits").touch()
         try:

@@ -103,7 +103,7 @@ def test_a_loader_that_is_measured_ends_with_the_program_and_its_workers_with_it
             process.ask({**request, "folder": str(tmp_path / "tree")})
 
     session = forked(program)
-    assert wait_for(lambda: len(members(session)) == 4, 60)
+    assert wait_for(lambda: len(members(session)) == 4, 180)
     os.kill(session, signal.SIGKILL)
     os.waitpid(session, 0)
     assert wait_for(lambda: members(session) == [], 10)

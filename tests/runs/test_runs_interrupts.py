@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.runs.interrupts import handled_signals
+from pcr_exp.training.loop import StopWaiting
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,16 @@ def test_in_the_loop_the_first_signal_waits_for_the_end(number: int, error: type
     assert reached
     if number == signal.SIGTERM:
         assert raised.value.args == (143,)
+
+
+def test_where_training_waits_for_a_batch_it_does_not_wait_for_an_update() -> None:
+    with pytest.raises(KeyboardInterrupt), handled_signals() as stop, stop.graceful():
+        with pytest.raises(StopWaiting), stop.waiting():
+            os.kill(os.getpid(), signal.SIGINT)
+            pytest.fail("waited on")
+        assert stop.requested
+        with pytest.raises(StopWaiting), stop.waiting():
+            pytest.fail("began to wait")
 
 
 def test_a_second_signal_does_not_wait() -> None:

@@ -1,0 +1,85 @@
+"""A run that is asked to stop while no update is under way does not wait for the end of one."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.trainer import Trainer
+
+pytestmark = pytest.mark.alone
+
+
+def rows_of(config: Any) -> list[Row]:
+    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
+    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    changes = {"loader__num_workers": num_workers, "loader__prefetch_batches": 1}
+    changes |= {"loader__lanes": 1, "loader__shuffle_records": 1, "loader__records_ahead": 1}
+    wanted = rows_of(configure(**changes, runs_root=str(tmp_path / "whole")))
+
+    config = configure(**changes)
+    stands_still, goes_on = threading.Event(), threading.Event()
+    interrupted_s: list[float] = []
+    timers: list[threading.Timer] = []
+    update, read = Trainer.update, RecordSet.read_prefix
+
+    def interrupt() -> None:
+        interrupted_s.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def update_and_stand_still(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 4:  # the first of the second and last epoch
+            stands_still.set()
+            timers.append(threading.Timer(3, interrupt))  # what was read ahead is used up by then
+            timers[-1].start()
+        return update(trainer, *args, **kwargs)
+
+    def read_late(records: RecordSet, record: int, group: int) -> Any:
+        if stands_still.is_set():
+            goes_on.wait(60)
+        return read(records, record, group)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "update", update_and_stand_still)
+        patched.setattr(RecordSet, "read_prefix", read_late)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run_training(config, progress=False)
+            took_s = time.monotonic() - interrupted_s[0]
+        finally:
+            goes_on.set()
+            for timer in timers:
+                timer.cancel()  # a run that did not wait shall not have its interrupt somewhere else
+    assert took_s < 20, "the read would have taken a minute; the loader leaves it behind after 5 s"
+    (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
+    assert RunDirectory(folder).status == "interrupted"
+    assert RunDirectory(folder).checkpoint_path.exists()
+    assert rows_of(config) == wanted
+
+
+def test_an_interrupt_while_figures_are_drawn_acts_at_once(configure: Any) -> None:
+    config = configure(training__epochs=1)
+
+    def draw(_: Path) -> dict[str, Path]:
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("drew on")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, progress=False, draw=draw)
+    (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
+    assert RunDirectory(folder).status == "interrupted"
+    assert run_training(config, progress=False, draw=lambda _: {}).status == "finished"
