@@ -147,8 +147,8 @@ def test_other_columns_are_refused(name: str, folder: Path) -> None:
 
 def test_the_table_has_every_loader_and_names_the_absent(folder: Path) -> None:
     text = to_markdown(load_throughput(folder))
-    assert "| ImageFolder, PIL | pil | 400 (200 to 480) | 1.00 (1.00 to 1.00) |" in text
-    assert "| baseline | libjpeg | 800 (400 to 960) | 2.00 (2.00 to 2.00) |" in text
+    assert "| ImageFolder, PIL | pil | triangle | 400 (200 to 480) | 1.00 (1.00 to 1.00) |" in text
+    assert "| baseline | libjpeg | none | 800 (400 to 960) | 2.00 (2.00 to 2.00) |" in text
     assert "* FFCV: absent, too far away" in text
     assert "wait share at 1,000 images/s" in text and "| 10% |" in text
     assert "| 25 MiB/s | group 1 |" in text
@@ -182,7 +182,7 @@ def test_the_table_says_how_warm_the_files_were(shares: list, said: str, tmp_pat
 def test_a_single_repeat_shows_no_spread(tmp_path: Path) -> None:
     rows = measured_rows()
     write_throughput(tmp_path, rows[rows["repeat"] == 0], formats(), {}, SETTINGS)
-    assert "| baseline | libjpeg | 800 | 2.00 |" in to_markdown(load_throughput(tmp_path))
+    assert "| baseline | libjpeg | none | 800 | 2.00 |" in to_markdown(load_throughput(tmp_path))
 
 
 def test_every_figure_is_drawn_with_its_numbers(folder: Path) -> None:

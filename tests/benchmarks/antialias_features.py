@@ -43,7 +43,7 @@ DATA = Path(__file__).parents[2].parent / "shared" / "data"
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 NUM_FOLDS = 10
 L2 = 1e-2
-"""Of the classifier's weights, for features of unit variance; not tuned."""
+"""Of the classifier's weights, for features of unit variance: a first fit of HAM10000 at 1e-3 overfitted."""
 SCANS = {"baseline": 0, "group_2": 2, "group_5": 5}
 BATCH_SIZE = 50
 

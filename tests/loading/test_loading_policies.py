@@ -226,7 +226,7 @@ def test_plateau_judged_on_tune_says_so() -> None:
     policy = opened(PlateauConfig(name="plateau", patience_epochs=1, judge="tune"))
     for epoch in range(2):
         policy.observe(update(epoch))
-    assert policy.wanted_probe(3) == TrialProbe((1, 2, 5, 10), 20, "val")
+    assert policy.wanted_probe(3) == TrialProbe((1, 2, 5, 10), 20, "tune")
     policy.decide({1: 0.5, 10: 0.5})
     decision = policy.take_decision()
     assert decision is not None

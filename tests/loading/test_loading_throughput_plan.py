@@ -39,7 +39,14 @@ from pcr_exp.loading.throughput.static_copies import build_copies, quality_for
 
 
 def folder_config(root: Path) -> FolderConfig:
-    return FolderConfig(name="folder", root=str(root), label="class", images_per_record=4, target_top1=0.5)
+    return FolderConfig(
+        name="folder",
+        root=str(root),
+        label="class",
+        images_per_record=4,
+        target_top1=0.5,
+        tune_fraction=0.0,  # every picture is read
+    )
 
 
 def config(**given: Any) -> ThroughputConfig:

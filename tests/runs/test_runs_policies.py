@@ -227,8 +227,7 @@ def test_probes_see_the_run_s_own_decoder(run: Any, tmp_path: Path) -> None:
         config = MssimConfig(name="mssim", threshold=0.9, num_images=8, candidates=[1, 2])
         _, rows = run(config, loader__decode=mode, runs_root=str(tmp_path / mode))
         scores[mode] = rows[0]["scores"]["1"]
-    assert len(set(scores.values())) == 3
-    assert scores["libjpeg"] > scores["unsmoothed"], "smoothing brings an image nearer to the original"
+    assert len(set(scores.values())) == 3, "each mode shows the same scans in its own way"
 
 
 def test_a_probe_s_loss_that_is_not_finite_stops_the_run_and_keeps_its_rows(
@@ -322,16 +321,12 @@ def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:
     assert trace["group"].tolist() == [g for _, g in decided(rows)[:1]] + [
         g for _, g in decided(rows)[1:] for _ in range(4)
     ]
-    saved = index.epoch_bytes(10) - index.epoch_bytes(10)
-    assert trace["bytes_saved"].tolist()[:5] == [saved] * 5
-    assert trace["saved_share"].iloc[-1] == pytest.approx(1 - rows_at(rows, 3) / (3 * index.epoch_bytes(10)))
+    last = rows[-1]
+    read, whole = last["record_bytes"] + last["probe_bytes"], EPOCHS * index.epoch_bytes(10)
+    assert trace["run_saved_bytes"].tolist() == [whole - read] * len(trace), "of the whole run, probes paid"
+    assert trace["run_saved_share"].iloc[-1] == pytest.approx(1 - read / whole)
     static, _ = run(ScanConfig(name="group_10"))
     assert set(draw_run(static)) == {"training_curve"}
-
-
-def rows_at(rows: Rows, epoch: int) -> int:
-    """record_bytes after so many epochs."""
-    return next(row["record_bytes"] for row in rows if row["kind"] == "eval" and row["epoch"] == epoch)
 
 
 def test_the_log_tells_what_was_decided(run: Any, caplog: pytest.LogCaptureFixture) -> None:
