@@ -74,6 +74,7 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
         status = tell_sweep(SweepFolder.begun, status)
     elif job.outcome is not None and job.outcome.failed:
         status = 1
+    end_undisturbed()
     sys.exit(status)
 
 
@@ -149,6 +150,18 @@ def check_arguments() -> None:
     arguments = get_args_parser().parse_args()
     sweeps = arguments.multirun or any(o.startswith("hydra.mode=") for o in arguments.overrides)
     check_overrides(arguments.overrides, sweeps=sweeps)
+
+
+def end_undisturbed() -> None:
+    """All is done and told: let Ctrl-C not cut short what is put away at exit, unless it comes twice."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, first)
 
 
 def tell_sweep(folder: Path, status: int) -> int:
