@@ -207,6 +207,26 @@ def test_a_signal_unwinds_a_sweep_under_way(launcher: str, number: int, status: 
         assert (tmp_path / "unwound").exists()
 
 
+def test_an_interrupt_that_a_library_turned_into_another_error_is_one(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "out=masked,good")
+    assert done.returncode == 130
+    assert "interrupted; the same command continues" in done.stderr
+
+
+def test_an_interrupt_when_all_is_done_does_not_cut_short_what_is_put_away(tmp_path: Path) -> None:
+    at_exit = (
+        "import atexit, signal\n"
+        "atexit.register(lambda: print('put away'))\n"
+        "atexit.register(lambda: signal.raise_signal(signal.SIGINT))\n"
+    )
+    program = command(tmp_path, "out=good")
+    (tmp_path / "program.py").write_text(at_exit + PROGRAM)
+    done = subprocess.run(
+        program, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "put away\n", False)
+
+
 def test_outcomes_that_nobody_wrote_are_no_success(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
