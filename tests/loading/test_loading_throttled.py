@@ -68,7 +68,7 @@ def test_the_first_batch_waits_for_its_window_alone(split: Path, open_loader: Op
         group=10,
         records=records,
         storage_config=config,
-        config=LoaderConfig(num_workers=2, shuffle_records=1, prefetch_batches=4),
+        config=LoaderConfig(num_workers=2, lanes=1, shuffle_records=1, prefetch_batches=4),
     )
     started = time.monotonic()
     next(loader.batches(0, 0, 3))
