@@ -22,7 +22,7 @@ REFERENCE_SCAN = "group_1"
 """The scan level whose runs tell what compute and decoding allow: storage limits it least."""
 
 TOLERANCE = 0.10
-"""The share by which a prediction may miss the measured time: declared beforehand, in issue 4."""
+"""The share by which a prediction may miss the measured time: declared beforehand."""
 
 TIME_COLUMNS = [
     *("run_id", *GROUP_KEYS, "scan", "seed", "target_top1", "mean_image_bytes"),

@@ -16,7 +16,7 @@ CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
 """What repeats of one cell share."""
 
 TOLERANCE = 0.05
-"""The share by which a prediction may miss the measured rate: declared beforehand, in issue 4."""
+"""The share by which a prediction may miss the measured rate: declared beforehand."""
 
 _PRETENDED = "pretended"
 

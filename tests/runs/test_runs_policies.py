@@ -23,9 +23,11 @@ from pcr_exp.config.scan import (
 )
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.loading.decode import decode
+from pcr_exp.loading.decode import decode, open_decoder
+from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.loading.ms_ssim import ms_ssim
 from pcr_exp.loading.policies.mixture import MixtureScan
+from pcr_exp.loading.similarity import mean_similarities
 from pcr_exp.records.index import RecordIndex, parse_index
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import session
@@ -34,6 +36,7 @@ from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import MEASURED, Row, read_rows
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.storage.open import open_storage
 from pcr_exp.training.trainer import Trainer
 
 EPOCHS = 5
@@ -221,12 +224,16 @@ def test_interrupted_and_resumed_the_groups_and_losses_are_the_same(
     assert read_manifest(outcome.folder / "manifest.json").scan_group == last
 
 
-def test_probes_see_the_run_s_own_decoder(run: Any, tmp_path: Path) -> None:
+def test_probes_see_the_run_s_own_decoder(run: Any, prepared: Path, tmp_path: Path) -> None:
+    folder = next((prepared / "records").iterdir()) / "train"
+    records = RecordSet(open_storage(str(folder), StorageConfig(name="unlimited")), "pcr")
     scores = {}
     for mode in ("libjpeg", "unsmoothed", "scaled"):
         config = MssimConfig(name="mssim", threshold=0.9, num_images=8, candidates=[1, 2])
         _, rows = run(config, loader__decode=mode, runs_root=str(tmp_path / mode))
         scores[mode] = rows[0]["scores"]["1"]
+        sample = FixedSample(records, 8, decode=open_decoder(mode, "pcr"))
+        assert scores[mode] == pytest.approx(mean_similarities(sample, [1])[1], rel=1e-6)
     assert len(set(scores.values())) == 3, "each mode shows the same scans in its own way"
 
 
