@@ -11,12 +11,12 @@ from experiments.launch import launch
 from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
-from pcr_exp.analysis.activation_errors import Batch, codec_errors, gradient_errors
-from pcr_exp.analysis.activation_files import draw_run_layers, write_study
-from pcr_exp.analysis.activation_memory import memory_table
+from pcr_exp.analysis.activations.files import draw_run_layers, write_study
 from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.loading.policy import StaticScan
+from pcr_exp.measuring.activation_errors import Batch, codec_errors, gradient_errors
+from pcr_exp.measuring.activation_memory import memory_table
+from pcr_exp.policies.policy import StaticScan
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes

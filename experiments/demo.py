@@ -10,9 +10,9 @@ from rich.console import Console
 from experiments.figures import show
 from experiments.launch import launch
 from experiments.quality import quality
-from pcr_exp.analysis.quality_files import is_measured
-from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.run_figures import draw_run
+from pcr_exp.analysis.quality.quality_files import is_measured
+from pcr_exp.analysis.scans.report import write_report
+from pcr_exp.analysis.scans.run_figures import draw_run
 from pcr_exp.config.compose import load
 from pcr_exp.config.runners import DemoConfig, QualityConfig, TrainConfig
 from pcr_exp.runs.calibration import Calibration, calibrated

@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from experiments.launch import launch
-from pcr_exp.analysis.comparison import compare_setting, comparison_curves, comparison_to_markdown
-from pcr_exp.analysis.figures.comparison import draw_comparison
-from pcr_exp.analysis.figures.save import save_figure
-from pcr_exp.analysis.read_runs import read_runs
-from pcr_exp.analysis.render import to_rich
-from pcr_exp.analysis.report import Report, write_report
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.render import to_rich
+from pcr_exp.analysis.core.save import save_figure
+from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
+from pcr_exp.analysis.scans.comparison_figure import draw_comparison
+from pcr_exp.analysis.scans.report import Report, write_report
 from pcr_exp.config.runners import FiguresConfig
 
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
-from pcr_exp.records.atomic import make_folder, write_atomic
+from pcr_exp.system.atomic import make_folder, write_atomic
 
 BEGUN, FAILED, DIED, INTERRUPTED, NOT_BEGUN = "begun", "failed", "died", "interrupted", "not begun"
 

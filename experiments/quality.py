@@ -5,20 +5,20 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.launch import launch
-from pcr_exp.analysis.crop_quality import measure_crops, summarise_crops
-from pcr_exp.analysis.figures.bytes_per_group import draw_bytes_per_group
-from pcr_exp.analysis.figures.decode_modes import draw_decode_modes
-from pcr_exp.analysis.figures.mssim_vs_scan import draw_mssim_vs_scan
-from pcr_exp.analysis.figures.save import save_figure
-from pcr_exp.analysis.quality import measure_quality
-from pcr_exp.analysis.quality_files import load_quality, write_quality
+from pcr_exp.analysis.core.save import save_figure
+from pcr_exp.analysis.quality.bytes_per_group_figure import draw_bytes_per_group
+from pcr_exp.analysis.quality.decode_modes_figure import draw_decode_modes
+from pcr_exp.analysis.quality.mssim_vs_scan_figure import draw_mssim_vs_scan
+from pcr_exp.analysis.quality.quality_files import load_quality, write_quality
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.records.atomic import write_atomic
+from pcr_exp.measuring.crop_quality import measure_crops, summarise_crops
+from pcr_exp.measuring.quality import measure_quality
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.open import open_storage
+from pcr_exp.system.atomic import write_atomic
 
 
 def quality(config: QualityConfig) -> str:

@@ -8,17 +8,17 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from experiments.launch import launch
-from pcr_exp.analysis.plan_report import report_plan
-from pcr_exp.analysis.throughput_files import write_throughput
-from pcr_exp.analysis.throughput_report import report_throughput
-from pcr_exp.analysis.validation_files import add_validation
-from pcr_exp.analysis.validation_report import report_validation
+from pcr_exp.analysis.model.plan_report import report_plan
+from pcr_exp.analysis.model.validation_files import add_validation
+from pcr_exp.analysis.model.validation_report import report_validation
+from pcr_exp.analysis.throughput.files import write_throughput
+from pcr_exp.analysis.throughput.report import report_throughput
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.loading.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
-from pcr_exp.loading.throughput.interleave import Contest
-from pcr_exp.loading.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
-from pcr_exp.loading.throughput.static_copies import build_copies
-from pcr_exp.loading.throughput.validation import validation_rows
+from pcr_exp.measuring.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
+from pcr_exp.measuring.throughput.interleave import Contest
+from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
+from pcr_exp.measuring.throughput.static_copies import build_copies
+from pcr_exp.measuring.throughput.validation import validation_rows
 from pcr_exp.runs.bars import counting_bar
 
 _FILE_COLUMNS = 160

@@ -1,7 +1,7 @@
 """Train one model at one scan level; `-m` sweeps. See `--help`."""
 
 from experiments.launch import launch
-from pcr_exp.analysis.run_figures import draw_run
+from pcr_exp.analysis.scans.run_figures import draw_run
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.train_run import run_training
 

@@ -5,6 +5,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import torch
+
+pytest_plugins = ["record_fixtures"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Many small convolutions: more threads than one cost time on a small machine."""
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

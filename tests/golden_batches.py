@@ -24,9 +24,9 @@ from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.numerics import NUMERICS
+from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.encode import encode_split
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

@@ -8,31 +8,31 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.figures import compare
-from pcr_exp.analysis.combined_report import combined_markdown
-from pcr_exp.analysis.combined_table import combined_frame, combined_summary
-from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown
-from pcr_exp.analysis.crop_quality import summarise_crops
-from pcr_exp.analysis.echo_markdown import echo_to_markdown
-from pcr_exp.analysis.echo_table import echo_frame, tuned
-from pcr_exp.analysis.gradient_markdown import gradients_to_markdown
-from pcr_exp.analysis.gradient_table import REFERENCE, gradient_frame, gradient_table
-from pcr_exp.analysis.plan import predict, worker_counts
-from pcr_exp.analysis.policy_trace import policy_trace
-from pcr_exp.analysis.predicted_times import predict_times
-from pcr_exp.analysis.quality import summarise_quality
-from pcr_exp.analysis.quality_files import load_quality
-from pcr_exp.analysis.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.render import to_markdown
-from pcr_exp.analysis.run_figures import full_image_bytes
-from pcr_exp.analysis.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.summary import scan_comparisons, summary_table
-from pcr_exp.analysis.tolerance import tolerance_fits, tolerance_points
-from pcr_exp.analysis.validation import TOLERANCE as RATE_TOLERANCE
-from pcr_exp.analysis.validation import compare as compare_rates
-from pcr_exp.analysis.validation_files import load_validation
+from pcr_exp.analysis.combined.report import combined_markdown
+from pcr_exp.analysis.combined.table import combined_frame, combined_summary
+from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
+from pcr_exp.analysis.core.render import to_markdown
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.core.summary import scan_comparisons, summary_table
+from pcr_exp.analysis.echo.markdown import echo_to_markdown
+from pcr_exp.analysis.echo.table import echo_frame, tuned
+from pcr_exp.analysis.gradients.markdown import gradients_to_markdown
+from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
+from pcr_exp.analysis.model.plan import predict, worker_counts
+from pcr_exp.analysis.model.predicted_times import predict_times
+from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
+from pcr_exp.analysis.model.validation import compare as compare_rates
+from pcr_exp.analysis.model.validation_files import load_validation
+from pcr_exp.analysis.policies.policy_trace import policy_trace
+from pcr_exp.analysis.quality.quality_files import load_quality
+from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.scans.run_figures import full_image_bytes
+from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.config.compose import load, register
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.measuring.crop_quality import summarise_crops
+from pcr_exp.measuring.quality import summarise_quality
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.

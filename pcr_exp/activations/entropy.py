@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pcr_exp.activations.bits import pack_bits, unpack_bits
+from pcr_exp.system.bits import pack_bits, unpack_bits
 
 BLOCK = 32
 MAX_WIDTH = 15

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcr_exp.activations.bits import pack_bits, unpack_bits
 from pcr_exp.activations.codec import Codec, Payload
 from pcr_exp.activations.count import unique_bytes
+from pcr_exp.system.bits import pack_bits, unpack_bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcr_exp.activations.bits import pack_bits, unpack_bits
 from pcr_exp.activations.entropy import MAX_WIDTH, PackedIntegers, pack_integers, unpack_integers
 from pcr_exp.activations.lossless import Exact
+from pcr_exp.system.bits import pack_bits, unpack_bits
 
 NUM_CELLS = 2**MAX_WIDTH
 

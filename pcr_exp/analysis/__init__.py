@@ -1,1 +1,1 @@
-"""What it showed: image quality, tables and figures from files."""
+"""Tables, figures and reports from files of finished runs: one room per question, on one core."""

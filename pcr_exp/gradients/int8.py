@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.header import joined, parted
-from pcr_exp.gradients.quantise import ternary_scale
+from pcr_exp.gradients.bundle import joined, parted
+from pcr_exp.gradients.threelc import ternary_scale
 
 _LARGEST = 127
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.bits import bitmap_size, pack_bits, unpack_bits
-from pcr_exp.gradients.header import joined, parted
+from pcr_exp.gradients.bundle import joined, parted
+from pcr_exp.system.bits import bitmap_size, pack_bits, unpack_bits
 
 
 class OneBit:

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from pcr_exp.gradients.header import joined, parted
-from pcr_exp.gradients.quantise import ternary_scale
+from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.gradients.quartic import pack, unpack
+from pcr_exp.gradients.threelc import ternary_scale
 
 
 class TernaryStochastic:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.gradients.header import joined, parted
-from pcr_exp.gradients.quantise import quantise, ternary_scale
+from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.gradients.quartic import pack, packed_size, unpack
 from pcr_exp.gradients.zero_run import lengthen, shorten
 
@@ -42,3 +42,43 @@ class ThreeLC:
             return torch.full((num_values,), math.nan, device=message.device)
         packed = lengthen(payload, packed_size(num_values)) if self.zero_run else payload
         return unpack(packed, num_values).float().sub_(1).mul_(scale)
+
+
+_FLOAT32 = torch.finfo(torch.float32)
+
+
+def ternary_scale(values: Tensor, sparsity: float) -> float:
+    """Return M = s max|values|, a float32: what one step of quantised `values` is worth.
+
+    Three cases are decided here, so that nothing divides by zero later and one bad value poisons no sum:
+
+    - all zeros, no values, or values so small that M would be subnormal: 0, which sends nothing;
+    - NaN or infinity among the values: NaN;
+    - an M beyond float32's range: float32's largest number, which still rounds max|values| to one.
+
+    Args:
+        values: float32, any shape.
+        sparsity: s in [1, 2); at 2 even the largest value would round to zero.
+    """
+    if values.numel() == 0:
+        return 0.0
+    low, high = torch.aminmax(values)
+    largest = max(-low.item(), high.item())
+    if not math.isfinite(largest):
+        return math.nan
+    # Exact in double precision, so it is rounded once.
+    product = float(np.float32(sparsity)) * largest
+    scale = float(np.float32(min(product, _FLOAT32.max)))
+    return scale if scale >= _FLOAT32.tiny else 0.0
+
+
+def quantise(values: Tensor, scale: float) -> Tensor:
+    """Return round(values / scale), halves to even, as float32 in {-1, 0, 1}; zeros if `scale` is 0.
+
+    Comparing with scale / 2 says the same as dividing and rounding, without the rounding error of a division.
+
+    Args:
+        values: float32, finite, none larger than `scale` in magnitude unless that is 0.
+        scale: What `ternary_scale` gave.
+    """
+    return torch.nn.functional.hardshrink(values, scale / 2 if scale > 0 else math.inf).sign_()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.bits import bitmap_size, pack_bits, unpack_bits
+from pcr_exp.system.bits import bitmap_size, pack_bits, unpack_bits
 
 _VALUE_BYTES = 4
 

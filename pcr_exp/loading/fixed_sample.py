@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.loading.decode import Decoder
-from pcr_exp.loading.source import Source
+from pcr_exp.images.decode import Decoder
+from pcr_exp.images.source import Source
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pcr_exp.loading.randomness import Purpose, stream
+from pcr_exp.system.randomness import Purpose, stream
 
 Ints = npt.NDArray[np.int64]
 

@@ -27,18 +27,18 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.slots import check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.images.decode import open_decoder
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.decode import open_decoder
 from pcr_exp.loading.echo.ratio import Effort
 from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order, open_share
-from pcr_exp.loading.policy import ScanPolicy
 from pcr_exp.loading.stream import BatchStream
 from pcr_exp.loading.tasks import Span, Tasks
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.workers import BatchDecoder
+from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import RecordSet
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from pcr_exp.errors import ImageError
+from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.images.resample import resample
+from pcr_exp.images.source import Pixels, Source
 from pcr_exp.loading.fixed_sample import FixedSample
-from pcr_exp.loading.ms_ssim import ms_ssim
-from pcr_exp.loading.resample import resample
-from pcr_exp.loading.source import Pixels, Source
 
 
 def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, float]:

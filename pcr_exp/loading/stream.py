@@ -10,10 +10,8 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.ratio import Effort
-from pcr_exp.loading.pool import open_pool
 from pcr_exp.loading.tasks import Tasks
-from pcr_exp.loading.worker_death import named_worker_death
-from pcr_exp.loading.workers import BatchDecoder
+from pcr_exp.loading.workers import BatchDecoder, named_worker_death, open_pool
 
 
 class BatchStream:

@@ -14,7 +14,7 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.echo.held import Samples, Trimmer
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import EpochOrder
-from pcr_exp.loading.policy import ScanPolicy
+from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError
+from pcr_exp.images.transcode import find_transcoder
 from pcr_exp.records.append import plan_append
-from pcr_exp.records.atomic import make_folder
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
 from pcr_exp.records.image import StoredImage, load_image
-from pcr_exp.records.lock import encode_lock
 from pcr_exp.records.receipts import (
     Receipt,
     has_receipts,
@@ -28,8 +27,9 @@ from pcr_exp.records.receipts import (
     remove_receipts,
 )
 from pcr_exp.records.reuse import StoredImages
-from pcr_exp.records.transcode import find_transcoder
 from pcr_exp.records.writer import ENCODINGS, SplitWriter
+from pcr_exp.system.atomic import make_folder
+from pcr_exp.system.lock import encode_lock
 
 Progress = Callable[[int, int], None]
 """Told (images done, images in all)."""

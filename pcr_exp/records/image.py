@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
 from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.orientation import UPRIGHT, read_orientation
+from pcr_exp.images.transcode import refuse_unsupported, to_progressive
 from pcr_exp.records.groups import MAX_PIECE_BYTES
-from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.records.orientation import UPRIGHT, read_orientation
-from pcr_exp.records.transcode import refuse_unsupported, to_progressive
 
 Known = Callable[[bytes], list[bytes] | None]
 """Gives the pieces, one per scan group, of an original that was transcoded before; None if it was not."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import operator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import xxhash
 
@@ -45,24 +45,13 @@ from pcr_exp.records.strict_json import (
     wholes,
     word,
 )
+from pcr_exp.storage.range_reader import RangeReader
 
 INDEX_FILE = "index.json"
 FORMAT = "pcr-exp records"
 MAX_INDEX_BYTES = 2**28
 MAX_RECORD_BYTES = 2**48
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
-
-
-class RangeReader(Protocol):
-    """Where bytes come from. Paths are relative to the storage's root."""
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on; fewer at the end of the file."""
-        ...
-
-    def size(self, path: str) -> int:
-        """Bytes in the file."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

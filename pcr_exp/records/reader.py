@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
+from pcr_exp.images.jpeg import EOI
 from pcr_exp.records.format import RecordHeader, unpack_header
 from pcr_exp.records.groups import unpack_group
-from pcr_exp.records.index import RangeReader, RecordEntry, RecordIndex, read_index
-from pcr_exp.records.jpeg import EOI
+from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
 from pcr_exp.records.rereading import once_more_if_remote
+from pcr_exp.storage.range_reader import RangeReader
 
 
 class Stretch(NamedTuple):

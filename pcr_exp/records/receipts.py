@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pcr_exp.config.records import SCANS
 from pcr_exp.errors import RecordError
-from pcr_exp.records.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
 from pcr_exp.records.index import MAX_RECORD_BYTES
 from pcr_exp.records.strict_json import (
@@ -27,6 +26,7 @@ from pcr_exp.records.strict_json import (
     whole,
     wholes,
 )
+from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 
 _RECEIPTS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"

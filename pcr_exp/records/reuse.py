@@ -11,9 +11,9 @@ import xxhash
 
 from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.records.groups import Table
 from pcr_exp.records.index import INDEX_FILE
-from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import xxhash
 
 from pcr_exp.errors import RecordError
+from pcr_exp.images.jpeg import EOI
 from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.groups import Table, table_bytes, unpack_table
-from pcr_exp.records.jpeg import EOI
-from pcr_exp.records.reader import RangeReader, RecordSet
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.rereading import once_more_if_remote
+from pcr_exp.storage.range_reader import RangeReader
 
 _KEPT_TABLES = 256
 _REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pcr_exp.datasets.looked import State, file_state, folder_state, some
 from pcr_exp.datasets.sample import Dataset, Sample
-from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.strict_json import Check, UnfitError, fields, mapping_of, parse_json, text, texts, wholes
+from pcr_exp.system.atomic import write_atomic
 
 SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"

@@ -9,7 +9,6 @@ from pathlib import Path
 from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
@@ -21,6 +20,7 @@ from pcr_exp.records.receipts import (
     write_receipt,
     write_rejected,
 )
+from pcr_exp.system.atomic import write_atomic
 
 ENCODINGS = {"baseline": 1, "pcr": NUM_GROUPS}
 """Encoding, which is also its folder's name -> number of groups."""

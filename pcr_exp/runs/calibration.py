@@ -14,10 +14,10 @@ from statistics import median
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import RunError
-from pcr_exp.records.atomic import write_atomic
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.system.atomic import write_atomic
 
 _MIB = 2**20
 

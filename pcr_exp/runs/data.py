@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.splits import SPLITS
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.policy import ScanPolicy, StaticScan
+from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.index import RecordIndex, read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
@@ -157,3 +158,26 @@ def validation_loader(config: TrainConfig, data: RunData, split: str = "val") ->
         shuffle=False,
         storage_config=StorageConfig(name="unlimited", reads_in_flight=config.storage.reads_in_flight),
     )
+
+
+CACHE_BYTES = 2**30
+"""Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
+
+
+class ValidationBatches:
+    """All validation batches, as often as they are asked for."""
+
+    def __init__(self, loader: RecordLoader, image_size: int, cache_bytes: int = CACHE_BYTES) -> None:
+        """Keep the images if num_samples x image_size^2 x 3 bytes fit in `cache_bytes`."""
+        self._loader = loader
+        self._cached: list[Batch] | None = None
+        self._fits = loader.num_samples * image_size**2 * 3 <= cache_bytes
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self._cached is not None:
+            return iter(self._cached)
+        stream = self._loader.batches(0, 0, 1)
+        if not self._fits:
+            return stream
+        self._cached = list(stream)
+        return iter(self._cached)

@@ -15,11 +15,11 @@ from omegaconf import OmegaConf
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
-from pcr_exp.records.atomic import write_atomic
 from pcr_exp.runs.identity import differences, identity, run_id
-from pcr_exp.runs.lock import RunInUseError, hold
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.timing import timing_settings
+from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.lock import RunInUseError, hold
 
 log = logging.getLogger(__name__)
 _LOCK = "lock"

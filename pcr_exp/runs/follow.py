@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.loading.worker_death import named_worker_death
+from pcr_exp.loading.workers import named_worker_death
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.interrupts import handled_signals
 from pcr_exp.runs.session import open_session, set_up_torch
 from pcr_exp.runs.team_state import saved_states, share_of_state
 from pcr_exp.storage.bucket_file import new_bucket_path
 from pcr_exp.storage.open import is_limited
+from pcr_exp.system.interrupts import handled_signals
 from pcr_exp.training.checkpoint import load_checkpoint
 from pcr_exp.training.distributed.processes import Processes, named_process_death
 

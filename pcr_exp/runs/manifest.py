@@ -13,10 +13,10 @@ import torch
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
-from pcr_exp.records.atomic import write_atomic
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys, utc_now
+from pcr_exp.system.atomic import write_atomic
 
 T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")

@@ -10,7 +10,7 @@ from pathlib import Path
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.data import RunData
-from pcr_exp.storage.page_cache import drop, resident_share_of
+from pcr_exp.system.page_cache import drop, resident_share_of
 
 log = logging.getLogger(__name__)
 

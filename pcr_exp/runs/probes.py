@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.images.decode import open_decoder
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.decode import open_decoder
 from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch
-from pcr_exp.loading.policies.consensus import Consensus
-from pcr_exp.loading.policies.probe import CosineProbe, Probe, SimilarityProbe, TrialProbe
-from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.similarity import mean_similarities
 from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.policies.consensus import Consensus
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.policies.probe import CosineProbe, Probe, SimilarityProbe, TrialProbe
 from pcr_exp.runs.data import RunData, training_loader
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.gradient_cosine import gradient_cosines

@@ -21,21 +21,21 @@ import torch
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.loading.decode import open_decoder
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
+from pcr_exp.images.source import Pixels
 from pcr_exp.loading.fixed_sample import FixedSample
-from pcr_exp.loading.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
-from pcr_exp.loading.policies.catalog import open_policy
-from pcr_exp.loading.policies.consensus import open_consensus
-from pcr_exp.loading.randomness import Purpose, stream
-from pcr_exp.loading.source import Pixels
 from pcr_exp.numerics import NUMERICS
-from pcr_exp.records.atomic import make_folder, write_atomic
+from pcr_exp.policies.catalog import open_policy
+from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.data import open_data, training_transform
 from pcr_exp.runs.page_cache import as_found
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.randomness import Purpose, stream
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import logging
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from pcr_exp.errors import RunError
-from pcr_exp.records.atomic import explain_os_error, write_atomic
 from pcr_exp.runs.rows import Row, validate_row
+from pcr_exp.system.atomic import explain_os_error, write_atomic
 
 
 class RowFile:
@@ -61,3 +67,35 @@ class RowFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Append everything from level INFO that `pcr_exp` logs; other handlers get it as well."""
+    logger = logging.getLogger("pcr_exp")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def write_layers(path: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write all rows so far; a run that compresses nothing gets no file.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    if not history:
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    write_atomic(path, [text.getvalue().encode()])

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
 from pcr_exp.training.clocks import NAMES as CLOCKS
+from pcr_exp.training.distributed.exchange import Exchange
+from pcr_exp.training.distributed.processes import Processes
 
 Row = dict[str, Any]
 
@@ -220,3 +222,34 @@ def _require_growth(before: Row, row: Row) -> None:
     for name in (*CUMULATIVE, *TRAFFIC):
         if name in row and row[name] < before.get(name, 0):
             raise RunError(f"{name} fell from {before[name]} to {row[name]}; wanted it to grow.")
+
+
+_WHOLE = (
+    *("samples_seen", "samples_trained", "record_bytes", "full_bytes", "probe_bytes", "bytes_read"),
+    "bytes_saved",  # of policy rows
+)
+_SUMMED = (*_WHOLE, "images_per_s", "storage_mib_per_s")
+
+
+def team_row(row: Row, exchange: Exchange, processes: Processes) -> Row:
+    """Add up what processes count apart, and tell what they sent; clocks stay the first process's own.
+
+    Every process calls this with the same row of its own. One process alone gets its row back.
+    """
+    traffic = exchange.traffic
+    if traffic is None:
+        return row
+    keys = [key for key in _SUMMED if key in row]
+    counted = {
+        "bytes_sent": traffic.bytes_sent,
+        "pushed_values": traffic.pushed_values,
+        "pushed_bytes": traffic.pushed_bytes,
+        "pushed_plain_values": traffic.pushed_plain_values,
+        "pulled_values": traffic.pulled_values,
+        "pulled_bytes": traffic.pulled_bytes,
+        "pulled_plain_values": traffic.pulled_plain_values,
+    }
+    totals = processes.totals([*(row[key] for key in keys), *counted.values()])
+    summed = dict(zip([*keys, *counted], totals, strict=True))
+    whole = {key: int(summed[key]) for key in (*_WHOLE, *counted) if key in summed}
+    return {**row, **summed, **whole, "network_s": exchange.network_s}

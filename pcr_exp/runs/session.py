@@ -16,13 +16,12 @@ from pcr_exp.loading.echo.ratio import stage_columns
 from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
-from pcr_exp.loading.policies.catalog import judges_by_tune, open_policy, require_tuning
-from pcr_exp.loading.policies.consensus import open_consensus
-from pcr_exp.loading.policy import ScanPolicy
-from pcr_exp.runs.data import RunData, training_loader, validation_loader
+from pcr_exp.policies.catalog import judges_by_tune, open_policy, require_tuning
+from pcr_exp.policies.consensus import open_consensus
+from pcr_exp.policies.policy import ScanPolicy
+from pcr_exp.runs.data import RunData, ValidationBatches, training_loader, validation_loader
 from pcr_exp.runs.probes import Probes
-from pcr_exp.runs.team_row import team_row
-from pcr_exp.runs.validation import ValidationBatches
+from pcr_exp.runs.rows import team_row
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.device import cpu_threads, synchronizer
 from pcr_exp.training.distributed.open import open_exchange

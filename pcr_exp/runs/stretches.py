@@ -14,8 +14,8 @@ import torch
 
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs import provenance
 from pcr_exp.runs.timing import timing_key, timing_settings
+from pcr_exp.system import provenance
 from pcr_exp.training.device import num_cores
 
 

@@ -30,9 +30,9 @@ from pathlib import Path
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.records.reader import RangeReader
 from pcr_exp.storage.bucket import Bucket, Limits
 from pcr_exp.storage.bucket_file import new_bucket_path
+from pcr_exp.storage.range_reader import RangeReader
 
 _MIB = 2**20
 _NS_PER_S = 1_000_000_000

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pcr_exp.errors import RunError
-from pcr_exp.records.atomic import write_atomic
+from pcr_exp.system.atomic import write_atomic
 
 FORMAT = 1
 

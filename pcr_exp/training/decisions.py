@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from pcr_exp.loading.policies.probe import Probe
-from pcr_exp.loading.policy import ScanPolicy
+from pcr_exp.policies.policy import ScanPolicy
+from pcr_exp.policies.probe import Probe
 from pcr_exp.training.progress import Progress
 from pcr_exp.training.report import Reporter, Row
 

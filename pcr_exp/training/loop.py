@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
-from pcr_exp.loading.policy import ScanPolicy, Update
+from pcr_exp.policies.policy import ScanPolicy, Update
+from pcr_exp.system.interrupts import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
 from pcr_exp.training.decisions import RunProbe, decisions
 from pcr_exp.training.progress import MeanLoss, Progress
@@ -33,10 +34,6 @@ class Loader(Protocol):
 
     def resume(self) -> None:
         """Read on."""
-
-
-class StopWaiting(BaseException):
-    """Raised by a signal where training waits for a batch that may come late: it stops as after an update."""
 
 
 def fit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pcr_exp.loading.policy import Decision
+from pcr_exp.policies.policy import Decision
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.progress import MeanLoss, Progress
 

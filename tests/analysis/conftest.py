@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,6 @@ from pcr_exp.config.training import TrainingConfig
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.manifest import new_manifest, write_manifest
 from pcr_exp.runs.row_file import RowFile
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_torch_thread() -> Iterator[None]:
-    """Many small convolutions: more threads than one cost time on a small machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

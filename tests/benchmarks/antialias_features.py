@@ -34,10 +34,10 @@ from pcr_exp.config.dataset import (
     ImageNetConfig,
 )
 from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.loading.decode import open_decoder
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
-from pcr_exp.records.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.records.transcode import to_progressive
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"

@@ -22,9 +22,9 @@ from benchmark_photos import photo_records
 from benchmark_rows import save_rows
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.loading.decode import open_decoder
-from pcr_exp.loading.resample import resample
-from pcr_exp.loading.source import Part, Pixels
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.resample import resample
+from pcr_exp.images.source import Part, Pixels
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

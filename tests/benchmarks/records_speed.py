@@ -18,9 +18,9 @@ from pathlib import Path
 from benchmark_photos import photo_records, photo_samples
 from benchmark_rows import save_rows
 
+from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
 from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index, read_index
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.transcode import Jpegtran, find_transcoder, to_progressive
 from pcr_exp.storage.local import LocalStorage
 
 Row = dict[str, object]

@@ -21,8 +21,8 @@ from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.loader import Batch, RecordLoader
-from pcr_exp.loading.policy import StaticScan
 from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import open_storage
 

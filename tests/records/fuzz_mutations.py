@@ -6,7 +6,7 @@ import copy
 from random import Random
 from typing import Any
 
-from pcr_exp.records.jpeg import segments
+from pcr_exp.images.jpeg import segments
 
 
 def mutate_bytes(data: bytes, rng: Random, other: bytes = b"") -> bytes:

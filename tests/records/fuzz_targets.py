@@ -24,15 +24,15 @@ from records_version_1 import write_version_1
 from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import PcrExpError
-from pcr_exp.loading.decode import decode, open_decoder
+from pcr_exp.images.decode import decode, open_decoder
+from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, split_scans
+from pcr_exp.images.orientation import read_orientation
+from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.index import parse_index
-from pcr_exp.records.jpeg import group_pieces, join_pieces, read_header, split_scans
-from pcr_exp.records.orientation import read_orientation
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import read_receipts, read_rejected
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.sources import read_images, read_source
-from pcr_exp.records.transcode import to_progressive
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 

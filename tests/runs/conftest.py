@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from pcr_exp.config.dataset import AugmentConfig, PaperConfig, PhotosConfig
 from pcr_exp.config.loader import LoaderConfig
@@ -19,11 +18,6 @@ from pcr_exp.config.training import TrainingConfig
 from pcr_exp.records.prepare import prepare_records
 
 Configure = Callable[..., TrainConfig]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def tiny_dataset(root: Path) -> PhotosConfig:

@@ -12,10 +12,10 @@ from pcr_exp.loading.echo.after import batch_start, echo_batches, echo_examples,
 from pcr_exp.loading.echo.before import echoed
 from pcr_exp.loading.echo.repeats import Echo, echo, num_echoed
 from pcr_exp.loading.order import Uses
-from pcr_exp.loading.randomness import Purpose, stream
 from pcr_exp.loading.stream import BatchStream
 from pcr_exp.loading.tasks import Span
 from pcr_exp.records.index import RecordIndex
+from pcr_exp.system.randomness import Purpose, stream
 
 
 def num_examples(config: EchoConfig, num_samples: int) -> int:

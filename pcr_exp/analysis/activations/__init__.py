@@ -1,0 +1,1 @@
+"""What compressing activations saves, and which errors it makes."""

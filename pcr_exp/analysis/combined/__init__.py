@@ -1,0 +1,1 @@
+"""Scans, echoing, gradients and activations in one run."""

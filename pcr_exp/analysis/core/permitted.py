@@ -1,0 +1,90 @@
+"""What a run's setting allows to be said of it: seconds, times to a target, speed-ups.
+
+Each question is answered by the reason why not, in words for a footnote; an empty answer is a yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.config.records import key_of
+from pcr_exp.runs.manifest import Manifest
+
+UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
+MIXED = "its sessions ran on unlike hardware or settings"
+UNLIKE = "runs of unlike hardware or settings"
+
+
+def may_say_seconds(run: Run) -> str:
+    """Why no seconds, rate or speed-up of a run may be shown; empty if they may.
+
+    They may where something that a reader can set limits them (the throttle of storage or, of several
+    processes, of the network), the run had the machine for itself, and all its sessions ran alike.
+    """
+    if not is_limited(run.config):
+        return UNLIMITED
+    if run.shared_machine:
+        return run.shared_machine
+    return MIXED if getattr(run.manifest, "timing_is_mixed", False) else ""
+
+
+def may_say_time_to(target_top1: float, majority_share: float | None) -> str:
+    """Why no time to a target may be shown; empty if it may, also where the majority share is not known."""
+    if majority_share is None or pd.isna(majority_share) or target_top1 > majority_share:
+        return ""
+    return (
+        f"a target of {100 * target_top1:g}% is reached by always saying the most frequent class "
+        f"({100 * majority_share:.1f}% of the validation images)"
+    )
+
+
+def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
+    """Why no speed-up of `runs` over `reference` may be shown; empty if it may.
+
+    Args:
+        runs: Rows with `no_seconds` (as `may_say_seconds` says it) and `timing` (`timing_of`).
+        reference: The same, of the runs that are compared with.
+    """
+    if reference.empty:
+        return "nothing to compare with"
+    both = pd.concat([runs, reference])
+    if reasons := distinct(both["no_seconds"]):
+        return reasons[0]
+    return UNLIKE if both["timing"].nunique() > 1 else ""
+
+
+def is_limited(config: Mapping[str, Any]) -> bool:
+    """Whether a throttle stands before the records, or between processes."""
+    storage = config["storage"]
+    limits = [storage.get(key) for key in ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s")]
+    if config.get("world_size", 1) > 1:
+        limits += [config["network"].get(key) for key in ("bandwidth_mbit_per_s", "latency_ms")]
+    return any(limits)
+
+
+def timing_of(run: Run) -> str:
+    """Eight hex digits of what rows of seconds must share: hardware, workers, threads, device, commit.
+
+    Manifests from before there were timing keys: all of that but the commit, which their READMEs name.
+    """
+    timing_key: str | None = getattr(run.manifest, "timing_key", None)
+    if timing_key is not None:
+        return timing_key
+    loader, training = run.config["loader"], run.config["training"]
+    hardware = {key: getattr(run.manifest, key) for key in ("cpu", "num_cores", "gpu")}
+    settings = {"workers": loader.get("num_workers"), "threads": training.get("num_threads")}
+    return key_of({**hardware, **settings, "device": training.get("device")})
+
+
+def hardware_of(manifest: Manifest) -> str:
+    """What a run computed on, for people."""
+    return f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores"
+
+
+def distinct(reasons: Iterable[str]) -> list[str]:
+    """The reasons that are not empty, each once, in their order."""
+    return list(dict.fromkeys(reason for reason in reasons if reason))

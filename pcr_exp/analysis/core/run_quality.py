@@ -1,0 +1,76 @@
+"""How much like the whole images those of a run's scan group are, as measured on its own images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.runs.manifest import Manifest
+
+OWN, OF_THE_SET = "own images", "whole images of the same records"
+BY_DEFINITION = "all scans"
+_STATIC_KEYS = set(ScanConfig.__dataclass_fields__)
+_DECODE_BEFORE_THERE_WAS_A_CHOICE = "libjpeg"
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuality:
+    """Mean MS-SSIM of a run's scan group; NaN where these images were never measured as the run saw them."""
+
+    ms_ssim: float = float("nan")
+    num_scales: float = float("nan")
+    """The fewest that MS-SSIM had for an image: small images allow fewer than five."""
+    measured_on: str = ""
+    """OWN, OF_THE_SET or BY_DEFINITION; empty if it was not measured."""
+
+
+def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
+    """The quality of what a run trained on.
+
+    First its own measurement (200 of its own transformed images). Else the measurement of its records in
+    `sets` (`load_quality`), found by the records' fingerprint, decode mode and filter, never by a name:
+    other images, or the same decoded otherwise, have another MS-SSIM. The baseline and the last scan group
+    show all that there is: 1. A policy's run has no one quality.
+    """
+    loader = run.config["loader"]
+    mode = {
+        "decode": loader.get("decode", _DECODE_BEFORE_THERE_WAS_A_CHOICE),
+        "antialias": loader.get("antialias", False),
+    }
+    if has_policy(run.config):
+        return RunQuality()
+    wanted = {**mode, "group": run.manifest.scan_group}
+    own = [entry for entry in run.quality if all(entry[key] == value for key, value in wanted.items())]
+    if run.manifest.encoding == "baseline" or run.manifest.scan_group == NUM_GROUPS:
+        scales = [entry["num_scales"] for entry in run.quality]
+        return RunQuality(1.0, min(scales) if scales else float("nan"), BY_DEFINITION)
+    if own:
+        mean = own[0]["ms_ssim_mean"]
+        return RunQuality(float("nan") if mean is None else mean, own[0]["num_scales"], OWN)
+    return _of_set(run.manifest, mode, sets)
+
+
+def has_policy(config: Mapping[str, Any]) -> bool:
+    """Whether the run's scan group was chosen as it went: its scan has more keys than a static level's."""
+    return not config["scan"].keys() <= _STATIC_KEYS
+
+
+def _of_set(manifest: Manifest, mode: Mapping[str, Any], sets: pd.DataFrame | None) -> RunQuality:
+    if sets is None or sets.empty:
+        return RunQuality()
+    fingerprints = [manifest.train_fingerprint, manifest.val_fingerprint]
+    found = sets[
+        sets["fingerprint"].isin([key for key in fingerprints if key])
+        & (sets["group"] == manifest.scan_group)
+        & (sets["decode"] == mode["decode"])
+        & (sets["antialias"] == mode["antialias"])
+    ]
+    if found.empty:
+        return RunQuality()
+    return RunQuality(float(found["ms_ssim"].mean()), float(found["num_scales"].min()), OF_THE_SET)

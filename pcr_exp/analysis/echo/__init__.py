@@ -1,0 +1,1 @@
+"""What data echoing saves, and costs."""

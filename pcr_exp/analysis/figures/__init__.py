@@ -1,1 +1,0 @@
-"""The figures: each takes the rows it draws and returns a matplotlib Figure."""

@@ -1,0 +1,179 @@
+"""What a described cluster will do at each scan level, and what bounds it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.model.throughput_model import (
+    bandwidth_images_per_s,
+    epochs_per_h,
+    images_per_s,
+    in_flight_images_per_s,
+    reads_in_flight,
+    time_to_accuracy_s,
+)
+from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading import fetch
+from pcr_exp.measuring.peers.catalog import scan_of
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+
+LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
+"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
+
+`bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
+
+PREDICTION_COLUMNS = [
+    *("model", "scan", "workers", "image_bytes", "bandwidth_mib_per_s", "seek_s_per_image"),
+    *(f"{limit}_images_per_s" for limit in LIMITS),
+    *("images_per_s", "bound", "mib_per_s", "requests_per_s", "requests_in_flight"),
+    *("speedup_over_baseline", "epochs_per_h", "hours_to_accuracy"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedData:
+    """What is read: `PlannedDataConfig` with its numbers."""
+
+    num_images: int
+    images_per_record: float
+    image_bytes: dict[str, float]
+
+
+def planned_data(config: PlannedDataConfig, scans: Iterable[str]) -> PlannedData:
+    """The dataset's numbers at these scan levels, from its configuration or its records.
+
+    Raises:
+        ConfigError: a scan level is none, or has no size.
+        RecordError: the records cannot be opened.
+    """
+    levels = {name: scan_of(name) for name in scans}
+    if config.records is None:
+        assert config.num_images is not None and config.images_per_record is not None
+        missing = [name for name in levels if name not in config.image_bytes]
+        if missing:
+            raise ConfigError(
+                f"plan.data.image_bytes lacks {', '.join(missing)}: wanted the mean bytes per image of every "
+                "scan level that plan.decode_images_per_s names."
+            )
+        sizes = {name: config.image_bytes[name] for name in levels}
+        return PlannedData(config.num_images, config.images_per_record, sizes)
+    storage = LocalStorage(config.records)
+    indexes = {
+        encoding: RecordSet(storage, encoding).index
+        for encoding in {scan.encoding for scan in levels.values()}
+    }
+    sizes = {name: indexes[scan.encoding].mean_prefix_bytes(scan.group) for name, scan in levels.items()}
+    index = next(iter(indexes.values()))
+    return PlannedData(index.num_samples, index.num_samples / len(index.records), sizes)
+
+
+def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
+    """One row of PREDICTION_COLUMNS per model, number of workers and scan level.
+
+    Rates are of all workers together. `mib_per_s` and `requests_per_s` are what storage delivers at
+    `images_per_s`; `requests_in_flight` is how many that takes. NaN: hours without epochs-to-accuracy.
+
+    Raises:
+        ConfigError, RecordError: as `planned_data`.
+    """
+    data = planned_data(plan.data, plan.decode_images_per_s)
+    rows: list[dict[str, Any]] = []
+    for model in plan.model_images_per_s:
+        for count in workers:
+            levels = {scan: _level(plan, data, model, count, scan) for scan in data.image_bytes}
+            baseline = levels["baseline"]["images_per_s"]
+            rows += [
+                row | {"speedup_over_baseline": row["images_per_s"] / baseline} for row in levels.values()
+            ]
+    return pd.DataFrame(rows)[PREDICTION_COLUMNS]
+
+
+def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
+    """One row per model and number of workers: the highest scan group at which accelerators do not wait.
+
+    `scan` and its `images_per_s`, `image_bytes`. Where they wait at every group, it is the fastest one, the
+    lower of equals; `waits` says so.
+    """
+    groups = predictions[predictions["scan"] != "baseline"]
+    rows = []
+    for (model, workers), found in groups.groupby(["model", "workers"], sort=False):
+        levels = found.sort_values("image_bytes")
+        full = levels[levels["bound"] == "compute"]
+        best = (full if len(full) else levels.nlargest(1, "images_per_s")).iloc[-1]
+        rows.append(
+            {
+                "model": model,
+                "workers": workers,
+                "scan": best["scan"],
+                "image_bytes": best["image_bytes"],
+                "images_per_s": best["images_per_s"],
+                "waits": full.empty,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def worker_counts(max_workers: int) -> list[int]:
+    """1, 2, 4, ... up to `max_workers`."""
+    return [2**exponent for exponent in range(int(math.log2(max_workers)) + 1)]
+
+
+def bandwidth_bytes_per_s(storage: StorageConfig) -> float:
+    """W; infinite without a limit."""
+    return math.inf if storage.bandwidth_mib_per_s is None else storage.bandwidth_mib_per_s * 2**20
+
+
+def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: str) -> dict[str, Any]:
+    image_bytes, storage = data.image_bytes[scan], plan.storage
+    read_bytes = image_bytes * data.images_per_record
+    bandwidth = bandwidth_bytes_per_s(storage)
+    latency_s, seek_s, transfer_s = storage.latency_ms / 1e3, storage.seek_ms / 1e3, read_bytes / bandwidth
+    seek_s_per_image = seek_s / data.images_per_record
+    in_flight = plan.reads_in_flight or fetch.reads_in_flight(storage, read_bytes)
+    limits = {
+        "compute": workers * plan.model_images_per_s[model],
+        "decode": workers * plan.cores_per_worker * plan.decode_images_per_s[scan],
+        "bandwidth": bandwidth_images_per_s(bandwidth, image_bytes, seek_s_per_image=seek_s_per_image),
+        "requests": (storage.requests_per_s or math.inf) * data.images_per_record,
+        "in_flight": in_flight_images_per_s(
+            workers * in_flight,
+            data.images_per_record,
+            latency_s=latency_s,
+            read_bytes=read_bytes,
+            bandwidth_bytes_per_s=bandwidth,
+            seek_s=seek_s,
+        ),
+    }
+    rate, bound = images_per_s(limits)
+    if bound == "bandwidth" and seek_s > transfer_s:
+        bound = "seeks"
+    reads_per_s = rate / data.images_per_record
+    epochs = plan.epochs_to_accuracy.get(scan)
+    return {
+        "model": model,
+        "scan": scan,
+        "workers": workers,
+        "image_bytes": image_bytes,
+        "bandwidth_mib_per_s": bandwidth / 2**20,
+        "seek_s_per_image": seek_s_per_image,
+        **{f"{limit}_images_per_s": value for limit, value in limits.items()},
+        "images_per_s": rate,
+        "bound": bound,
+        "mib_per_s": rate * image_bytes / 2**20,
+        "requests_per_s": reads_per_s,
+        "requests_in_flight": reads_in_flight(
+            reads_per_s, latency_s=latency_s, transfer_s=seek_s + transfer_s
+        ),
+        "epochs_per_h": epochs_per_h(data.num_images, rate),
+        "hours_to_accuracy": (
+            math.nan if epochs is None else time_to_accuracy_s(epochs, data.num_images, rate) / 3600
+        ),
+    }

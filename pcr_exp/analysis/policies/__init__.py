@@ -1,0 +1,1 @@
+"""What a policy chose, when and why."""

@@ -1,0 +1,1 @@
+"""What is lost at each scan group: MS-SSIM and bytes."""

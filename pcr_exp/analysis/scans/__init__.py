@@ -1,0 +1,1 @@
+"""How few scans suffice: accuracy, time to accuracy and bytes at each scan group."""

@@ -1,0 +1,1 @@
+"""How fast loaders are: ours and its peers."""

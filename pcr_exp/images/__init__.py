@@ -1,0 +1,1 @@
+"""JPEG: markers and scans, lossless transcoding, decoding at a scan group, resampling, MS-SSIM."""

@@ -1,0 +1,179 @@
+"""JPEG bytes to pixels: one decoder for all scan groups, in three modes.
+
+`libjpeg` gives what programs built on libjpeg show of the first scans: smoothed over. `unsmoothed` leaves the
+smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+import simplejpeg
+from PIL.JpegImagePlugin import JpegImageFile
+
+from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
+from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.jpeg import PROGRESSIVE_CODE, Frame, check_frame
+from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.parts import PartlyDecodedImage
+from pcr_exp.images.smoothing import read_progressive, without_smoothing
+from pcr_exp.images.source import DecodedImage, Pixels, Source
+
+Decoder = Callable[[bytes, int, str], Source]
+"""Of (JPEG, the scan group that it is read at, what to call it in an error). Raises as `decode` does."""
+
+_COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
+_DENOMINATORS = {1: 8, 2: 2}
+"""By scan group: scan 1 holds the mean of 8 x 8 pixels, scan 2 adds what 4 x 4 in their place can show."""
+_SMALLEST_SCALED_PX = 16
+"""Of smaller images libjpeg-turbo has several scales with the same number of pixels."""
+
+
+def decode(jpeg: bytes, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
+    """Decode a JPEG, complete or a prefix of its scans, to uint8 [H, W, 3] RGB.
+
+    libjpeg-turbo with accurate DCT and smooth chroma upsampling: scan group 10 gives the pixels of the
+    original baseline file, bit for bit, and Pillow's. `strict` refuses a scan that is cut short; a file that
+    has only its first scans is whole, as far as libjpeg is concerned. Four-component images (CMYK, YCCK) go
+    through Pillow, which knows Adobe's inverted inks, as do files whose subsampling libjpeg-turbo's own
+    interface does not know.
+
+    Raises:
+        RecordError: it cannot be decoded, or has more pixels than `max_pixels` (`records.max_pixels`); the
+            message starts with `name`.
+    """
+    return _decode(jpeg, name, _check(jpeg, name, max_pixels))
+
+
+def _check(jpeg: bytes, name: str, max_pixels: int) -> Frame:
+    """The frame header, before any decoder is given the file: they believe what it says."""
+    try:
+        return check_frame(jpeg, max_pixels)
+    except ImageError as error:
+        raise RecordError(
+            f"{name} cannot be decoded: {error}. Its record's checksum is right, so it was stored like this: "
+            "remove the image from the dataset and encode again, or raise records.max_pixels if it is large."
+        ) from error
+
+
+def _decode(jpeg: bytes, name: str, frame: Frame, min_height: int = 0, min_width: int = 0) -> Pixels:
+    """As `decode`, at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
+    try:
+        if frame.num_components != 4:
+            try:
+                return simplejpeg.decode_jpeg(
+                    jpeg,
+                    "RGB",
+                    fastdct=False,
+                    fastupsample=False,
+                    min_height=min_height,
+                    min_width=min_width,
+                    strict=True,
+                )
+            except (ValueError, KeyError):
+                # Asked only now: almost every image is one of these, and need not be parsed twice.
+                if _colours(jpeg) in _COLOURS_OF_LIBJPEG:
+                    raise
+        # Not `Image.open`, which would take other formats too, and has a pixel limit of its own.
+        with JpegImageFile(io.BytesIO(jpeg)) as image:
+            if image.size != (frame.width_px, frame.height_px):  # Pillow believes the last of several
+                raise ValueError("its frame headers (SOF) contradict each other")
+            return np.asarray(image.convert("RGB"))
+    except (ValueError, KeyError, OSError, SyntaxError) as error:
+        raise RecordError(
+            f"{name} cannot be decoded: {error}. Its record's checksum is right, so it was stored like this: "
+            "remove the image from the dataset and encode again."
+        ) from error
+
+
+def _colours(jpeg: bytes) -> str:
+    try:
+        _, _, colours, _ = simplejpeg.decode_jpeg_header(jpeg)
+    except (ValueError, KeyError):
+        return "unknown"
+    return str(colours)
+
+
+def _baseline(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:  # noqa: ARG001
+    # A progressive original might lack scans, and would be smoothed.
+    return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
+
+
+def _libjpeg(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+    return (_in_parts if group == NUM_GROUPS else _whole)(jpeg, name, frame)
+
+
+def _unsmoothed(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, group, name, frame, {})
+
+
+def _scaled(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, group, name, frame, _DENOMINATORS)
+
+
+def _without_smoothing(
+    jpeg: bytes, group: int, name: str, frame: Frame, denominators: Mapping[int, int]
+) -> Source:
+    try:
+        header = read_progressive(jpeg)
+        unsmoothed = without_smoothing(jpeg, header, group) if header else None
+    except (ImageError, IndexError):  # damaged: the decoder will say it better
+        header = unsmoothed = None
+    if header is None or len(header.tables) == 4:
+        return _whole(jpeg, name, frame)
+    denominator = (
+        denominators.get(group, 1) if min(header.height_px, header.width_px) >= _SMALLEST_SCALED_PX else 1
+    )
+    if denominator == 1 and unsmoothed is None:
+        return _whole(jpeg, name, frame)
+    return _in_parts(unsmoothed or jpeg, name, frame, denominator)
+
+
+def _whole(jpeg: bytes, name: str, frame: Frame) -> Source:
+    return DecodedImage(_decode(jpeg, name, frame))
+
+
+def _in_parts(jpeg: bytes, name: str, frame: Frame, denominator: int = 1) -> Source:
+    """Of what is not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
+    size = frame.height_px, frame.width_px
+
+    def whole() -> Pixels:
+        if denominator == 1:
+            return _decode(jpeg, name, frame)
+        return _decode(jpeg, name, frame, -(-size[0] // denominator), -(-size[1] // denominator))
+
+    decoder = find_part_decoder()
+    if decoder is not None:
+        try:
+            return PartlyDecodedImage(jpeg, decoder, whole, denominator)
+        except ImageError:
+            pass
+    return DecodedImage(whole(), None if denominator == 1 else size, denominator)
+
+
+_MODES: dict[str, Callable[[bytes, int, str, Frame], Source]] = {
+    "libjpeg": _libjpeg,
+    "unsmoothed": _unsmoothed,
+    "scaled": _scaled,
+}
+"""By the name that `loader.decode` gives."""
+
+
+def open_decoder(mode: str, encoding: str, max_pixels: int = MAX_PIXELS) -> Decoder:
+    """The decoder that `loader.decode=<mode>` asks for, of records in `encoding` (`pcr` or `baseline`).
+
+    Images of more than `max_pixels` (`records.max_pixels`) are refused before anything is decoded.
+
+    The files of baseline records have all their scans, whatever group they are read at: nothing is smoothed
+    in them, and nothing may be left out.
+    """
+    return partial(_open, _MODES[mode] if encoding == "pcr" else _baseline, max_pixels)
+
+
+def _open(
+    mode: Callable[[bytes, int, str, Frame], Source], max_pixels: int, jpeg: bytes, group: int, name: str
+) -> Source:
+    return mode(jpeg, group, name, _check(jpeg, name, max_pixels))

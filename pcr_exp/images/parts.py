@@ -1,0 +1,50 @@
+"""Images that are decoded only where a crop looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pcr_exp.errors import ImageError
+from pcr_exp.images.libturbojpeg import PartDecoder
+from pcr_exp.images.source import Part, Pixels
+
+_MARGIN_PX = 4
+"""Two on which pixels of the part depend (chroma is interpolated), two that cubic resampling looks at."""
+
+
+class PartlyDecodedImage:
+    """An image of which no more is decoded than a part needs; the pixels are those of the whole."""
+
+    def __init__(
+        self, jpeg: bytes, decoder: PartDecoder, whole: Callable[[], Pixels], denominator: int = 1
+    ) -> None:
+        """`whole()` decodes all of it, where a part cannot be had, or raises what is wrong with it.
+
+        Raises:
+            ImageError: `decoder` does not decode parts of it.
+        """
+        frame = decoder.read_frame(jpeg)
+        self.height_px, self.width_px = frame.height_px, frame.width_px
+        self._mcu_width = max(1, frame.mcu_width_px // denominator)
+        self._jpeg, self._decoder, self._whole, self._denominator = jpeg, decoder, whole, denominator
+
+    def part(self, top: int, left: int, rows: int, columns: int) -> Part:
+        """The rectangle, in as many pixels as decode it, and resampling, as if all were there."""
+        d = self._denominator
+        y, bottom = _with_margin(top, rows, d, self.height_px)
+        x, right = _with_margin(left, columns, d, self.width_px)
+        x -= x % self._mcu_width
+        try:
+            pixels = self._decoder.decode(self._jpeg, d, y, x, bottom - y, right - x)
+        except ImageError:
+            pixels, y, x = self._whole(), 0, 0
+        return Part(pixels, top / d - y, left / d - x, rows / d, columns / d, d)
+
+
+def _with_margin(first: int, count: int, denominator: int, size: int) -> tuple[int, int]:
+    """Where pixels at 1/denominator begin and end that hold the stretch, neighbours included."""
+    last = -(-size // denominator)
+    return (
+        max(0, first // denominator - _MARGIN_PX),
+        min(last, -(-(first + count) // denominator) + _MARGIN_PX),
+    )

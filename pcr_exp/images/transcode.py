@@ -1,0 +1,134 @@
+"""Lossless transcoding to progressive JPEG, with whichever libjpeg-turbo is at hand.
+
+Every way gives the bytes of `jpegtran -optimize -progressive -copy none`.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from typing import Protocol
+
+import simplejpeg
+
+from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.content import name_content
+from pcr_exp.images.jpeg import SOI, check_frame, read_header
+from pcr_exp.images.libturbojpeg import LibTurboJpeg, library_paths
+
+
+class Transcoder(Protocol):
+    """Raises ImageError, with its own text, where it refuses the bytes or warns about them."""
+
+    path: str
+
+    def __call__(self, jpeg: bytes) -> bytes: ...
+
+
+_WANTED_CODES = {0xC0, 0xC1, 0xC2}
+"""Baseline, extended sequential and progressive DCT with Huffman coding: what decoders read."""
+_UNSUPPORTED_CODES = {
+    0xC3: "lossless",
+    0xC5: "hierarchical",
+    0xC6: "hierarchical",
+    0xC7: "hierarchical lossless",
+    0xC9: "arithmetic-coded",
+    0xCA: "arithmetic-coded",
+    0xCB: "arithmetic-coded lossless",
+    0xCD: "arithmetic-coded hierarchical",
+    0xCE: "arithmetic-coded hierarchical",
+    0xCF: "arithmetic-coded hierarchical lossless",
+}
+
+
+def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
+    """The same quantised coefficients, coded in libjpeg's default progressive scans; metadata is left out.
+
+    Raises:
+        ImageError: the bytes are no JPEG, or one that cannot be stored faithfully; the message is the reason.
+        RecordError: no libjpeg-turbo is installed, or the one found does not write the default scans.
+    """
+    refuse_unsupported(jpeg, max_pixels)
+    transcoder = find_transcoder()
+    try:
+        progressive = transcoder(jpeg)
+    except ImageError as error:
+        cut_short = "Premature end" in str(error)
+        raise ImageError(f"{'truncated' if cut_short else 'damaged or unsupported'}: {error}") from None
+    _refuse_undecodable(progressive)
+    header = read_header(progressive)
+    wanted = default_num_scans(header.num_components)
+    if not header.is_progressive or header.num_scans not in wanted:
+        raise RecordError(
+            f"{transcoder.path} wrote {header.num_scans} scans for {header.num_components} components, "
+            f"wanted {' or '.join(map(str, sorted(wanted)))}, libjpeg's default (is it mozjpeg?). "
+            "Install libjpeg-turbo: `apt install libturbojpeg0` or `pip install turbojpeg`."
+        )
+    return progressive
+
+
+def refuse_unsupported(jpeg: bytes, max_pixels: int) -> None:
+    """Raise ImageError, with the reason, for what is no 8-bit Huffman-coded DCT JPEG, or too large."""
+    if not jpeg:
+        raise ImageError("zero-byte file")
+    if not jpeg.startswith(SOI):
+        raise ImageError(f"not a JPEG: {name_content(jpeg)}")
+    frame = check_frame(jpeg, max_pixels)
+    if frame.code not in _WANTED_CODES:
+        raise ImageError(f"{_UNSUPPORTED_CODES[frame.code]} JPEG is not supported")
+    if frame.precision_bits != 8:
+        raise ImageError(f"{frame.precision_bits}-bit JPEG is not supported, only 8-bit")
+    if frame.width_px == 0 or frame.height_px == 0:
+        raise ImageError(f"the frame header gives a size of {frame.width_px} x {frame.height_px} pixels")
+
+
+def _refuse_undecodable(jpeg: bytes) -> None:
+    """Raise ImageError for odd chroma subsampling: jpegtran stores it, but training could not decode it."""
+    try:
+        simplejpeg.decode_jpeg_header(jpeg)
+    except (ValueError, KeyError):
+        raise ImageError("damaged or unsupported: could not determine the chroma subsampling") from None
+
+
+def default_num_scans(num_components: int) -> set[int]:
+    """How many scans libjpeg's `jpeg_simple_progression` writes: 10 for YCbCr, else 2 + 4 per component."""
+    return {2 + 4 * num_components} | ({10} if num_components == 3 else set())
+
+
+@functools.cache
+def find_transcoder() -> Transcoder:
+    """The system's libturbojpeg, else the one that the `turbojpeg` wheel ships, else the `jpegtran` program.
+
+    Raises:
+        RecordError: there is none of them.
+    """
+    for path in library_paths():
+        try:
+            return LibTurboJpeg(path)
+        except (OSError, AttributeError):  # not there, for another architecture, or older than 2.0
+            continue
+    program = shutil.which("jpegtran")
+    if program is not None:
+        return Jpegtran(program)
+    raise RecordError(
+        "records cannot be encoded: neither libturbojpeg nor jpegtran was found. Install one of them: "
+        "`pip install turbojpeg`, `apt install libturbojpeg0`, or `apt install libjpeg-turbo-progs`."
+    )
+
+
+class Jpegtran:
+    """The `jpegtran` program at `path`, one process per image."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, jpeg: bytes) -> bytes:
+        """As `LibTurboJpeg.__call__`; a warning (exit status 2, or any text on stderr) is an ImageError."""
+        command = [self.path, "-optimize", "-progressive", "-copy", "none"]
+        done = subprocess.run(command, input=jpeg, capture_output=True, check=False)
+        if done.returncode != 0 or done.stderr:
+            message = done.stderr.decode(errors="replace").strip()
+            raise ImageError(message or f"jpegtran ended with status {done.returncode}")
+        return done.stdout

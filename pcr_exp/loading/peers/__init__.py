@@ -1,1 +1,0 @@
-"""Loaders that people use today, one module each, and ours, all behind one small protocol."""

@@ -1,1 +1,0 @@
-"""Scan policies: one module each, the decision a pure function beside the state that it is made from."""

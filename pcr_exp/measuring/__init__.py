@@ -1,0 +1,1 @@
+"""Programs that measure without training: loaders beside peers, image quality, activation codecs."""

@@ -1,0 +1,1 @@
+"""Other loaders, behind one protocol, so that they are measured as ours is."""

@@ -1,0 +1,148 @@
+"""Every loader that can be measured, and what keeps a peer from it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from types import ModuleType
+from typing import cast
+
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.peers.protocol import Format, Peer
+
+_PACKAGE = "pcr_exp.measuring.peers"
+_EXTRA = "pip install 'pcr-exp[peers]'"
+_FFCV_EXTRA = (
+    "install OpenCV and libturbojpeg with their headers (Debian: libopencv-dev, libturbojpeg0-dev), against "
+    "which it is compiled, then pip install 'pcr-exp[peers-ffcv]'"
+)
+OURS = "records"
+"""The folder and the module of ours."""
+_FILTERED = ", filtered"
+LINKS = "image_folder"
+"""The folder of links to the original files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEntry:
+    """A loader that is not ours."""
+
+    title: str
+    decode: str
+    """The decoder that it is measured with."""
+    format: str
+    """The folder that it reads; loaders of one format share it."""
+    module: str
+    """In this package."""
+    filter: str
+    """How its resizing looks at the pixels that become one: `triangle`, as ours with `loader.antialias`;
+    `areas`, means over them; `none`, as ours without."""
+    needs: str | None = None
+    """What must be importable, beside what the project needs itself."""
+    install: str = _EXTRA
+    """How to get that."""
+
+
+PEERS: dict[str, PeerEntry] = {
+    "image_folder_pil": PeerEntry("ImageFolder, PIL", "pil", LINKS, "image_folder", "triangle"),
+    "image_folder_torchvision": PeerEntry(
+        "ImageFolder, torchvision", "torchvision", LINKS, "image_folder", "triangle"
+    ),
+    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "triangle", "webdataset"),
+    "streaming": PeerEntry(
+        "MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "triangle", "streaming"
+    ),
+    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", "tfrecord", "none", "tensorflow"),
+    "dali": PeerEntry("DALI, CPU", "dali", LINKS, "dali", "triangle", "nvidia.dali"),
+    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", "beton", "areas", "ffcv", _FFCV_EXTRA),
+}
+
+
+def absence(name: str) -> str | None:
+    """Why a loader cannot be measured here; None if it can, as far as looking for its package tells.
+
+    Raises:
+        ConfigError: there is no such loader.
+    """
+    entry = _entry(name)
+    if entry is None or entry.needs is None or _is_installed(entry.needs):
+        return None
+    return f"{entry.needs} is not installed: {entry.install}"
+
+
+def open_peer(name: str) -> Peer:
+    """The module of a loader. Raises ImportError if what it needs cannot be imported."""
+    entry = _entry(name)
+    return cast(Peer, _import(OURS if entry is None else entry.module))
+
+
+def open_format(name: str) -> Format:
+    """The module that builds what a peer reads. Raises ImportError if what it needs cannot be imported."""
+    return cast(Format, _import(PEERS[name].module))
+
+
+def decoder_label(name: str, decode: str, *, antialias: bool) -> str:
+    """What rows call the decoder: ours with the resize filter is `<decode>, filtered`.
+
+    Without, it is the bare name, as in rows from before there was a filter.
+    """
+    return f"{decode}{_FILTERED}" if antialias and is_ours(name) else decode
+
+
+def filter_of(name: str, decoder: str) -> str:
+    """How a loader's resizing filters, in the words of `PeerEntry.filter`; `decoder` is what its row says."""
+    entry = _entry(name)
+    return entry.filter if entry else "triangle" if decoder.endswith(_FILTERED) else "none"
+
+
+def format_of(name: str) -> str:
+    """The folder that a loader reads."""
+    entry = _entry(name)
+    return OURS if entry is None else entry.format
+
+
+def title_of(name: str) -> str:
+    """What to call a loader in a table."""
+    entry = _entry(name)
+    return name.replace("_", " ") if entry is None else entry.title
+
+
+def is_ours(name: str) -> bool:
+    """Whether a loader's name is one of our scan levels."""
+    return _entry(name) is None
+
+
+def scan_of(name: str) -> ScanConfig:
+    """The scan level of a name: `baseline`, or `group_1` to `group_10`.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if name == "baseline":
+        return ScanConfig(name=name, encoding="baseline", group=1)
+    stem, _, number = name.rpartition("_")
+    if stem == "group" and number.isdecimal() and 1 <= int(number) <= NUM_GROUPS:
+        return ScanConfig(name=name, group=int(number))
+    raise ConfigError(f"{name!r} is no loader: wanted baseline, group_1 to group_10, or {', '.join(PEERS)}.")
+
+
+def _import(module: str) -> ModuleType:
+    return importlib.import_module(f"{_PACKAGE}.{module}")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # what the package lies in is not there either
+        return False
+
+
+def _entry(name: str) -> PeerEntry | None:
+    """A peer's entry; None for ours."""
+    if name not in PEERS:
+        scan_of(name)
+        return None
+    return PEERS[name]

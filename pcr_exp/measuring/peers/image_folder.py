@@ -1,0 +1,89 @@
+"""torchvision's ImageFolder and torch's DataLoader: what most people use, one file per image.
+
+Under a throttle each image is one request of our storage layer; without one, files are opened as torchvision
+does it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder  # type: ignore[import-untyped]
+from torchvision.datasets.folder import pil_loader  # type: ignore[import-untyped]
+from torchvision.io import ImageReadMode, decode_image  # type: ignore[import-untyped]
+from torchvision.transforms import v2  # type: ignore[import-untyped]
+
+from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job, SourceImage
+from pcr_exp.measuring.peers.torch_epochs import torch_epochs, worker_settings
+from pcr_exp.storage.open import is_limited, open_storage
+from pcr_exp.storage.range_reader import RangeReader
+
+
+def build(images: Sequence[SourceImage], folder: Path) -> None:
+    """Class folders of links: the images themselves stay where they are."""
+    for label in {image.label for image in images}:
+        (folder / f"{label:05d}").mkdir()
+    for number, image in enumerate(images):
+        (folder / f"{image.label:05d}" / f"{number:07d}.jpg").symlink_to(Path(image.path).absolute())
+
+
+def batches(folder: Path, job: Job) -> Iterator[Images]:
+    """uint8 [B, 3, H, W]."""
+    from_pil = job.decode == "pil"
+    dataset = ImageFolder(
+        str(folder), transform=crop(job.image_size, from_pil=from_pil), loader=_loader(folder, job)
+    )
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_size=job.batch_size,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(job.seed),
+        **worker_settings(job),
+    )
+    return torch_epochs(loader, job.num_epochs)
+
+
+def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
+    """Random-resized-crop and flip, to uint8 [3, H, W], of a PIL image or a tensor."""
+    steps: list[Callable[..., Any]] = [
+        v2.RandomResizedCrop(image_size, tuple(AUGMENT.crop_scale), tuple(AUGMENT.crop_ratio)),
+        v2.RandomHorizontalFlip(),
+    ]
+    return v2.Compose([*steps, v2.PILToTensor()] if from_pil else steps)
+
+
+def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
+    """What ImageFolder opens a path with."""
+    from_pil = job.decode == "pil"
+    if not is_limited(job.storage):
+        return pil_loader if from_pil else _read_tensor
+    storage = open_storage(str(folder), job.storage)
+    return partial(_read_through, storage, folder, _decode_pil if from_pil else _decode_tensor)
+
+
+def _read_through(
+    storage: RangeReader, folder: Path, decode: Callable[[bytes], Any], path: str
+) -> Image.Image | torch.Tensor:
+    """One request for the whole file. Its size is asked of the file system, at no charge."""
+    file = Path(path)
+    return decode(storage.read(str(file.relative_to(folder)), 0, file.stat().st_size))
+
+
+def _decode_pil(data: bytes) -> Image.Image:
+    with Image.open(io.BytesIO(data)) as image:
+        return image.convert("RGB")
+
+
+def _read_tensor(path: str) -> torch.Tensor:
+    return decode_image(path, ImageReadMode.RGB)
+
+
+def _decode_tensor(data: bytes) -> torch.Tensor:
+    return decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)

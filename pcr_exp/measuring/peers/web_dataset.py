@@ -1,0 +1,52 @@
+"""WebDataset: tar shards that torch workers read from front to back.
+
+What differs: the shuffle is approximate. Each worker takes every n-th shard, shuffles those, and then samples
+in a buffer of its own; the last batch of an epoch may be short in every worker. Decoder and crop are those of
+`ImageFolder, PIL`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import webdataset
+from torch.utils.data import DataLoader
+
+from pcr_exp.measuring.peers.image_folder import crop
+from pcr_exp.measuring.peers.protocol import Images, Job, SourceImage
+from pcr_exp.measuring.peers.torch_epochs import torch_epochs, worker_settings
+
+SHARD_IMAGES = 128
+"""Few enough for several shards per worker on a sample of a dataset: a worker without a shard would idle."""
+SHUFFLE_IMAGES = 512
+"""Samples that are shuffled together, per worker: compressed, as many as four shards."""
+
+
+def build(images: Sequence[SourceImage], folder: Path) -> None:
+    """Shards of 128 images, the JPEG bytes as they are."""
+    with webdataset.ShardWriter(f"{folder}/%06d.tar", maxcount=SHARD_IMAGES, verbose=0) as shards:
+        for number, image in enumerate(images):
+            jpeg = Path(image.path).read_bytes()
+            shards.write({"__key__": f"{number:07d}", "jpg": jpeg, "cls": image.label})
+
+
+def batches(folder: Path, job: Job) -> Iterator[Images]:
+    """uint8 [B, 3, H, W]. Workers collate: one hand-over per batch, as its authors advise."""
+    shards = sorted(map(str, folder.glob("*.tar")))
+    dataset = (
+        # Each epoch has its own order: detshuffle counts epochs; a generator goes on where a seed would not.
+        # empty_check: fewer shards than workers leave one without any, which is no error here.
+        webdataset.WebDataset(
+            shards, shardshuffle=len(shards), detshuffle=True, seed=job.seed, empty_check=False
+        )
+        .shuffle(SHUFFLE_IMAGES, rng=random.Random(job.seed))
+        .decode("pil")
+        .to_tuple("jpg", "cls")
+        .map_tuple(crop(job.image_size, from_pil=True), int)
+        .batched(job.batch_size)
+    )
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, **worker_settings(job))
+    return torch_epochs(loader, job.num_epochs)

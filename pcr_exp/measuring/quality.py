@@ -1,0 +1,129 @@
+"""What each scan group costs in bytes and keeps in quality, image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.decode import decode
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.ms_ssim import ms_ssim, ssim
+from pcr_exp.records.reader import RecordSet
+
+QUALITY_COLUMNS = ["id", "group", "bytes", "ms_ssim", "num_scales", "ssim", "width_px", "height_px"]
+
+
+def measure_quality(
+    records: RecordSet,
+    groups: Iterable[int],
+    max_images: int,
+    num_workers: int = 1,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> pd.DataFrame:
+    """One row per image x scan group, images spread evenly over the split, in the split's order.
+
+    `bytes` are the image's own bytes on storage up to the group: its pieces, without the two bytes of the
+    end marker that joining them adds and without its share of the record's header. `ms_ssim` and `ssim` are
+    taken against the same image decoded from all groups. Every record that holds a chosen image is read
+    once, whole; images are decoded and compared in `num_workers` threads. `progress(done, total)` counts
+    images.
+
+    Raises:
+        RecordError: the records are not progressive ones, lack a group, or are damaged.
+        ImageError: an image is too small to be measured; the message begins with its id.
+    """
+    groups = sorted(set(groups))
+    if records.index.encoding != "pcr":
+        raise RecordError(f"{_name(records)} has one fidelity only: quality is measured on encoding 'pcr'.")
+    for group in groups:
+        records.index.check_group(group)
+    total = min(max_images, records.index.num_samples)
+    if total == 0:
+        raise RecordError(f"{_name(records)} holds no images, so there is nothing to measure.")
+    rows: dict[int, list[dict]] = {}
+    with ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+        futures = {
+            workers.submit(
+                _measure_image, sample_id, jpeg, groups, records.index.num_groups, records.max_pixels
+            ): position
+            for position, (sample_id, jpeg) in enumerate(chosen_images(records, total))
+        }
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                rows[futures[future]] = future.result()
+                progress(done, total)
+        except BaseException:
+            workers.shutdown(wait=True, cancel_futures=True)
+            raise
+    in_order = [row for position in sorted(rows) for row in rows[position]]
+    return pd.DataFrame(in_order, columns=QUALITY_COLUMNS)
+
+
+def spread_evenly(num_samples: int, num_chosen: int) -> np.ndarray:
+    """int64 [num_chosen]: strictly rising positions, the middles of `num_chosen` equal parts of the split."""
+    return (2 * np.arange(num_chosen) + 1) * num_samples // (2 * num_chosen)
+
+
+def summarise_quality(quality: pd.DataFrame) -> pd.DataFrame:
+    """One row per group: n, then mean, std, p5 and p95 of each of bytes, MS-SSIM and SSIM."""
+    by_group = quality.groupby("group")
+    columns: dict[str, pd.Series] = {"n": by_group.size()}
+    for measure in ("bytes", "ms_ssim", "ssim"):
+        values = by_group[measure]
+        columns[f"{measure}_mean"] = values.mean()
+        columns[f"{measure}_std"] = values.std()
+        columns[f"{measure}_p5"] = values.quantile(0.05)
+        columns[f"{measure}_p95"] = values.quantile(0.95)
+    columns["min_num_scales"] = by_group["num_scales"].min()
+    return pd.DataFrame(columns).reset_index()
+
+
+def _name(records: RecordSet) -> str:
+    index = records.index
+    return f"the record set {index.dataset}/{index.split} (encoding {index.encoding!r})"
+
+
+def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, bytes]]:
+    """(id, JPEG of all groups) of the chosen images; one record in memory at a time."""
+    index = records.index
+    first = np.cumsum([0] + [entry.num_samples for entry in index.records])
+    chosen = spread_evenly(index.num_samples, num_images)
+    for record in range(len(index.records)):
+        inside = chosen[(chosen >= first[record]) & (chosen < first[record + 1])] - first[record]
+        if len(inside):
+            prefix = records.read_prefix(record, index.num_groups)
+            for i in inside:
+                yield prefix.ids[i], prefix.jpeg(int(i))
+
+
+def _measure_image(
+    sample_id: str, jpeg: bytes, groups: list[int], num_groups: int, max_pixels: int
+) -> list[dict]:
+    pieces = group_pieces(split_scans(jpeg), num_groups)
+    reference = decode(jpeg, sample_id, max_pixels)
+    rows = []
+    for group in groups:
+        prefix = join_pieces(pieces[:group])
+        image = reference if group == num_groups else decode(prefix, sample_id, max_pixels)
+        try:
+            multi_scale = ms_ssim(reference, image)
+        except ImageError as error:
+            raise ImageError(f"{sample_id}: {error}") from error
+        rows.append(
+            {
+                "id": sample_id,
+                "group": group,
+                "bytes": sum(len(piece) for piece in pieces[:group]),
+                "ms_ssim": multi_scale.value,
+                "num_scales": multi_scale.num_scales,
+                "ssim": ssim(reference, image),
+                "width_px": reference.shape[1],
+                "height_px": reference.shape[0],
+            }
+        )
+    return rows

@@ -1,0 +1,1 @@
+"""Images per second of loaders: interleaved, in processes of their own."""

@@ -1,0 +1,178 @@
+"""The same images in every format that is compared, each built once and its space and time noted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.datasets.catalog import open_dataset
+from pcr_exp.datasets.sample import Dataset
+from pcr_exp.measuring.peers.catalog import OURS
+from pcr_exp.measuring.peers.protocol import SourceImage
+from pcr_exp.measuring.throughput.measure import cpu_seconds
+from pcr_exp.measuring.throughput.process import LoaderProcess
+from pcr_exp.records.encode import Progress, encode_split
+from pcr_exp.records.fingerprint import file_size, fingerprint
+from pcr_exp.records.receipts import read_rejected
+from pcr_exp.records.writer import ENCODINGS
+from pcr_exp.system.atomic import make_folder, write_atomic
+
+IMAGES_FILE = "images.json"
+_SPLIT = "train"
+
+
+Build = Callable[[Path], tuple[float, float] | None]
+"""Writes a format into a folder; may return the (seconds, CPU seconds) that it took, if it knows better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """One format of all images on disk."""
+
+    format: str
+    num_images: int
+    num_files: int
+    num_bytes: int
+    """Sum of the files' lengths."""
+    build_s: float | None
+    """Wall-clock seconds that it took to make; None: it was there, or came with another format."""
+    build_cpu_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder with a folder per format."""
+
+    folder: Path
+    images: list[SourceImage]
+    """What every format holds: the dataset's training images that records can store."""
+
+    def format_folder(self, name: str) -> Path:
+        """Where a format lies."""
+        return self.folder / name
+
+    def files(self, name: str) -> list[Path]:
+        """Files of a format, links resolved."""
+        return list_files(self.format_folder(name))
+
+
+def open_workspace(
+    config: DatasetConfig, work: Path, *, on_error: str, num_workers: int, progress: Progress
+) -> tuple[Workspace, Built]:
+    """Open the dataset's workspace below `work`, and its records, made first if there are none.
+
+    Raises:
+        ConfigError, DatasetError: as `open_dataset` raises them.
+        ImageError, RecordError, StorageError: as `encode_split` raises them.
+    """
+    dataset = open_dataset(config)
+    tasks = [(sample, file_size(sample.path)) for sample in dataset.train]
+    per_record = config.images_per_record
+    key = fingerprint(
+        tasks, dataset.classes, dataset=dataset.name, split=_SPLIT, images_per_record=per_record
+    )
+    folder = work / f"{dataset.name}-{key}"
+    records = folder / OURS
+
+    def encode(_: Path) -> None:
+        encode_split(
+            dataset.train,
+            dataset.classes,
+            records,
+            dataset=dataset.name,
+            split=_SPLIT,
+            images_per_record=per_record,
+            on_error=on_error,
+            num_workers=num_workers,
+            progress=progress,
+        )
+
+    built = _build_once(folder, OURS, len(dataset.train), encode)
+    workspace = Workspace(folder, _stored(dataset, config.label, records))
+    write_atomic(folder / IMAGES_FILE, [json.dumps(workspace.images).encode()])
+    return workspace, replace(built, num_images=len(workspace.images))
+
+
+def build_format(workspace: Workspace, name: str, process: LoaderProcess) -> Built:
+    """Build a peer's format in its loader's process, unless it is there.
+
+    Raises:
+        LoaderError: it cannot be built.
+    """
+
+    def build(folder: Path) -> tuple[float, float]:
+        images = workspace.folder / IMAGES_FILE
+        took = process.ask(
+            {"do": "build", "loader": process.name, "folder": str(folder), "images": str(images)}
+        )
+        return took["build_s"], took["build_cpu_s"]
+
+    return build_once(workspace, name, build)
+
+
+def build_once(workspace: Workspace, name: str, build: Build) -> Built:
+    """Build a format in a new folder, unless it is there; what is returned was noted when it was built."""
+    return _build_once(workspace.folder, name, len(workspace.images), build)
+
+
+def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built:
+    folder, note = parent / name, parent / f"{name}.json"
+    if note.exists():
+        return Built(**json.loads(note.read_text()))
+    if name != OURS:
+        shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    # An encode that was stopped continues: what remains of it says nothing about the whole.
+    is_whole = not any(folder.iterdir())
+    started_s, started_cpu_s = time.perf_counter(), cpu_seconds()
+    seconds = build(folder) or (time.perf_counter() - started_s, cpu_seconds() - started_cpu_s)
+    files = list_files(folder)
+    built = Built(
+        format=name,
+        num_images=num_images,
+        num_files=len(files),
+        num_bytes=sum(file.stat().st_size for file in files),
+        build_s=seconds[0] if is_whole else None,
+        build_cpu_s=seconds[1] if is_whole else None,
+    )
+    write_atomic(note, [json.dumps(asdict(built), indent=2).encode() + b"\n"])
+    return built
+
+
+def original_files(workspace: Workspace) -> Built:
+    """The JPEG files that the dataset came as."""
+    num_bytes = sum(Path(image.path).stat().st_size for image in workspace.images)
+    num = len(workspace.images)
+    return Built(
+        format="files", num_images=num, num_files=num, num_bytes=num_bytes, build_s=None, build_cpu_s=None
+    )
+
+
+def by_encoding(workspace: Workspace, records: Built) -> list[Built]:
+    """Both encodings of the records. They are written in one go: its time is given as that of `pcr`."""
+    formats = []
+    for encoding in ENCODINGS:
+        files = list_files(workspace.format_folder(OURS) / encoding)
+        num_bytes = sum(file.stat().st_size for file in files)
+        format_ = replace(records, format=encoding, num_files=len(files), num_bytes=num_bytes)
+        formats.append(format_ if encoding == "pcr" else replace(format_, build_s=None, build_cpu_s=None))
+    return formats
+
+
+def list_files(folder: Path) -> list[Path]:
+    """All files below a folder, sorted; links are followed to the files that they point to."""
+    return sorted(path.resolve() for path in folder.rglob("*") if path.is_file())
+
+
+def _stored(dataset: Dataset, label: str, records: Path) -> list[SourceImage]:
+    rejected = {sample_id for sample_id, _ in read_rejected(records)}
+    return [
+        SourceImage(str(sample.path.resolve()), sample.labels[label])
+        for sample in dataset.train
+        if sample.id not in rejected
+    ]

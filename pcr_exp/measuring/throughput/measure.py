@@ -1,0 +1,90 @@
+"""One measurement of one loader, in this process."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.errors import LoaderError
+from pcr_exp.measuring.peers.protocol import Images, Job, Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a consumer of `num_images` saw, opening the loader included. Seconds are of the wall clock."""
+
+    num_images: int
+    total_s: float
+    """From opening to the end of the consumer's last batch."""
+    first_batch_s: float
+    """From opening to the first batch."""
+    wait_s: float
+    """In which the consumer had no batch."""
+    cpu_s: float
+    """CPU seconds of this process and of its workers, which have ended by then."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def measure(peer: Peer, folder: Path, job: Job) -> Measurement:
+    """Consume all epochs of the job, at the speed of its model.
+
+    Raises:
+        LoaderError: a batch does not have the shape or type that all loaders are asked for, or there is none.
+        Exception: whatever the loader raises.
+    """
+    cpu_s = cpu_seconds()
+    opened_s = now_s = time.perf_counter()
+    num_images, wait_s, first_batch_s = 0, 0.0, 0.0
+    for images in closing(peer.batches(folder, job)):
+        received_s = time.perf_counter()
+        wait_s += received_s - now_s
+        first_batch_s = first_batch_s or received_s - opened_s
+        check(images, job)
+        count = int(images.shape[0])
+        num_images += count
+        pretend_to_train(count, job, received_s)
+        now_s = time.perf_counter()
+    if num_images == 0:
+        raise LoaderError(f"{job.loader} gave no batch from {folder}.")
+    return Measurement(num_images, now_s - opened_s, first_batch_s, wait_s, cpu_seconds() - cpu_s)
+
+
+def pretend_to_train(num_images: int, job: Job, received_s: float) -> None:
+    """Return when the job's model would have trained a batch that came at `received_s` (perf_counter)."""
+    if job.model_images_per_s is not None:
+        step_ends_s = received_s + num_images / job.model_images_per_s
+        time.sleep(max(0.0, step_ends_s - time.perf_counter()))
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def closing(batches: Iterator[Images]) -> Generator[Images, None, None]:
+    """The batches; workers end with them, also after an error."""
+    try:
+        yield from batches
+    finally:
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+
+def check(images: Images, job: Job) -> None:
+    """Refuse a batch of another shape or type than all loaders are asked for (LoaderError)."""
+    size = job.image_size
+    shape, kind = tuple(images.shape)[1:], str(images.dtype)
+    if shape not in ((size, size, 3), (3, size, size)) or "uint8" not in kind:
+        raise LoaderError(
+            f"{job.loader} gave a batch of {shape}, {kind}; wanted uint8 of {size} x {size} pixels in 3 "
+            "colours: else it does not do the same work."
+        )

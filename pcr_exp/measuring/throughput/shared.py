@@ -1,0 +1,105 @@
+"""Several processes that read at the same time from one throttled storage, and what they get together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.errors import LoaderError
+from pcr_exp.measuring.peers.protocol import Job
+from pcr_exp.measuring.throughput.consume import Consumed
+from pcr_exp.measuring.throughput.process import LoaderProcess
+from pcr_exp.storage.open import is_limited
+from pcr_exp.storage.throttle import Throttle
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRate:
+    """What some processes got together."""
+
+    images_per_s: float
+    slowest_images_per_s: float
+    """Of the process that got least."""
+    num_images: int
+    """That were counted."""
+    cpu_s_per_image: float
+
+
+class Readers:
+    """Processes that measure together. A context manager that ends them."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        """`folder` holds the records that all of them read."""
+        self._folder = folder
+        self._stack = ExitStack()
+        self._processes = [
+            self._stack.enter_context(LoaderProcess(f"reader {i + 1} of {count}")) for i in range(count)
+        ]
+
+    def measure(self, job: Job, *, settle_s: float, measure_s: float, window_images: int) -> SharedRate:
+        """Let all processes read by `job`, each in an order of its own, sharing its storage's limits.
+
+        Counted is what comes in the last `measure_s` of `settle_s + measure_s`, in whole windows.
+
+        Raises:
+            LoaderError: a loader failed, or too little came to count.
+        """
+        # Kept until all have ended: who made a bucket removes it when its throttle goes.
+        throttle = Throttle.create(job.storage) if is_limited(job.storage) else None
+        from_s = time.monotonic() + settle_s
+        job = replace(job, bucket=None if throttle is None else str(throttle.path))
+        with ThreadPoolExecutor(len(self._processes)) as pool:
+            asked = [
+                pool.submit(
+                    process.ask, self._request(replace(job, seed=job.seed + 1000 * i), from_s + measure_s)
+                )
+                for i, process in enumerate(self._processes)
+            ]
+            consumed = [Consumed.from_json(answer.result()) for answer in asked]
+        return shared_rate(consumed, from_s, from_s + measure_s, window_images)
+
+    def _request(self, job: Job, until_s: float) -> dict[str, Any]:
+        return {"do": "consume", "folder": str(self._folder), "job": job.to_json(), "until_s": until_s}
+
+    def __enter__(self) -> Readers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window_images: int) -> SharedRate:
+    """The sum of all processes' rates while all of them read, between `from_s` and `to_s`.
+
+    Storage hands over whole records, so a rate is taken over whole windows, stretches of batches in which as
+    much is read as is consumed: in between, bursts would count for more or less than they took.
+
+    Raises:
+        LoaderError: a process began fewer than two windows in that time.
+    """
+    rates, num_images = [], 0
+    for found in consumed:
+        begins = [
+            arrival
+            for arrival in found.arrivals
+            if from_s <= arrival.monotonic_s <= to_s and arrival.num_before % window_images == 0
+        ]
+        if len(begins) < 2:
+            raise LoaderError(
+                f"a reader began {len(begins)} windows of {window_images} images in {to_s - from_s:g} s; "
+                "wanted at least two, to take a rate. Raise measure_s, or lower dataset.images_per_record."
+            )
+        count = begins[-1].num_before - begins[0].num_before
+        rates.append(count / (begins[-1].monotonic_s - begins[0].monotonic_s))
+        num_images += count
+    return SharedRate(
+        images_per_s=sum(rates),
+        slowest_images_per_s=min(rates),
+        num_images=num_images,
+        cpu_s_per_image=sum(found.cpu_s for found in consumed) / sum(found.num_images for found in consumed),
+    )

@@ -1,0 +1,139 @@
+"""`balanced`: the highest fidelity at which the trainer does not wait, whatever storage and trainer do.
+
+Ours. Every few updates the policy compares what training consumed with what storage supplied while it had
+reads to do, and takes the group whose bytes fit. Storage that supplies more than is consumed shows it, as
+reads then end early: the policy need not try a higher group to know that it fits. (Storage whose latency
+only many reads in flight can hide looks slower than it is while reading is far enough ahead.) What decoding
+costs has to be tried: a group at which training is slower though the bytes fit is left again (`pace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, replace
+from typing import Any
+
+from pcr_exp.policies.consensus import Consensus
+from pcr_exp.policies.pace import Pace
+from pcr_exp.policies.policy import Decision, OneGroup, ScanPolicy, Update
+from pcr_exp.policies.probe import Probe
+from pcr_exp.policies.supply import Stretch, balanced_group, supplied_per_s
+
+_MEMORY = 0.5
+"""Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
+
+
+class BalancedScan(OneGroup):
+    """Never below its floor, which is a policy itself, with probes and decisions of its own."""
+
+    def __init__(
+        self,
+        group: int,
+        floor: ScanPolicy,
+        bytes_per_image: Mapping[int, float],
+        supplied: Callable[[], tuple[int, float]],
+        consensus: Consensus,
+        *,
+        every_steps: int,
+        headroom: float,
+        max_slowdown: float,
+    ) -> None:
+        """Choose among the groups of `bytes_per_image`, which are the candidates and the floor's.
+
+        Args:
+            group: The one to begin with.
+            floor: Its group is read where this one's is lower.
+            supplied: Bytes that storage delivered, and the seconds that it had reads to do.
+            every_steps: Updates between two decisions.
+            headroom: Share by which supply must exceed consumption at a higher group than the current.
+            max_slowdown: Share of speed that a group may cost for other reasons than its bytes.
+        """
+        super().__init__(group, bytes_per_image)
+        self._floor = floor
+        self._bytes_per_image = dict(bytes_per_image)
+        self._supplied = supplied
+        self._consensus = consensus
+        self._every_steps = every_steps
+        self._headroom = headroom
+        self._past = Stretch()
+        self._pace = Pace(max_slowdown)
+        self._floor_group = min(floor.candidates)
+        self._began: tuple[float, ...] | None = None
+        self._num_steps, self._num_images, self._is_settled = 0, 0, True
+
+    def group(self, epoch: int, record: int) -> int | None:
+        """The current group or the floor's; undecided where the floor is."""
+        floor = self._floor.group(epoch, record)
+        return None if floor is None else max(floor, self.current)
+
+    def observe(self, update: Update) -> None:
+        """Count; every so many updates, decide."""
+        self._floor.observe(update)
+        now = (update.train_s, update.wait_s, *self._supplied())
+        if self._began is None:  # what a session's first update took is not known
+            self._began = now
+            return
+        self._num_steps += 1
+        self._num_images += update.num_fresh  # echoed images cost storage nothing
+        self._is_settled = self._is_settled and update.group == max(self.current, self._floor_group)
+        if self._num_steps == self._every_steps:
+            passed = [after - before for after, before in zip(now, self._began, strict=True)]
+            *agreed, settled = self._consensus.mean([self._num_images, *passed, self._is_settled])
+            self._decide(Stretch(*agreed), is_settled=settled == 1)
+            self._began = now
+            self._num_steps, self._num_images, self._is_settled = 0, 0, True
+
+    def _decide(self, stretch: Stretch, *, is_settled: bool) -> None:
+        self._past = self._past.then(stretch, _MEMORY)
+        bytes_per_s, consumed_per_s = self._past.bytes_per_s, self._past.consumed_per_s
+        if bytes_per_s is None:
+            return
+        read = max(self.current, self._floor_group)
+        lowest = min(group for group in self._bytes_per_image if group >= self._floor_group)
+        storage_keeps_up = bytes_per_s >= consumed_per_s * self._bytes_per_image[read]
+        if is_settled and storage_keeps_up:
+            self._pace.observe(read, stretch.delivered_per_s, stretch.wait_share, lowest=lowest)
+        sizes = {group: size for group, size in self._bytes_per_image.items() if group >= lowest}
+        supplied = supplied_per_s(bytes_per_s, sizes, self._pace.too_slow)
+        # From a group whose speed is not known yet it goes down only: nothing could be compared with it.
+        highest = max(sizes) if self._pace.is_known(read) else read
+        open_groups = self._pace.fast_enough(sizes) or {lowest}
+        affordable = {g: rate for g, rate in supplied.items() if g in open_groups and g <= highest}
+        chosen = balanced_group(self.current, consumed_per_s, affordable, self._headroom)
+        if chosen != read:
+            self.choose(Decision(chosen, "images_per_s", supplied))
+        self.current = chosen
+
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        """What the floor wants to know."""
+        return self._floor.wanted_probe(epoch)
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """The floor decides."""
+        self._floor.decide(scores)
+
+    def take_decision(self) -> Decision | None:
+        """The floor's or this policy's own; the group is the one that is read."""
+        own, floor = super().take_decision(), self._floor.take_decision()
+        if floor is not None:
+            self._floor_group = floor.group
+        news = floor or own
+        return None if news is None else replace(news, group=max(self.current, self._floor_group))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Besides the group: what is known of the rates, and the floor. What is being counted is lost."""
+        return {
+            **super().state_dict(),
+            "past": list(astuple(self._past)),
+            "pace": self._pace.state_dict(),
+            "floor_group": self._floor_group,
+            "floor": self._floor.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; counting begins anew with the first update."""
+        super().load_state_dict(state)
+        self._past = Stretch(*state["past"])
+        self._pace.load_state_dict(state["pace"])
+        self._floor_group = state["floor_group"]
+        self._floor.load_state_dict(state["floor"])

@@ -1,0 +1,155 @@
+"""Which scan group each record is read at: the seam between the loader, training and scan policies.
+
+The loader asks a policy at each record (`group`), from the threads that read ahead. Training tells it of each
+update (`observe`), lets it probe the model between epochs (`wanted_probe`, `decide`) and makes a row of what
+it decided (`take_decision`), all from the main thread.
+
+A decision that follows from training must not depend on how far reading had run ahead when it fell, or a
+resumed run would differ. So a policy may say that an epoch is not decided yet (`group` gives None): nothing
+of it is read before the decision. Only `balanced`, which follows the clock, decides within epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pcr_exp.policies.probe import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What training saw of one update."""
+
+    epoch: int
+    """From 0."""
+    ends_epoch: bool
+    num_images: int
+    """Trained on, repeats of data echoing included."""
+    num_fresh: int
+    """Of these, the ones that had to be read."""
+    group: int
+    """Scan group of the record that was read last, of those in use."""
+    loss: float
+    train_s: float
+    """This and `wait_s`: since the run began."""
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A scan group that a policy has chosen, and what it compared."""
+
+    group: int
+    measure: str
+    """What the scores are; `given` where nothing was compared."""
+    scores: Mapping[int, float] = field(default_factory=dict)
+    """By candidate."""
+
+
+class ScanPolicy(Protocol):
+    """Decides; see the module's text for who calls what."""
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """Every scan group that `group` may give, rising."""
+        ...
+
+    def group(self, epoch: int, record: int) -> int | None:
+        """Scan group (from 1) to read `record` at in `epoch`, both from 0; None: not decided yet.
+
+        Asked in the order of reading, by one thread at a time; of all ranks alike.
+        """
+        ...
+
+    def observe(self, update: Update) -> None:
+        """Take note of an update."""
+        ...
+
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        """What to find out about the model before `epoch` is read; until `decide` it is not decided."""
+        ...
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """Choose, given the score of each candidate in the probe that was wanted."""
+        ...
+
+    def take_decision(self) -> Decision | None:
+        """What was decided since this was asked last."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs to decide as this one would have."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+        ...
+
+
+class StaticScan:
+    """One scan group for the whole run."""
+
+    def __init__(self, group: int) -> None:
+        self.candidates: tuple[int, ...] = (group,)
+
+    def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
+        """The one group."""
+        return self.candidates[0]
+
+    def observe(self, update: Update) -> None:
+        """Nothing that is observed changes it."""
+
+    def wanted_probe(self, epoch: int) -> Probe | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """There was no probe."""
+
+    def take_decision(self) -> Decision | None:
+        """There is nothing to decide."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Empty."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """There is no state to continue from."""
+
+
+class OneGroup(StaticScan):
+    """One scan group at a time: what most policies have in common. They add when it changes, and to what."""
+
+    def __init__(self, group: int, candidates: Iterable[int], *, undecided_from: int | None = None) -> None:
+        """Begin with `group`; epochs from `undecided_from` on wait for a decision (None: there are none)."""
+        super().__init__(group)
+        self.candidates = tuple(sorted({group, *candidates}))
+        self.current = group
+        self.undecided_from = undecided_from
+        self._news: Decision | None = Decision(group, "given")
+
+    def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
+        """The current group, where that is decided."""
+        undecided = self.undecided_from is not None and epoch >= self.undecided_from
+        return None if undecided else self.current
+
+    def choose(self, decision: Decision, *, undecided_from: int | None = None) -> None:
+        """Read at another group from now on."""
+        self.current, self._news = decision.group, decision
+        self.undecided_from = undecided_from
+
+    def take_decision(self) -> Decision | None:
+        """The latest; at first the group that it began with, unless another takes its place at once."""
+        news, self._news = self._news, None
+        return news
+
+    def state_dict(self) -> dict[str, Any]:
+        """The group, and how long it is decided."""
+        return {"group": self.current, "undecided_from": self.undecided_from}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with the saved group; that it was chosen is told already."""
+        self.current, self.undecided_from, self._news = state["group"], state["undecided_from"], None

@@ -1,0 +1,39 @@
+"""Booleans packed eight to a byte."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def bitmap_size(num_bits: int) -> int:
+    """Bytes that so many bits take."""
+    return -(-num_bits // 8)
+
+
+# Multiplied with eight bytes of 0 or 1 read as one little-endian word, moves byte i to bit 56 + i; no two of
+# the 64 partial products meet in one bit, so nothing carries.
+_GATHER = sum(1 << (56 - 7 * i) for i in range(8))
+
+
+def pack_bits(flags: Tensor) -> Tensor:
+    """Pack bool [n] into uint8 [ceil(n / 8)]; flag i is bit i % 8 of byte i // 8."""
+    octets = F.pad(flags.to(torch.uint8), (0, -len(flags) % 8)).view(torch.int64)
+    return (octets.mul_(_GATHER) >> 56).to(torch.uint8)
+
+
+def unpack_bits(packed: Tensor, num_flags: int) -> Tensor:
+    """Return the bool [num_flags] that `pack_bits` packed."""
+    octets = _octets(packed.device)[packed.int()]
+    return octets.view(torch.uint8)[:num_flags].view(torch.bool)
+
+
+@lru_cache(maxsize=8)
+def _octets(device: torch.device) -> Tensor:
+    # int64 [256]: entry b is the eight bytes 0 or 1 that the bits of b stand for.
+    with torch.inference_mode(False):  # a tensor made in evaluation could not be used in training
+        bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device)
+        return (bits & 1).to(torch.uint8).view(torch.int64).flatten()

@@ -1,0 +1,106 @@
+"""Ctrl-C and SIGTERM: end at the next update, with a checkpoint; asked twice, end at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+log = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopWaiting(BaseException):
+    """Raised by a signal where training waits for a batch that may come late: it stops as after an update."""
+
+
+class StopRequest:
+    """Whether this process was asked to end."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._graceful = False
+        self._waiting = False
+        self._pid = os.getpid()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._signal is not None
+
+    def agree(self, asked: bool) -> bool:
+        """Return `requested`, which becomes true if another process of the run was asked."""
+        if asked and self._signal is None:
+            self._signal = signal.SIGTERM
+        return self.requested
+
+    @contextmanager
+    def graceful(self) -> Iterator[None]:
+        """Within, the first signal only sets `requested`; afterwards it takes effect."""
+        self._graceful = True
+        try:
+            yield
+        finally:
+            self._graceful = False
+        self.raise_if_requested()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within, a signal does not wait for the end of the update: there is none, and may be none for long.
+
+        Raises:
+            StopWaiting: a signal comes, or came after the last update was over.
+        """
+        if self.requested:
+            raise StopWaiting
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
+    def raise_if_requested(self) -> None:
+        """Raise what the signal would have raised: KeyboardInterrupt, or SystemExit(143) for SIGTERM."""
+        if self._signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._signal is not None:
+            raise SystemExit(128 + self._signal)
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        if os.getpid() != self._pid:
+            return  # a forked decode worker: the training process decides
+        first = self._signal is None
+        self._signal = number
+        if first and self._graceful and self._waiting:
+            log.warning("asked to stop: saving a checkpoint (ask again to stop at once)")
+            raise StopWaiting
+        if first and self._graceful:
+            log.warning("asked to stop: saving a checkpoint after this update (ask again to stop at once)")
+        else:
+            self.raise_if_requested()
+
+
+@contextmanager
+def handled_signals() -> Iterator[StopRequest]:
+    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes.
+
+    A SIGINT that is ignored stays ignored: so a shell starts what runs in the background, and a Ctrl-C that
+    means the foreground may reach it as well.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, request.handle) for number in wanted}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

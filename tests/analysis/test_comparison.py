@@ -1,0 +1,119 @@
+"""Runs that differ in one setting: differences are taken seed by seed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcr_exp.analysis.core.read_runs import Run, read_runs
+from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
+from pcr_exp.analysis.scans.comparison_figure import draw_comparison
+from pcr_exp.errors import RunError
+
+
+@pytest.fixture
+def runs(tmp_path: Path, make_run: Callable[..., Path]) -> list[Run]:
+    """Two seeds of each of two decode modes; `scaled` is better by 0.1 and by 0.2."""
+    found = []
+    for mode, gains in (("libjpeg", (0.0, 0.0)), ("scaled", (0.1, 0.2))):
+        for seed, gain in enumerate(gains):
+            make_run(tmp_path / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
+        for run in read_runs(tmp_path / mode):
+            config = {**run.config, "loader": {**run.config["loader"], "decode": mode}}
+            found.append(replace(run, config=config, majority_share=0.125))
+    return found
+
+
+def test_differences_are_paired_by_seed_and_of_the_finished_model(runs: list[Run]) -> None:
+    table = compare_setting(runs, "loader.decode", "libjpeg")
+    assert list(table["value"]) == ["libjpeg", "scaled"] and list(table["n"]) == [2, 2]
+    scaled = table.iloc[1]
+    assert scaled["top1_mean"] == pytest.approx(0.5) and scaled["top1_max"] == pytest.approx(0.6)
+    assert scaled["difference_mean"] == pytest.approx(0.15)
+    assert scaled["difference_ci95"] == pytest.approx(12.7062 * 0.05, rel=1e-4), "Student's t, two seeds"
+
+
+def test_the_table_for_people_says_points_and_spread(runs: list[Run]) -> None:
+    text = comparison_to_markdown(
+        compare_setting(runs, "loader.decode", "libjpeg"), "loader.decode", "libjpeg"
+    )
+    assert "| group 1 | libjpeg | 2 | 35.0% (30.0% to 40.0%) | 12.5% | - |" in text
+    assert "| group 1 | scaled | 2 | 50.0% (40.0% to 60.0%) | 12.5% | +15.0 ± 63.5 |" in text
+
+
+def test_a_seed_without_its_pair_counts_for_the_mean_only(runs: list[Run]) -> None:
+    table = compare_setting(runs[1:], "loader.decode", "libjpeg")
+    assert list(table["n"]) == [1, 2]
+    assert table.iloc[1]["difference_mean"] == pytest.approx(0.2)
+    text = comparison_to_markdown(table, "loader.decode", "libjpeg")
+    assert "| 1 † |" in text and "| +20.0 † |" in text and "† n = 1" in text
+
+
+def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -> None:
+    modes = [
+        {"name": name, "error_model": model}
+        for name, model in (("none", "exact"), ("error_bounded", "exact"), ("error_bounded", "paper"))
+    ]
+    changed = [
+        replace(run, config={**run.config, "activations": mode})
+        for mode, run in zip(modes, [runs[0], runs[0], runs[2]], strict=True)
+    ]
+    table = compare_setting(changed, "activations", "none")
+    assert list(table["value"]) == [
+        "none",
+        "error_bounded, error_model=exact",
+        "error_bounded, error_model=paper",
+    ]
+    assert table["difference_mean"].tolist() == pytest.approx([0, 0, 0.1])
+
+
+def test_runs_from_before_the_filter_are_runs_without_it(runs: list[Run]) -> None:
+    filtered = {**runs[2].config, "loader": {**runs[2].config["loader"], "antialias": True}}
+    without = {key: value for key, value in runs[0].config["loader"].items() if key != "antialias"}
+    older = replace(runs[0], config={**runs[0].config, "loader": without})
+    table = compare_setting([older, replace(runs[2], config=filtered)], "loader.antialias", "False")
+    assert list(table["value"]) == ["False", "True"]
+
+
+def test_an_unknown_key_is_refused(runs: list[Run]) -> None:
+    with pytest.raises(RunError, match=r"compare=loader.speed: the configuration of .* has no such key"):
+        compare_setting(runs, "loader.speed", "libjpeg")
+
+
+@pytest.mark.parametrize("some", [True, False])
+def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> None:
+    with pytest.raises(RunError, match="reference=unsmoothed: no run has this value; found"):
+        compare_setting(runs if some else [], "loader.decode", "unsmoothed")
+
+
+def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:
+    with pytest.raises(RunError, match=r"differ in more than it: .* a folder of their own"):
+        other = {**runs[0].config, "training": {**runs[0].config["training"], "epochs": 7}}
+        compare_setting([*runs, replace(runs[0], config=other)], "loader.decode", "libjpeg")
+
+
+def test_a_run_made_again_with_other_workers_counts_once(runs: list[Run]) -> None:
+    again = {**runs[0].config, "loader": {**runs[0].config["loader"], "num_workers": 7}}
+    table = compare_setting([*runs, replace(runs[0], config=again)], "loader.decode", "libjpeg")
+    assert list(table["n"]) == [2, 2]
+
+
+def test_the_figure_has_a_curve_per_value_and_the_reference_on_top(runs: list[Run]) -> None:
+    curves = comparison_curves(runs, "loader.decode")
+    assert len(curves) == 8 and curves["value"].value_counts().to_dict() == {"libjpeg": 4, "scaled": 4}
+    against_time, against_epochs = draw_comparison(curves, "loader.decode", "scaled").axes
+    means = {line.get_label(): line for line in against_time.lines if line.get_linewidth() > 1.5}
+    assert set(means) == {"libjpeg", "scaled"}
+    np.testing.assert_allclose(means["scaled"].get_ydata(), [0.9, 0.5])
+    np.testing.assert_allclose(means["scaled"].get_xdata(), [10, 20])
+    assert means["scaled"].get_zorder() > means["libjpeg"].get_zorder()
+    assert "epochs" in against_epochs.get_xlabel()
+
+
+def test_without_seconds_there_are_epochs_alone(runs: list[Run]) -> None:
+    shared = [replace(run, shared_machine="tests ran beside it") for run in runs]
+    (ax,) = draw_comparison(comparison_curves(shared, "loader.decode"), "loader.decode", "libjpeg").axes
+    assert "epochs" in ax.get_xlabel()
+    assert any("majority\n= chance\n12.5%" in text.get_text() for text in ax.texts)

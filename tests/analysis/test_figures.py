@@ -1,0 +1,260 @@
+"""Figures: they draw the numbers they are given, look alike, and are saved with those numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.core.save import save_figure
+from pcr_exp.analysis.core.seeds import mean_over_seeds
+from pcr_exp.analysis.core.style import (
+    POLICY_LOOKS,
+    kilobytes,
+    scan_color,
+    scan_dashes,
+    scan_marker,
+    scan_order,
+)
+from pcr_exp.analysis.quality.bytes_per_group_figure import draw_bytes_per_group
+from pcr_exp.analysis.quality.decode_modes_figure import draw_decode_modes
+from pcr_exp.analysis.quality.mssim_vs_scan_figure import draw_mssim_vs_scan
+from pcr_exp.analysis.scans.accuracy_vs_epoch_figure import draw_accuracy_vs_epoch
+from pcr_exp.analysis.scans.side_by_side_figure import draw_side_by_side, with_totals
+from pcr_exp.analysis.scans.time_to_accuracy_figure import draw_time_to_accuracy, with_seconds
+from pcr_exp.analysis.scans.training_curve_figure import draw_training_curve
+from pcr_exp.runs.rows import read_rows
+
+LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]
+
+
+@pytest.fixture
+def curves(tmp_path: Path, make_run: Callable[..., Path]) -> pd.DataFrame:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
+    return with_seconds(eval_curves(read_runs(tmp_path))).assign(majority_share=0.25, num_classes=8)
+
+
+@pytest.fixture
+def quality() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    sizes = rng.lognormal(11, 0.5, 40)
+    shares = {1: 0.06, 2: 0.14, 5: 0.47, 10: 1.0}
+    return pd.DataFrame(
+        {
+            "dataset": "imagenet",
+            "id": str(i),
+            "group": group,
+            "bytes": int(size * share),
+            "ms_ssim": share**0.1,
+            "num_scales": 5,
+            "ssim": share**0.2,
+        }
+        for i, size in enumerate(sizes)
+        for group, share in shares.items()
+    )
+
+
+def line_ending_with(ax: Axes, label: str) -> np.ndarray:
+    """[n, 2] points of the line whose legend entry begins with `label`."""
+    line = next(line for line in ax.lines if str(line.get_label()).startswith(label))
+    return np.asarray(line.get_xydata())
+
+
+def texts(ax: Axes) -> str:
+    found = [text.get_text() for text in ax.texts]
+    return "\n".join([ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *found])
+
+
+def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
+    curves: pd.DataFrame,
+) -> None:
+    (ax,) = draw_time_to_accuracy(curves).axes
+    assert line_ending_with(ax, "group 2").tolist() == pytest.approx(
+        np.array([[10.5, 0.25], [21, 0.5], [31.5, 0.8]])
+    )
+    assert line_ending_with(ax, "baseline")[:, 0].tolist() == [40, 80, 120]
+    assert len(ax.lines) == 2 * (2 + 1) + 3  # two levels of two seeds and a mean; target, majority, chance
+    assert "majority\n25%" in texts(ax) and "chance\n12.5%" in texts(ax)
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["baseline · 1 kB", "group 2 · 2 kB"]
+    assert "photos · photo · resnet18" in texts(ax)
+    assert "n = 2 seeds" in texts(ax)
+    assert "(s)" in ax.get_xlabel()
+    assert "target\n60%" in texts(ax)
+
+
+def test_runs_without_seconds_are_in_no_figure_of_time(curves: pd.DataFrame) -> None:
+    assert with_seconds(curves.assign(no_seconds="storage was not limited")).empty
+    (ax,) = draw_accuracy_vs_epoch(curves.assign(no_seconds="storage was not limited")).axes
+    assert len(line_ending_with(ax, "group 2")) == 3
+
+
+def test_one_run_alone_among_means_is_marked(curves: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_epoch(curves[(curves["scan"] != "group_2") | (curves["seed"] == 0)]).axes
+    labels = [str(line.get_label()) for line in ax.lines]
+    assert "group 2 · 2 kB · n = 1" in labels and "baseline · 1 kB" in labels
+
+
+def test_a_seed_that_ran_on_two_machines_is_drawn_once_against_epochs(curves: pd.DataFrame) -> None:
+    twins = curves.assign(run_id=curves["run_id"] + "-t", timing="1b1b1b1b")
+    (ax,) = draw_accuracy_vs_epoch(pd.concat([curves, twins])).axes
+    assert "n = 2 seeds" in texts(ax) and len(ax.lines) == 2 * (2 + 1) + 3
+    assert len(draw_time_to_accuracy(pd.concat([curves, twins])).axes) == 2
+
+
+def test_long_words_are_broken_and_leave_the_panel_its_width(curves: pd.DataFrame) -> None:
+    (ax,) = draw_time_to_accuracy(curves.assign(storage="a slow disk, " * 9)).axes
+    assert all(len(line) < 70 for line in texts(ax).splitlines())
+
+
+def test_accuracy_vs_epoch_has_epochs_below(curves: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_epoch(curves).axes
+    assert line_ending_with(ax, "group 2")[:, 0].tolist() == [1, 2, 3]
+
+
+def test_one_panel_per_comparable_group_and_settings_are_told_apart(curves: pd.DataFrame) -> None:
+    other_model = curves.assign(model="shufflenet_v2_x1_0")
+    other_setting = curves.assign(setting="ffffffff", seed=7)
+    axes = draw_time_to_accuracy(pd.concat([curves, other_model, other_setting])).axes
+    assert len(axes) == 3
+    assert [("setting" in texts(ax)) for ax in axes] == [True, True, False]
+
+
+def test_a_mean_ends_where_the_shortest_run_ends(curves: pd.DataFrame) -> None:
+    level = curves[curves["scan"] == "group_2"]
+    cut = level[(level["seed"] == 0) | (level["epoch"] < 3)]
+    assert mean_over_seeds(cut, "epoch", "val_top1")["epoch"].tolist() == [1, 2]
+
+
+def test_mssim_vs_scan_draws_means_against_group_and_bytes(quality: pd.DataFrame) -> None:
+    against_group, against_bytes = draw_mssim_vs_scan(quality).axes
+    means = quality.groupby("group")[["bytes", "ms_ssim"]].mean()
+    drawn = np.asarray(against_group.lines[0].get_xydata())
+    assert drawn == pytest.approx(np.column_stack([means.index, means["ms_ssim"]]))
+    drawn = np.asarray(against_bytes.lines[0].get_xydata())
+    assert drawn == pytest.approx(means.to_numpy())
+    assert against_bytes.get_xscale() == "log"
+    assert "n = 40 images" in texts(against_group)
+    assert "bytes" in against_bytes.get_xlabel()
+
+
+def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> None:
+    (ax,) = draw_bytes_per_group(pd.DataFrame(quality)).axes
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "2", "5", "10"]
+    assert {"6%", "14%", "47%", "100%"} <= set(texts(ax).splitlines())
+    box = ax.patches[1].get_path().vertices
+    second = quality.loc[quality["group"] == 2, "bytes"]
+    assert np.asarray(box)[:, 1].min() == pytest.approx(second.quantile(0.25))
+    assert np.asarray(box)[:, 1].max() == pytest.approx(second.quantile(0.75))
+
+
+def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
+    losses, accuracy = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
+    assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
+    assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
+    assert "32 validation images" in texts(accuracy)
+
+
+def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
+    losses, _ = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    assert len(line_ending_with(losses, "training")) == 1
+
+
+def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.DataFrame) -> None:
+    def save(folder: str) -> list[Path]:
+        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim")
+
+    files = save("once")
+    assert [path.name for path in files] == ["mssim.pdf", "mssim.png", "mssim.csv"]
+    assert files[0].read_bytes().startswith(b"%PDF")
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    pd.testing.assert_frame_equal(pd.read_csv(files[2], dtype={"id": str}), quality)
+    assert [path.read_bytes() for path in save("again")] == [path.read_bytes() for path in files]
+
+
+def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:
+    before = dict(mpl.rcParams)
+    draw_time_to_accuracy(curves)
+    assert dict(mpl.rcParams) == before
+
+
+def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
+    lightness = [np.dot(to_rgb(scan_color(scan)), (0.2126, 0.7152, 0.0722)) for scan in LEVELS]
+    groups = lightness[1:]
+    assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
+    assert len({scan_marker(scan) for scan in ("baseline", *(f"group_{g}" for g in range(1, 11)))}) == 11
+    levels = [*LEVELS, *POLICY_LOOKS, "anybodys"]
+    for look in (scan_color, scan_marker):
+        assert len({look(level) for level in levels}) == len(levels)
+    assert scan_color("cosine_often") == scan_color("cosine")
+    dashes = {scan_dashes(level) for level in ("baseline", "group_1", "cosine")}
+    assert len(dashes) == 3 and scan_dashes("cosine") == scan_dashes("anybodys")
+
+
+def test_scan_levels_are_ordered_by_bytes_and_policies_come_last() -> None:
+    mixed = ["cosine", "group_10", "group_2", "baseline", "balanced", "group_1", "group_2"]
+    assert scan_order(mixed) == ["baseline", "group_1", "group_2", "group_10", "balanced", "cosine"]
+
+
+def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "schedule", seed=seed, top1=(0.2, 0.5, 0.6 - 0.1 * seed))
+    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    target, seconds, mib, top1 = draw_side_by_side(totals).axes
+    names = [label.get_text() for label in target.get_yticklabels()]
+    assert names == ["baseline", "schedule (groups=[1,5...)"]
+    assert "target 60%" in texts(target)
+    dots = [np.asarray(line.get_xydata()).tolist() for line in target.lines]
+    assert dots == [[[80, 0], [80, 0]], [[80, -0.36], [80, 0.36]], [[30, 1]]], "no mean of the lucky ones"
+    assert "1 of 2 did not" in texts(target)
+    (baseline, _, schedule, _) = [np.asarray(line.get_xdata()).tolist() for line in seconds.lines]
+    assert (baseline, schedule) == ([120, 120], [30, 30])
+    assert np.asarray(mib.lines[0].get_xdata()) == pytest.approx(3 * 64_000 / 2**20)
+    assert with_totals(runs_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
+        pytest.approx(3 * 64_000 / 2**20 + 1)
+    ), "a policy's probes are bytes too"
+    shared = with_totals(runs_frame(read_runs(tmp_path)).assign(no_seconds="shared", time_to_target_s=None))
+    assert "not said" in texts(draw_side_by_side(shared).axes[1])
+    assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (15_400, "15.4 kB"), (107_900, "108 kB"), (2.5e6, "2.5 MB")],
+)
+def test_bytes_for_people(num_bytes: float, text: str) -> None:
+    assert kilobytes(num_bytes) == text
+
+
+def test_decode_modes_show_means_and_paired_differences() -> None:
+    scores = {"libjpeg": {1: 0.80, 2: 0.94}, "unsmoothed": {1: 0.79, 2: 0.94}, "scaled": {1: 0.83, 2: 0.93}}
+    crops = pd.DataFrame(
+        {"dataset": "imagenet", "id": str(i), "group": group, "decode": mode, "ms_ssim": score - 0.01 * i}
+        for mode, by_group in scores.items()
+        for group, score in by_group.items()
+        for i in range(3)
+    )
+    means, differences = draw_decode_modes(crops).axes
+    drawn = {line.get_label(): line.get_ydata() for line in means.lines}
+    assert drawn["scaled"] == pytest.approx([0.82, 0.92])
+    assert [text.get_text() for text in differences.get_legend().get_texts()] == ["unsmoothed", "scaled"]
+    drawn = {bar.get_label(): bar.lines[0].get_ydata() for bar in differences.containers}
+    assert drawn["scaled"] == pytest.approx([0.03, -0.01])

@@ -1,0 +1,170 @@
+"""What may be said of a run: seconds, times to a target, speed-ups; and which runs shared a machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.core.permitted import (
+    UNLIKE,
+    UNLIMITED,
+    may_say_seconds,
+    may_say_speedup,
+    may_say_time_to,
+    timing_of,
+)
+from pcr_exp.analysis.core.read_runs import Run, read_runs
+from pcr_exp.analysis.core.run_notes import read_notes
+from pcr_exp.analysis.core.runs_table import load_runs, runs_frame
+from pcr_exp.analysis.core.shared_machine import COMPANY, shared_in_time
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import RunError
+
+MakeRun = Callable[..., Path]
+ALONE: dict[str, Any] = {"sessions": []}
+"""Of a manifest from before sessions were listed."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, make_run: MakeRun) -> Run:
+    make_run(tmp_path, "group_2")
+    return read_runs(tmp_path)[0]
+
+
+def stored(run: Run, **storage: Any) -> Run:
+    return replace(run, config={**run.config, "storage": {**run.config["storage"], **storage}})
+
+
+NO_LIMIT = {"bandwidth_mib_per_s": None, "latency_ms": 0.0, "requests_per_s": None}
+
+
+def test_seconds_want_storage_that_is_limited(run: Run) -> None:
+    assert may_say_seconds(run) == ""
+    assert may_say_seconds(stored(run, **NO_LIMIT)) == UNLIMITED
+    for limit in ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s"):
+        assert may_say_seconds(stored(run, **(NO_LIMIT | {limit: 5.0}))) == "", limit
+
+
+def test_or_a_limited_network_between_several_processes(run: Run) -> None:
+    alone = stored(run, **NO_LIMIT)
+    network = {"bandwidth_mbit_per_s": 10.0, "latency_ms": 0.0}
+    team = replace(alone, config={**alone.config, "world_size": 2, "network": network})
+    assert may_say_seconds(team) == ""
+    unlimited = {**team.config, "network": {"bandwidth_mbit_per_s": None, "latency_ms": 0.0}}
+    assert may_say_seconds(replace(team, config=unlimited)) == UNLIMITED
+    assert may_say_seconds(replace(team, config={**team.config, "world_size": 1})) == UNLIMITED
+
+
+def test_seconds_want_a_machine_of_ones_own(run: Run) -> None:
+    assert may_say_seconds(replace(run, shared_machine="tests ran beside it")) == "tests ran beside it"
+
+
+@pytest.mark.parametrize(("target", "majority"), [(0.75, 0.907), (0.5, 0.5)])
+def test_a_target_at_or_below_the_majority_class_is_refused(target: float, majority: float) -> None:
+    assert f"always saying the most frequent class ({100 * majority:.1f}%" in may_say_time_to(
+        target, majority
+    )
+
+
+@pytest.mark.parametrize("majority", [0.37, None, float("nan")])
+def test_a_target_above_it_or_above_an_unknown_one_is_not(majority: float | None) -> None:
+    assert may_say_time_to(0.55, majority) == ""
+
+
+def test_a_time_to_the_majority_class_is_in_no_table(run: Run) -> None:
+    (row,) = runs_frame([replace(run, majority_share=0.6)]).to_dict("records")
+    assert row["final_top1"] == 0.9 and "most frequent class (60.0%" in row["no_target"]
+    assert row["time_to_target_s"] != row["time_to_target_s"]
+    assert row["epochs_to_target"] != row["epochs_to_target"]
+
+
+def rows(no_seconds: str = "", timing: str = "a") -> pd.DataFrame:
+    return pd.DataFrame({"no_seconds": [no_seconds], "timing": [timing]})
+
+
+def test_a_speed_up_wants_both_to_be_said_and_alike() -> None:
+    assert may_say_speedup(rows(), rows()) == ""
+    assert may_say_speedup(rows("shared"), rows()) == may_say_speedup(rows(), rows("shared")) == "shared"
+    assert may_say_speedup(rows(timing="b"), rows()) == UNLIKE
+    assert may_say_speedup(rows(), rows().iloc[:0]) == "nothing to compare with"
+
+
+def test_timing_tells_hardware_and_workers_apart(run: Run) -> None:
+    def changed(**manifest: Any) -> Run:
+        return replace(run, manifest=replace(run.manifest, **manifest))
+
+    workers = replace(run, config={**run.config, "loader": {**run.config["loader"], "num_workers": 7}})
+    found = {timing_of(some) for some in (run, changed(num_cores=64), changed(gpu="H100"), workers)}
+    assert len(found) == 4 and timing_of(run) == timing_of(changed(started_at="2026-01-01T00:00:00+00:00"))
+
+
+def between(run: Run, start: str, end: str | None, **changes: Any) -> Any:
+    times = {"started_at": f"2026-01-01T{start}+00:00", "finished_at": end and f"2026-01-01T{end}+00:00"}
+    return replace(run.manifest, **(ALONE | times | changes))
+
+
+def test_runs_that_overlap_in_time_shared_the_machine(run: Run) -> None:
+    manifests = [
+        between(run, "10:00:00", "10:30:00", run_id="first"),
+        between(run, "10:29:59", "10:40:00", run_id="beside it"),
+        between(run, "10:40:00", "10:50:00", run_id="right after"),
+        between(run, "10:45:00", "10:46:00", run_id="elsewhere", cpu="Another CPU"),
+        between(run, "10:46:00", None, run_id="killed"),
+    ]
+    assert shared_in_time(manifests) == {"first", "beside it"}
+
+
+def test_a_sweep_of_several_jobs_at_once_has_no_seconds(tmp_path: Path, make_run: MakeRun) -> None:
+    folders = [make_run(tmp_path, scan, seed=seed) for scan in ("baseline", "group_2") for seed in (0, 1)]
+    for folder in folders:
+        path = folder / "manifest.json"
+        manifest = json.loads(path.read_text())
+        started = "2026-01-01T10:00:00+00:00" if manifest["seed"] else "2026-01-01T12:00:00+00:00"
+        path.write_text(
+            json.dumps(
+                manifest | {"started_at": started, "finished_at": started[:14] + "30:00+00:00"} | ALONE
+            )
+        )
+    assert {run.shared_machine for run in read_runs(tmp_path)} == {COMPANY}
+    assert load_runs(tmp_path)["time_to_target_s"].isna().all()
+
+
+def note(root: Path, **lists: Any) -> None:
+    (root / "notes.json").write_text(json.dumps(lists))
+
+
+def test_notes_say_what_manifests_do_not(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    make_run(tmp_path, "baseline", more={"storage": StorageConfig(name="hdd", bandwidth_mib_per_s=1.0)})
+    note(
+        tmp_path,
+        shared_machine=[{"runs": "*group_2*", "why": "tests ran beside it"}],
+        majority_share=[{"val_fingerprint": None, "label": "photo", "majority_share": 0.3}],
+    )
+    by_scan = {run.config["scan"]["name"]: run for run in read_runs(tmp_path)}
+    assert by_scan["group_2"].shared_machine == "tests ran beside it"
+    assert by_scan["baseline"].shared_machine == ""
+    assert {run.majority_share for run in by_scan.values()} == {0.3}
+    note(tmp_path, majority_share=[{"val_fingerprint": "of others", "label": "photo", "majority_share": 0.3}])
+    assert {run.majority_share for run in read_runs(tmp_path)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is damaged"),
+        ("[]", r"keys \[\]; wanted some of shared_machine, majority_share, quality"),
+        ('{"shared": []}', r"keys \['shared'\]; wanted some of"),
+        ('{"shared_machine": [{"runs": "*"}]}', "shared_machine has the entry .* wanted keys runs, why"),
+    ],
+)
+def test_damaged_notes_are_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "notes.json").write_text(text)
+    with pytest.raises(RunError, match=rf"notes\.json.*{said}"):
+        read_notes(tmp_path)

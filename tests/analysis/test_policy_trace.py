@@ -1,0 +1,101 @@
+"""A policy's decisions as a table and as a figure."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.policies.policy_trace import TRACE_COLUMNS, policy_trace, saved_by
+from pcr_exp.analysis.policies.policy_trace_figure import draw_policy_trace
+
+
+def decision(epoch: int, group: int, scores: dict[str, float], measure: str = "cosine") -> dict[str, Any]:
+    return {
+        "kind": "policy",
+        "epoch": epoch,
+        "step": 10 * epoch,
+        "train_s": 2.0 * epoch,
+        "wait_s": 1.0 * epoch,
+        "samples_seen": 10 * epoch,
+        "probe_s": 0.5,
+        "probe_bytes": 2**20,
+        "record_bytes": 250 * epoch,
+        "group": group,
+        "measure": measure,
+        "scores": scores,
+        "bytes_saved": 750 * epoch,
+    }
+
+
+ROWS = [
+    decision(0, 10, {}, "given"),
+    {"kind": "train"},
+    decision(2, 5, {"1": 0.2, "5": 0.9}),
+    decision(4, 1, {"1": 0.85, "5": 0.95}),
+]
+
+
+def test_the_trace_has_a_row_for_every_candidate() -> None:
+    trace = policy_trace(ROWS)
+    assert list(trace.columns) == TRACE_COLUMNS
+    assert trace["seconds"].tolist() == [0.5, 6.5, 6.5, 12.5, 12.5]
+    assert trace["group"].tolist() == [10, 5, 5, 1, 1]
+    assert trace["candidate"].tolist()[1:] == [1, 5, 1, 5]
+    assert trace["score"].tolist()[1:] == [0.2, 0.9, 0.85, 0.95]
+    assert trace["record_bytes"].tolist() == [0, 500, 500, 1000, 1000]
+    assert trace.iloc[:1][["candidate", "score"]].isna().all(axis=None)
+
+
+END = {
+    "kind": "eval",
+    "train_s": 10.0,
+    "wait_s": 5.0,
+    "probe_s": 0.5,
+    "samples_seen": 60,
+    "record_bytes": 1200,
+    "probe_bytes": 300,
+    "full_bytes": 6000,
+}
+
+
+def test_what_is_saved_is_of_the_whole_run_and_probes_are_paid() -> None:
+    """A policy that decides once, before the first image, saves afterwards; so 0 is no answer."""
+    rows = [decision(0, 2, {"2": 0.96}, "ms_ssim"), END]
+    assert saved_by(rows) == (6000 - 1200 - 300, 0.75)
+    assert policy_trace(rows)["run_saved_share"].tolist() == [0.75]
+    (groups, _) = draw_policy_trace(policy_trace(rows), "a run", "mssim", end_s=15.5).axes
+    assert "75% of all bytes saved, probes paid" in groups.texts[0].get_text().replace("\n", " ")
+
+
+def test_older_rows_tell_it_by_their_decisions_or_not_at_all() -> None:
+    older = {key: value for key, value in END.items() if key != "full_bytes"}
+    early = [decision(0, 2, {}, "given"), older]
+    assert np.isnan(saved_by(early)).all()
+    assert saved_by(early, full_image_bytes=100.0) == (4500, 0.75)
+    # After 20 images 500 bytes were read and 1,500 saved: 100 an image.
+    assert saved_by([*early[:1], decision(2, 1, {}, "given"), older]) == (4500, 0.75)
+    assert np.isnan(saved_by([])).all()
+    (groups,) = draw_policy_trace(policy_trace(early), "a run", "mssim", end_s=15.5).axes
+    assert "bytes saved: not known" in groups.texts[0].get_text()
+
+
+def test_without_decisions_the_trace_is_empty() -> None:
+    assert policy_trace([{"kind": "train"}]).empty
+
+
+def test_the_figure_draws_groups_and_scores() -> None:
+    groups, scores = draw_policy_trace(policy_trace(ROWS), "a run", "cosine", end_s=20.0).axes
+    steps = groups.lines[0].get_xydata()
+    assert steps.tolist() == [[0.5, 10], [6.5, 5], [12.5, 1], [20.0, 1]]
+    assert [line.get_ydata().tolist() for line in scores.lines] == [[0.2, 0.85], [0.9, 0.95]]
+    assert scores.get_ylabel() == "gradient cosine to all groups"
+    assert "n = 2 comparisons; probes: 0.5 s, 1 MiB" in [text.get_text() for text in scores.texts]
+    assert groups.get_xlim()[1] == pytest.approx(20)
+
+
+def test_without_scores_there_is_one_panel() -> None:
+    trace = policy_trace([decision(0, 1, {}, "given"), decision(3, 2, {}, "given")])
+    (groups,) = draw_policy_trace(trace, "a run", "schedule", end_s=12.0).axes
+    assert isinstance(trace, pd.DataFrame)
+    assert len(groups.lines[0].get_xydata()) == 3

@@ -1,0 +1,162 @@
+"""Runs on disk -> tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
+from pcr_exp.analysis.core.render import to_markdown
+from pcr_exp.analysis.core.runs_table import RUN_COLUMNS, eval_curves, load_runs, runs_frame
+from pcr_exp.analysis.core.statistics import time_to_accuracy
+from pcr_exp.analysis.core.summary import summary_table
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.errors import RunError
+
+MakeRun = Callable[..., Path]
+
+
+def own_quality(**changes: object) -> dict:
+    return {
+        "group": 2,
+        "decode": "unsmoothed",
+        "antialias": LoaderConfig().antialias,
+        "ms_ssim_mean": 0.8,
+        "num_scales": 3,
+    } | changes
+
+
+def eval_row(seconds: float, top1: float) -> dict:
+    clocks = {"train_s": seconds / 4, "wait_s": seconds / 2, "probe_s": seconds / 4, "eval_s": 99}
+    return {"kind": "eval", **clocks, "val_top1": top1}
+
+
+def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
+    rows = [eval_row(4, 0.2), {"kind": "train"}, eval_row(8, 0.5), eval_row(12, 0.4), eval_row(16, 0.9)]
+    assert time_to_accuracy(rows, 0.2) == 4
+    assert time_to_accuracy(rows, 0.5) == 8
+    assert time_to_accuracy(rows, 0.51) == 16
+    assert math.isnan(time_to_accuracy(rows, 0.95))
+    assert math.isnan(time_to_accuracy([], 0.5))
+
+
+def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    make_run(tmp_path, "schedule", columns={"probe_bytes": 19_200})  # 100 for each of 192 images
+    measured = [own_quality(group=1, ms_ssim_mean=0.5), own_quality(group=2, ms_ssim_mean=0.9)]
+    runs = runs_frame([replace(run, quality=measured) for run in read_runs(tmp_path)])
+    policy = "schedule (groups=[1,5], milestones=[1])"
+    assert runs["scan"].tolist() == ["group_2", policy]
+    assert runs["group"].isna().tolist() == [False, True]
+    assert runs["mean_image_bytes"].tolist() == [2000, 1000 + 100]
+    summary = summary_table(runs)
+    assert summary["scan"].tolist() == ["group_2", policy]
+    assert summary["ms_ssim"].iloc[0] == 0.9 and np.isnan(summary["ms_ssim"].iloc[1])
+
+
+def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "baseline", epoch_s=40)
+    make_run(tmp_path, "group_2", seed=1)
+    runs = load_runs(tmp_path).set_index("scan")
+    assert list(load_runs(tmp_path).columns) == RUN_COLUMNS
+    assert len(runs) == 2
+    run = runs.loc["group_2"]
+    assert run["run_id"].startswith("photos-photo-resnet18-group_2-8mibps-s1-")
+    assert (run["dataset"], run["label"], run["model"], run["seed"]) == ("photos", "photo", "resnet18", 1)
+    assert (run["storage"], run["bandwidth_mib_per_s"], run["latency_ms"]) == ("8 MiB/s", 8, 0)
+    assert run["mean_image_bytes"] == 2000
+    assert run["images_per_s"] == pytest.approx(6.4)
+    assert run["wait_share"] == pytest.approx(0.75)
+    assert run["storage_mib_per_s"] == pytest.approx(3 * 140_000 / 2**20 / (30 + 3))
+    assert (run["best_top1"], run["final_top1"], run["time_to_target_s"]) == (0.9, 0.9, 20)
+    assert (run["epochs_to_target"], run["no_seconds"], run["no_target"]) == (2, "", "")
+    assert (run["epochs"], run["samples"]) == (3, 192)
+    assert run["hardware"] == "Test CPU, 2 cores"
+    assert runs.loc["baseline", "time_to_target_s"] == 80
+
+
+def test_best_is_not_last_and_the_target_may_never_be_reached(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_1", top1=(0.2, 0.59, 0.4))
+    run = load_runs(tmp_path).iloc[0]
+    assert (run["best_top1"], run["final_top1"]) == (0.59, 0.4)
+    assert math.isnan(run["time_to_target_s"])
+
+
+def test_setting_is_shared_by_scan_levels_and_seeds_only(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "baseline")
+    make_run(tmp_path, "group_2", seed=1)
+    make_run(tmp_path, "group_2", epochs=90)
+    settings = load_runs(tmp_path).set_index(["scan", "seed"])["setting"]
+    assert settings["baseline", 0] == settings["group_2", 1]
+    assert settings["group_2", 0] != settings["group_2", 1]
+
+
+def test_other_runs_are_listed_not_dropped(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_1")
+    for status, seed in (("failed", 1), ("interrupted", 2), ("running", 3)):
+        make_run(tmp_path, "group_1", status=status, seed=seed)
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / "notes.txt").write_text("not a run")
+    assert load_runs(tmp_path)["seed"].tolist() == [0]
+    others = unfinished_runs(tmp_path)
+    assert others["status"].tolist() == ["failed", "interrupted", "interrupted"]
+    text = to_markdown(summary_table(load_runs(tmp_path)), others)
+    for run_id in others["run_id"]:
+        assert run_id in text
+
+
+def test_eval_curves_have_every_evaluation_of_every_run(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "baseline")
+    make_run(tmp_path, "group_5", top1=(0.1, 0.2))
+    curves = eval_curves(read_runs(tmp_path))
+    assert curves["val_top1"].tolist() == [0.3, 0.6, 0.9, 0.1, 0.2]
+    assert curves["scan"].tolist() == ["baseline"] * 3 + ["group_5"] * 2
+    assert eval_curves([]).empty
+
+
+def test_from_disk_to_speed_up(tmp_path: Path, make_run: MakeRun) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "group_2", seed=seed, epoch_s=10)
+    table = summary_table(load_runs(tmp_path))
+    assert table["speedup_over_baseline"].tolist() == [1, 4]
+    assert table["ms_ssim"].iloc[0] == 1 and np.isnan(table["ms_ssim"].iloc[1])
+
+
+def test_an_empty_folder_gives_empty_tables(tmp_path: Path) -> None:
+    assert load_runs(tmp_path).empty
+    assert unfinished_runs(tmp_path).empty
+    assert summary_table(load_runs(tmp_path)).empty
+
+
+def test_a_missing_folder_is_an_error_that_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"nowhere.*experiments\.train"):
+        load_runs(tmp_path / "nowhere")
+
+
+def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: MakeRun) -> None:
+    path = make_run(tmp_path, "group_1") / "rows.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[3]["val_top1"] = 61.5
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(RunError, match=r"rows\.jsonl, line 4: .*val_top1=61\.5"):
+        load_runs(tmp_path)
+
+
+def test_a_finished_run_without_an_evaluation_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
+    path = make_run(tmp_path, "group_1") / "rows.jsonl"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    with pytest.raises(RunError, match=r"rows\.jsonl has no eval row"):
+        load_runs(tmp_path)
+
+
+def test_a_finished_run_without_its_configuration_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
+    (make_run(tmp_path, "group_1") / "config.yaml").unlink()
+    with pytest.raises(RunError, match=r"config\.yaml is not there"):
+        load_runs(tmp_path)

@@ -1,0 +1,117 @@
+"""Final accuracy against MS-SSIM, and accuracy against time beside epochs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.core.read_runs import Run, read_runs
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.scans.accuracy_vs_mssim_figure import draw_accuracy_vs_mssim
+from pcr_exp.analysis.scans.efficiency_figure import draw_efficiency
+from pcr_exp.analysis.scans.report import write_report
+from pcr_exp.analysis.scans.time_to_accuracy_figure import with_seconds
+from pcr_exp.analysis.scans.tolerance import FIT_COLUMNS, POINT_COLUMNS, tolerance_fits, tolerance_points
+from pcr_exp.config.loader import LoaderConfig
+
+MS_SSIM = {1: 0.8, 2: 0.95, 3: 0.97, 5: 0.99}
+FINAL = {
+    "group_1": (0.5, 0.6),
+    "group_2": (0.7, 0.75),
+    "group_3": (0.75, 0.75),
+    "group_5": (0.8, 0.7),
+    "group_10": (0.84, 0.8),
+    "baseline": (0.86, 0.8),
+}
+
+
+@pytest.fixture
+def runs(tmp_path: Path, make_run: Callable[..., Path]) -> list[Run]:
+    for scan, finals in FINAL.items():
+        for seed, final in enumerate(finals):
+            # The best epoch is not the last: final accuracy is meant.
+            make_run(tmp_path / "runs", scan, seed=seed, top1=(0.2, 0.95, final))
+    of_all = {"decode": "unsmoothed", "antialias": LoaderConfig().antialias, "num_scales": 4}
+    measured = [{"group": group, "ms_ssim_mean": mean, **of_all} for group, mean in MS_SSIM.items()]
+    return [replace(run, quality=measured, majority_share=0.4) for run in read_runs(tmp_path / "runs")]
+
+
+@pytest.fixture
+def points(runs: list[Run]) -> pd.DataFrame:
+    return tolerance_points(runs_frame(runs))
+
+
+def test_a_point_is_a_seeds_last_accuracy_at_its_level(points: pd.DataFrame) -> None:
+    assert list(points.columns) == POINT_COLUMNS
+    by_scan = points.groupby("scan")["ms_ssim"].first().to_dict()
+    assert by_scan == {"all scans": 1.0, "group_1": 0.8, "group_2": 0.95, "group_3": 0.97, "group_5": 0.99}
+    assert sorted(points.loc[points["scan"] == "group_1", "final_top1"]) == [0.5, 0.6]
+
+
+def test_baseline_and_all_scans_of_one_seed_are_one_point(points: pd.DataFrame) -> None:
+    whole = points[points["scan"] == "all scans"]
+    assert whole.set_index("seed")["final_top1"].to_dict() == pytest.approx({0: 0.85, 1: 0.8})
+    assert len(points) == 2 * 5
+
+
+def test_levels_that_were_not_measured_are_left_out(runs: list[Run]) -> None:
+    nothing = [replace(run, quality=[]) for run in runs]
+    assert set(tolerance_points(runs_frame(nothing))["scan"]) == {"all scans"}
+    assert list(tolerance_points(runs_frame([])).columns) == POINT_COLUMNS
+
+
+def test_a_line_through_five_levels_has_an_interval(points: pd.DataFrame) -> None:
+    (fit,) = tolerance_fits(points).to_dict("records")
+    assert (fit["num_points"], fit["num_levels"], fit["num_seeds"], fit["no_line"]) == (10, 5, 2, "")
+    means = points.groupby("scan")[["ms_ssim", "final_top1"]].mean()
+    slope = means.cov().loc["ms_ssim", "final_top1"] / means["ms_ssim"].var()
+    assert fit["slope"] == pytest.approx(slope) and 0 < fit["slope_ci95"] < 1
+
+
+def test_four_levels_have_no_line_whatever_the_seeds(points: pd.DataFrame) -> None:
+    (fit,) = tolerance_fits(points[points["scan"] != "group_3"]).to_dict("records")
+    assert fit["slope"] != fit["slope"] and fit["slope_ci95"] != fit["slope_ci95"]
+    assert fit["no_line"] == "no line: 4 levels of quality, a line wants 5"
+    (ax,) = draw_accuracy_vs_mssim(points[points["scan"] != "group_3"]).axes
+    assert "no line: 4 levels of quality" in ax.texts[-1].get_text()
+
+
+def test_the_figure_has_points_line_and_what_guessing_reaches(points: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_mssim(points).axes
+    words = "\n".join(text.get_text() for text in ax.texts)
+    assert "± " in words and "5 levels" in words and "n = 2 seeds" in words
+    assert "MS-SSIM of own images, 4 scales" in words and "majority\n40%" in words
+    legend = ax.get_legend()
+    assert legend is not None
+    names = [text.get_text() for text in legend.get_texts()]
+    assert sorted(names) == ["all scans", "group 1", "group 2", "group 3", "group 5"]
+
+
+def test_small_differences_are_not_drawn_large(points: pd.DataFrame) -> None:
+    (ax,) = draw_accuracy_vs_mssim(points.assign(final_top1=0.5, majority_share=None, num_classes=2)).axes
+    low, high = ax.get_ylim()
+    assert high - low >= 0.10 - 1e-9
+
+
+def test_time_stands_beside_epochs(runs: list[Run]) -> None:
+    against_time, against_epochs = draw_efficiency(with_seconds(eval_curves(runs))).axes
+    assert against_time.get_xlabel() == "training + data wait (s)"
+    assert against_epochs.get_xlabel() == "epochs completed"
+    assert len(against_time.lines) == len(against_epochs.lines)
+    assert against_time.get_ylim() == against_epochs.get_ylim()
+
+
+def test_the_report_draws_it_where_quality_was_measured(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(found: list[Run], out: str) -> set[str]:
+        monkeypatch.setattr("pcr_exp.analysis.scans.report.read_runs", lambda *_: found)
+        written = write_report(tmp_path / "runs", tmp_path, tmp_path / out)
+        return {path.name for path in (*written.figures, *written.tables)}
+
+    wanted = {"accuracy_vs_mssim.png", "accuracy_vs_mssim_fits.csv"}
+    assert wanted | {"time_and_epochs.png"} <= report(runs, "out")
+    assert list(pd.read_csv(tmp_path / "out" / "accuracy_vs_mssim_fits.csv").columns) == FIT_COLUMNS
+    assert not wanted & report([replace(run, quality=[]) for run in runs], "without")

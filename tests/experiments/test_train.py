@@ -1,0 +1,40 @@
+"""What a training run leaves behind besides its rows: its figure, in its directory and in the tracker."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.train import train
+from tests.experiments.test_configs import composed
+
+TINY = [
+    "training=debug",
+    "loader=debug",
+    "dataset.num_train=32",
+    "dataset.num_val=16",
+    "dataset.size_px=64",
+    "dataset.images_per_record=16",
+]
+
+
+@pytest.mark.parametrize("tracking", ["none", "wandb"])
+def test_a_run_s_curve_is_drawn_and_shown(
+    tracking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
+    config = composed(
+        "train",
+        *TINY,
+        f"tracking={tracking}",
+        f"dataset.root={tmp_path / 'photos'}",
+        f"records.root={tmp_path / 'records'}",
+        f"runs_root={tmp_path / 'runs'}",
+    )
+    assert train(config) == "finished"
+    (run,) = (tmp_path / "runs").iterdir()
+    for ending in ("png", "pdf", "csv"):
+        assert (run / f"training_curve.{ending}").stat().st_size > 0
+    images = list(run.glob("wandb/offline-run-*/files/media/images/figures/training_curve*.png"))
+    assert len(images) == (tracking == "wandb")
+    for image in images:
+        assert image.read_bytes() == (run / "training_curve.png").read_bytes()

@@ -1,0 +1,95 @@
+"""What a shuffle buffer keeps in memory: the samples that will be used again, and at most as many more."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcr_exp.loading.echo.before import echoed
+from pcr_exp.loading.echo.held import Samples, SomeSamples, Trimmer
+from pcr_exp.loading.echo.repeats import echo
+from pcr_exp.loading.lanes import EpochLanes
+from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.system.randomness import Purpose, stream
+
+
+class Prefix:
+    """Of record r, sample s is `r/s`."""
+
+    group, num_bytes = 5, 1000
+
+    def __init__(self, record: int, size: int) -> None:
+        self.record = record
+        self.ids = [str(sample) for sample in range(size)]
+        self.labels = {"number": np.arange(size)}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def jpeg(self, i: int) -> bytes:
+        return f"{self.record}/{i}".encode()
+
+
+def order_of(sizes: list[int], factor: float, buffer: int, num_levels: int = 0) -> EpochOrder:
+    fresh = Uses.once(EpochLanes(sizes, seed=0, epoch=0, num_lanes=2, window=1).slot(0, 1))
+    behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(0, Purpose.ECHO)))
+    return epoch_order([behind], 1, num_levels)
+
+
+def consume(
+    order: EpochOrder, sizes: list[int], batch_size: int
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """The JPEGs of an epoch; (held, needed) samples, whenever a record was opened."""
+    trimmer, opened = Trimmer(order), dict[int, Samples]()
+    jpegs, held = [], []
+    for first in range(0, len(order.reads), batch_size):
+        end = min(first + batch_size, len(order.reads))
+        new = {read for read in order.reads[first:end].tolist() if order.first_use[read] >= first}
+        for read in new:
+            record = int(order.records[read])
+            opened[read] = Prefix(record, sizes[record])  # type: ignore[assignment]
+        for read, sample in zip(
+            order.reads[first:end].tolist(), order.samples[first:end].tolist(), strict=True
+        ):
+            jpegs.append(opened[read].jpeg(sample))
+        opened = {read: samples for read, samples in opened.items() if order.last_use[read] >= end}
+        if new:
+            trimmer.trim(opened, end)
+            left = {*zip(order.reads[end:].tolist(), order.samples[end:].tolist(), strict=True)}
+            needed = sum(read in opened for read, _ in left)
+            held.append((sum(len(samples) for samples in opened.values()), needed))
+    return jpegs, held
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    st.floats(1, 4),
+    st.integers(1, 60),
+    st.integers(1, 9),
+    st.integers(0, 2),
+)
+def test_what_is_needed_is_there_and_little_else(
+    sizes: list[int], factor: float, buffer: int, batch_size: int, num_levels: int
+) -> None:
+    order = order_of(sizes, factor, buffer, num_levels)
+    jpegs, held = consume(order, sizes, batch_size)
+    assert jpegs == [
+        f"{record}/{sample}".encode()
+        for record, sample in zip(order.records[order.reads].tolist(), order.samples.tolist(), strict=True)
+    ]
+    if num_levels == 0 and order.repeats.any():
+        assert all(samples < 2 * needed or samples == needed == 0 for samples, needed in held)
+
+
+def test_a_large_buffer_does_not_hold_all_records() -> None:
+    sizes = [64] * 60
+    _, held = consume(order_of(sizes, 2, 256), sizes, 32)
+    assert max(samples for samples, _ in held) < 2 * 256
+    assert max(needed for _, needed in held) > 100, "else nothing had to be held"
+
+
+def test_what_was_let_go_is_not_there() -> None:
+    few = SomeSamples(Prefix(3, 5), [1, 4])  # type: ignore[arg-type]
+    assert (len(few), few.jpeg(4), few.group, few.num_bytes, few.ids[2]) == (2, b"3/4", 5, 1000, "2")
+    with pytest.raises(KeyError):
+        few.jpeg(2)

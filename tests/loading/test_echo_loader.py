@@ -1,0 +1,287 @@
+"""Echoed batches: what comes, in which pixels, for how many bytes; at any number of workers."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+import torch
+
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import ConfigError, LoaderError, RecordError
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo.after import echo_batches, echo_examples
+from pcr_exp.loading.echo.repeats import echo as echo_of
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.tasks import Span
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
+
+OpenLoader = Callable[..., RecordLoader]
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
+
+ECHOES = [
+    EchoConfig(name="example_before", factor=2),
+    EchoConfig(name="example_before", factor=2.5, buffer=40),
+    EchoConfig(name="example_before", factor=3, buffer=30, repeat_groups=[7, 10]),
+    EchoConfig(name="example_after", factor=2),
+    EchoConfig(name="example_after", factor=2.5, buffer=40),
+    EchoConfig(name="batch", factor=2),
+    EchoConfig(name="batch", factor=1.5),
+]
+
+
+def name(echo: EchoConfig) -> str:
+    return f"{echo.name}-{echo.factor:g}-{echo.buffer}-{len(echo.repeat_groups)}"
+
+
+echoes = pytest.mark.parametrize("echo", ECHOES, ids=name)
+
+
+def assert_same(actual: Iterable[Batch], expected: Iterable[Batch]) -> None:
+    actual, expected = list(actual), list(expected)
+    assert len(actual) == len(expected) > 0
+    for a, b in zip(actual, expected, strict=True):
+        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.labels, b.labels)
+        for field in ("epoch", "index", "num_batches", "record_bytes", "full_bytes", "group", "num_repeats"):
+            assert getattr(a, field) == getattr(b, field), field
+
+
+def uses(batches: Iterable[Batch]) -> dict[int, list[bytes]]:
+    """By label, which is another for every sample: the pixels of each use, in order."""
+    found: dict[int, list[bytes]] = {}
+    for batch in batches:
+        for label, image in zip(batch.labels.tolist(), batch.images, strict=True):
+            found.setdefault(label, []).append(image.numpy().tobytes())
+    return found
+
+
+@echoes
+def test_an_epoch_uses_every_sample_as_often_as_the_factor_says(
+    open_loader: OpenLoader, echo: EchoConfig
+) -> None:
+    loader = open_loader(echo=echo)
+    batches = list(loader.batches(2, 0, 4))
+    assert [(b.epoch, b.index) for b in batches] == [
+        (epoch, index) for epoch in (2, 3) for index in range(loader.num_batches)
+    ]
+    assert {b.num_batches for b in batches} == {loader.num_batches}
+    assert loader.num_samples == 100
+    for epoch in (2, 3):
+        of_epoch = [batch for batch in batches if batch.epoch == epoch]
+        counts = Counter(len(images) for images in uses(of_epoch).values())
+        assert set(counts) <= {int(echo.factor), int(echo.factor) + 1}
+        assert counts.total() == 100
+        assert sum(batch.num_fresh for batch in of_epoch) == 100, "an epoch is counted in fresh examples"
+        num_uses = sum(len(batch.labels) for batch in of_epoch)
+        # Of batches, whole ones are repeated, and the last one is short.
+        assert abs(num_uses - echo.factor * 100) <= (0 if echo.name != "batch" else 12)
+
+
+@echoes
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_workers_change_nothing_but_speed(
+    open_loader: OpenLoader, echo: EchoConfig, num_workers: int
+) -> None:
+    expected = list(open_loader(echo=echo).batches(0, 0, 2))
+    assert_same(open_loader(num_workers, echo=echo).batches(0, 0, 2), expected)
+
+
+@echoes
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(
+    open_loader: OpenLoader, echo: EchoConfig, num_workers: int
+) -> None:
+    loader = open_loader(echo=echo)
+    whole = list(loader.batches(0, 0, 3))
+    last = loader.num_batches
+    for first_batch in (0, 1, 8, 9, last // 2, last - 1, last) if num_workers == 0 else (last // 2,):
+        rest = open_loader(num_workers, echo=echo).batches(1, first_batch, 3)
+        assert_same(rest, whole[loader.num_batches + first_batch :])
+
+
+def test_repeats_before_augmentation_are_augmented_afresh(open_loader: OpenLoader) -> None:
+    for images in uses(open_loader(echo=ECHOES[1]).batches(0, 0, 1)).values():
+        assert len(set(images)) == len(images)
+
+
+@pytest.mark.parametrize("echo", ECHOES[3:], ids=name)
+def test_repeats_after_augmentation_are_the_same_pixels_in_memory_of_their_own(
+    open_loader: OpenLoader, echo: EchoConfig
+) -> None:
+    fresh = uses(open_loader().batches(0, 0, 1))
+    batches = []
+    for batch in open_loader(1, echo=echo).batches(0, 0, 1):
+        kept = Batch(batch.images.clone(), batch.labels, *(0, 0, 0, 0, 0, 0))
+        batches.append(kept)
+        batch.images.zero_()  # as a transform in place would
+    for label, images in uses(batches).items():
+        assert set(images) == set(fresh[label])
+
+
+def test_an_echo_of_one_is_no_echo(open_loader: OpenLoader) -> None:
+    expected = list(open_loader().batches(0, 0, 2))
+    for variant in ("example_before", "example_after", "batch"):
+        echo = EchoConfig(name=variant, factor=1)
+        assert_same(open_loader(1, echo=echo).batches(0, 0, 2), expected)
+
+
+def test_a_buffer_shuffles_without_repeats(open_loader: OpenLoader) -> None:
+    """What a fair baseline is given."""
+    echo = EchoConfig(name="example_before", factor=1, buffer=50)
+    labels = torch.cat([batch.labels for batch in open_loader(echo=echo).batches(0, 0, 1)]).tolist()
+    plain = torch.cat([batch.labels for batch in open_loader().batches(0, 0, 1)]).tolist()
+    assert sorted(labels) == sorted(plain) == list(range(100))
+    assert labels != plain
+
+
+@pytest.mark.parametrize("echo", [ECHOES[0], ECHOES[1], *ECHOES[3:]], ids=name)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_echoed_epoch_reads_its_bytes_once(
+    open_loader: OpenLoader,
+    records: RecordSet,
+    storage: CountingStorage,
+    echo: EchoConfig,
+    num_workers: int,
+) -> None:
+    batches = list(open_loader(num_workers, echo=echo).batches(0, 0, 1))
+    assert sum(batch.record_bytes for batch in batches) == records.index.epoch_bytes(5)
+    assert sum(batch.full_bytes for batch in batches) == records.index.epoch_bytes(10)
+    assert storage.bytes_read == records.index.epoch_bytes(5)
+    assert storage.num_reads == len(records.index.records)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_finer_repeats_read_only_the_bytes_in_between(
+    open_loader: OpenLoader, records: RecordSet, storage: CountingStorage, num_workers: int
+) -> None:
+    echo = ECHOES[2]
+    batches = list(open_loader(num_workers, group=2, echo=echo).batches(0, 0, 1))
+    # Three reads of each record that are together the record up to group 10.
+    assert storage.num_reads == 3 * len(records.index.records)
+    assert storage.bytes_read == records.index.epoch_bytes(10)
+    assert sum(batch.record_bytes for batch in batches) == records.index.epoch_bytes(10)
+    assert sum(batch.full_bytes for batch in batches) == records.index.epoch_bytes(10)
+
+
+def test_finer_repeats_show_what_a_read_at_their_group_shows(open_loader: OpenLoader) -> None:
+    """The k-th use of a sample has the pixels of its group: those of the same batches, all read at it."""
+    finer = list(open_loader(group=2, echo=ECHOES[2]).batches(0, 0, 1))
+    plain = EchoConfig(name="example_before", factor=3, buffer=30)
+    at_group = {group: list(open_loader(group=group, echo=plain).batches(0, 0, 1)) for group in (2, 7, 10)}
+    seen: Counter[int] = Counter()
+    for index, batch in enumerate(finer):
+        for i, label in enumerate(batch.labels.tolist()):
+            group = (2, 7, 10)[seen[label]]
+            assert torch.equal(batch.images[i], at_group[group][index].images[i])
+            seen[label] += 1
+    assert set(seen.values()) == {3}
+
+
+class SometimesFine(StaticScan):
+    """Odd records are read whole at once."""
+
+    def group(self, epoch: int, record: int) -> int:  # noqa: ARG002
+        return 10 if record % 2 else 2
+
+
+def test_repeats_never_show_less_than_what_was_read_first(
+    open_loader: OpenLoader, records: RecordSet, storage: CountingStorage
+) -> None:
+    echo = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+    batches = list(open_loader(policy=SometimesFine(2), echo=echo).batches(0, 0, 1))
+    wanted = sum(records.index.prefix_bytes(record, 10 if record % 2 else 5) for record in range(7))
+    assert storage.bytes_read == sum(batch.record_bytes for batch in batches) == wanted
+
+
+def test_ranks_share_an_echoed_epoch(open_loader: OpenLoader) -> None:
+    for echo in ECHOES:
+        counts = Counter()
+        num_batches = set()
+        for rank in range(4):
+            batches = list(open_loader(echo=echo, rank=rank, world_size=4).batches(0, 0, 1))
+            num_batches.add(tuple(len(batch.labels) for batch in batches))
+            counts.update(label for batch in batches for label in batch.labels.tolist())
+        # Batches have their lengths from the fresh order: which is repeated may differ, how many not.
+        assert len({len(lengths) for lengths in num_batches}) == 1
+        assert set(counts) == set(range(100))
+
+
+def test_echoes_are_the_same_for_any_number_of_processes(open_loader: OpenLoader) -> None:
+    def batches(world_size: int) -> dict[tuple[int, int], Batch]:
+        return {
+            (batch.index, batch.slot): batch
+            for rank in range(world_size)
+            for batch in open_loader(
+                echo=ECHOES[2], rank=rank, world_size=world_size, global_batch_size=48
+            ).batches(0, 0, 1)
+        }
+
+    alone, of_two = batches(1), batches(2)
+    assert alone.keys() == of_two.keys()
+    assert all(torch.equal(alone[key].images, of_two[key].images) for key in alone)
+    for echo in (ECHOES[3], ECHOES[5]):
+        message = f"echo={echo.name} with 2 batches of this process.*echo=example_before"
+        with pytest.raises(ConfigError, match=message):
+            open_loader(echo=echo, rank=0, world_size=2, global_batch_size=48)
+
+
+def test_epochs_end_early_only_where_decoding_follows_the_echo(open_loader: OpenLoader) -> None:
+    whole = list(open_loader(echo=ECHOES[1]).batches(0, 0, 1))
+    assert_same(open_loader(echo=ECHOES[1]).batches(0, 0, 1, end_batch=3), whole[:3])
+    for echo in (ECHOES[3], ECHOES[5]):
+        with pytest.raises(LoaderError, match=f"end_batch=3: wanted none with echo={echo.name}"):
+            open_loader(echo=echo).batches(0, 0, 1, end_batch=3)
+
+
+def test_a_stream_of_repeats_ends_with_the_loader(open_loader: OpenLoader) -> None:
+    for echo in ECHOES:
+        loader = open_loader(1, echo=echo)
+        stream = loader.batches(0, 0, 2)
+        next(stream)
+        loader.close()
+        assert list(stream) == []
+
+
+def test_what_does_not_fit_the_records_is_refused(open_loader: OpenLoader, storage: CountingStorage) -> None:
+    with pytest.raises(ConfigError, match=r"echo.buffer=201: wanted at most 200, .*\(100 fresh ones x"):
+        open_loader(echo=EchoConfig(name="example_after", factor=2, buffer=201))
+    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+    with pytest.raises(ConfigError, match=r"echo.repeat_groups=\[5\]: wanted scan groups above 5"):
+        open_loader(group=5, echo=finer)
+    baseline = RecordSet(storage, "baseline")
+    with pytest.raises(ConfigError, match=r"echo.repeat_groups=\[5\]: wanted none with scan=baseline"):
+        open_loader(group=1, records=baseline, echo=finer)
+
+
+def test_patience_is_measured_against_the_longest_read(open_loader: OpenLoader, records: RecordSet) -> None:
+    largest = max(records.index.prefix_bytes(record, 10) for record in range(7))
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=largest / 2**20 / 10)
+    config = LoaderConfig(num_workers=0, timeout_s=9)
+    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    with pytest.raises(ConfigError, match=r"loader.timeout_s=9: wanted null, or more than the 10\.0 s"):
+        open_loader(group=1, config=config, storage_config=slow, echo=finer).batches(0, 0, 1)
+    open_loader(group=1, config=config, storage_config=slow).batches(0, 0, 1)
+
+
+def test_a_group_that_the_records_lack_is_refused(open_loader: OpenLoader, records: RecordSet) -> None:
+    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    object.__setattr__(records.index, "num_groups", 9)
+    try:
+        with pytest.raises(RecordError, match="scan group 10 was asked for"):
+            open_loader(group=5, echo=finer)
+    finally:
+        object.__setattr__(records.index, "num_groups", 10)
+
+
+def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
+    """Training then says that the loader ended too early."""
+    first = list(open_loader().batches(0, 0, 1))[:1]
+    whole = echo_of(100, 1, 1, np.random.default_rng(0))
+    assert len(list(echo_examples(first, lambda _: whole, Span(0, 0, 1), 12))) == 1
+    batches = echo_of(9, 1, 1, np.random.default_rng(0))
+    assert len(list(echo_batches(first, lambda _: batches, Span(0, 0, 1)))) == 1

@@ -1,0 +1,307 @@
+"""What people see when something breaks, and that nothing is left behind."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
+from pcr_exp.images.source import Source
+from pcr_exp.loading import workers as pool
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.loading.workers import named_worker_death
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.throttle import Throttle, ThrottledStorage
+
+pytestmark = pytest.mark.alone
+
+OpenLoader = Callable[..., RecordLoader]
+
+
+def leftovers() -> list[str]:
+    """Fetch threads and worker processes that are alive."""
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("pcr-exp-")]
+    return threads + [str(process) for process in multiprocessing.active_children()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> None:
+    yield
+    deadline = time.monotonic() + 5
+    while leftovers() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_damaged_record_is_named_after_all_batches_before_it(
+    split: Path, tmp_path: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    shutil.copytree(split, tmp_path / "records")
+    records = RecordSet(LocalStorage(tmp_path / "records"), "pcr")
+    entry = records.index.records[4]
+    path = tmp_path / "records" / "pcr" / entry.file
+    data = bytearray(path.read_bytes())
+    data[entry.group_ends[1] - 10] ^= 1
+    path.write_bytes(data)
+    received = []
+    loader = open_loader(num_workers, group=2, records=records, shuffle=False)
+    with pytest.raises(RecordError, match=rf"(?s)^(?!.*Caught).*group 2.*{entry.file}"):
+        received += list(loader.batches(0, 0, 1))
+    stream = loader.batches(0, 0, 1)
+    received = [next(stream) for _ in range(5)]
+    assert [label for batch in received for label in batch.labels.tolist()] == list(range(60))
+    with pytest.raises(RecordError):
+        next(stream)
+    assert list(stream) == [], "a stream that failed is over"
+    assert len(list(open_loader(num_workers, group=1, records=records).batches(0, 0, 1))) == 9
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_missing_record_is_named(
+    split: Path, tmp_path: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    shutil.copytree(split, tmp_path / "records")
+    records = RecordSet(LocalStorage(tmp_path / "records"), "pcr")
+    (tmp_path / "records" / "pcr" / records.index.records[2].file).unlink()
+    with pytest.raises(StorageError, match=f"{records.index.records[2].file} does not exist"):
+        list(open_loader(num_workers, records=records).batches(0, 0, 1))
+
+
+class Unreadable(RecordSet):
+    """Record 3's sixth sample has no pixels, though its checksum is right."""
+
+    def read_prefix(self, record: int, group: int):  # type: ignore[no-untyped-def]
+        prefix = super().read_prefix(record, group)
+        if record != 3:
+            return prefix
+
+        class Damaged:
+            ids, labels, num_bytes, group = prefix.ids, prefix.labels, prefix.num_bytes, prefix.group
+
+            def jpeg(self, i: int) -> bytes:
+                return b"no JPEG" if i == 6 else prefix.jpeg(i)
+
+        return Damaged()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_image_that_does_not_decode_is_named(
+    split: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    records = Unreadable(LocalStorage(split), "pcr")
+    file = records.index.records[3].file
+    with pytest.raises(
+        RecordError, match=rf"^sample 054\.jpg \(record {file}, scan group 5\) cannot be decoded"
+    ):
+        list(open_loader(num_workers, records=records).batches(0, 0, 1))
+
+
+def test_a_bug_in_a_worker_keeps_its_type_and_traceback(open_loader: OpenLoader) -> None:
+    class Broken(TrainTransform):
+        def __call__(self, *_: object) -> None:
+            raise ZeroDivisionError("in the transform")
+
+    with pytest.raises(ZeroDivisionError, match=r"(?s)Broken|in the transform"):
+        list(open_loader(1, transform=Broken(32, AugmentConfig())).batches(0, 0, 1))
+
+
+class Slow(TrainTransform):
+    """A fiftieth of a second an image."""
+
+    def __call__(self, image: Source, draws: Sequence[float], out: np.ndarray) -> None:
+        time.sleep(0.02)
+        super().__call__(image, draws, out)
+
+
+def test_a_killed_worker_is_noticed_within_seconds(open_loader: OpenLoader) -> None:
+    stream = open_loader(2, transform=Slow(32, AugmentConfig())).batches(0, 0, 100)
+    next(stream)
+    victim = multiprocessing.active_children()[0].pid
+    threading.Timer(0.05, os.kill, (victim, signal.SIGKILL)).start()
+    started = time.monotonic()
+    with pytest.raises(LoaderError, match=rf"a decoding process died: .*{victim}.*loader\.num_workers"):
+        for _ in stream:
+            pass
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_storage_that_does_not_answer_is_an_error_that_names_what_is_waited_for(
+    split: Path, open_loader: OpenLoader, num_workers: int
+) -> None:
+    release = threading.Event()
+
+    class Hanging(LocalStorage):
+        def read(self, path: str, offset: int, length: int) -> bytes:
+            if path.endswith(".pcr") and not release.wait(0):
+                release.wait(30)
+            return super().read(path, offset, length)
+
+    records = RecordSet(Hanging(split), "pcr")
+    config = LoaderConfig(num_workers=num_workers, shuffle_records=3, timeout_s=0.3)
+    stream = open_loader(records=records, config=config, shuffle=False).batches(0, 0, 1)
+    threading.Timer(0.8, release.set).start()
+    started = time.monotonic()
+    first = records.index.records[0].file
+    wanted = rf"^no read has ended for 0\.3 s, and training waits for pcr/{first} .*from {split}.*timeout_s"
+    with pytest.raises(LoaderError, match=wanted):
+        next(stream)
+    assert time.monotonic() - started < 3
+
+
+def test_slow_storage_is_waited_for_while_reads_end(split: Path, open_loader: OpenLoader) -> None:
+    """A window takes longer than the timeout, none of its reads does."""
+    config = LoaderConfig(num_workers=1, shuffle_records=4, timeout_s=0.3)
+    throttle = Throttle.create(StorageConfig(name="slow", requests_per_s=7))
+    records = RecordSet(LocalStorage(split), "pcr")
+    records._storage = ThrottledStorage(records._storage, throttle)
+    assert len(list(open_loader(records=records, config=config).batches(0, 0, 1))) == 9
+
+
+@pytest.mark.parametrize("timeout_s", [0.2, 7.0])
+def test_a_storage_setting_that_outlasts_the_timeout_is_refused_at_once(
+    records: RecordSet, open_loader: OpenLoader, timeout_s: float
+) -> None:
+    largest = max(records.index.prefix_bytes(record, 5) for record in range(len(records.index.records)))
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=largest / 2**20 / 7, latency_ms=200)
+    config = LoaderConfig(num_workers=0, shuffle_records=3, timeout_s=timeout_s)
+    with pytest.raises(ConfigError, match=rf"loader\.timeout_s={timeout_s:g}: .*7\.2 s .*{largest} bytes"):
+        open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+    config.timeout_s = 7.3
+    open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+    config.timeout_s = None
+    open_loader(config=config, storage_config=slow).batches(0, 0, 1)
+
+
+def test_a_decoding_process_that_hangs_is_an_error(open_loader: OpenLoader) -> None:
+    class Hanging(TrainTransform):
+        def __call__(self, *_: object) -> None:
+            time.sleep(2)
+
+    config = LoaderConfig(num_workers=1, shuffle_records=3, prefetch_batches=1, timeout_s=0.5)
+    loader = open_loader(config=config, batch_size=1, transform=Hanging(32, AugmentConfig()))
+    with pytest.raises(LoaderError, match=r"no batch has come from the decoding processes for 0\.5 s"):
+        next(loader.batches(0, 0, 1))
+
+
+def test_decoding_that_outlasts_torchs_polling_is_waited_for(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "POLL_S", 0.05)
+    loader = open_loader(1, transform=Slow(32, AugmentConfig()))
+    labels = [label for batch in loader.batches(0, 0, 1) for label in batch.labels.tolist()]
+    assert sorted(labels) == list(range(100))
+
+
+def test_a_worker_that_dies_while_the_trainer_trains_is_named_there(open_loader: OpenLoader) -> None:
+    """Nobody asks for a batch: torch raises in whatever the main thread does."""
+    stream = open_loader(2, transform=Slow(32, AugmentConfig())).batches(0, 0, 100)
+    next(stream)
+    victim = multiprocessing.active_children()[0].pid
+    started = time.monotonic()
+    with (
+        pytest.raises(LoaderError, match=rf"a decoding process died: .*{victim}.*loader\.num_workers"),
+        named_worker_death(),
+    ):
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(10)
+    assert time.monotonic() - started < 5
+    stream.close()
+
+
+def test_other_errors_keep_their_type() -> None:
+    with pytest.raises(RuntimeError, match=r"^out of memory$"), named_worker_death():
+        raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num_workers: int) -> None:
+    throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.05))
+    records = RecordSet(LocalStorage(split), "pcr")
+    records._storage = ThrottledStorage(records._storage, throttle)
+    loader = open_loader(num_workers, group=10, records=records)
+    stream = loader.batches(0, 0, 100)
+    next(stream)
+    started = time.monotonic()
+    loader.close()
+    assert time.monotonic() - started < 2
+    assert list(stream) == []
+
+
+class InterruptingStorage(ThrottledStorage):
+    """Sends Ctrl-C a moment after the first read has begun: workers have been forked, and training waits."""
+
+    def __init__(self, inner: LocalStorage, throttle: Throttle) -> None:
+        super().__init__(inner, throttle)
+        self._once = threading.Lock()  # several threads read
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        if self._once.acquire(blocking=False):
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return super().read(path, offset, length)
+
+
+def test_an_interrupt_while_waiting_leaves_nothing_behind(split: Path, open_loader: OpenLoader) -> None:
+    throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.001))
+    records = RecordSet(LocalStorage(split), "pcr")
+    records._storage = InterruptingStorage(records._storage, throttle)
+    stream = open_loader(1, records=records).batches(0, 0, 1)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        next(stream)
+    assert time.monotonic() - started < 3, "the first read would take 40 s"
+    assert list(stream) == []
+
+
+def test_a_stream_that_is_dropped_ends(open_loader: OpenLoader) -> None:
+    for num_workers in (0, 1):
+        loader = open_loader(num_workers)
+        next(loader.batches(0, 0, 100))
+        loader._stream = None
+
+
+def test_the_loader_is_a_context(open_loader: OpenLoader) -> None:
+    with open_loader(1) as loader:
+        stream = loader.batches(0, 0, 100)
+        next(stream)
+    assert list(stream) == []
+    loader.pause()
+    loader.resume()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_pause_reads_nothing(open_loader: OpenLoader, storage: CountingStorage, num_workers: int) -> None:
+    expected = [batch.labels.tolist() for batch in open_loader().batches(0, 0, 3)]
+    loader = open_loader(num_workers)
+    stream = loader.batches(0, 0, 3)
+    received = [next(stream).labels.tolist() for _ in range(4)]
+    loader.pause()
+    num_reads = storage.num_reads
+    time.sleep(0.1)
+    assert storage.num_reads == num_reads
+    loader.resume()
+    assert received + [batch.labels.tolist() for batch in stream] == expected
+
+
+def test_asking_a_paused_loader_for_more_than_it_has_is_an_error_not_a_hang(open_loader: OpenLoader) -> None:
+    loader = open_loader(1)
+    stream = loader.batches(0, 0, 100)
+    next(stream)
+    loader.pause()
+    with pytest.raises(LoaderError, match=r"paused: call resume\(\)"):
+        for _ in stream:
+            pass

@@ -1,0 +1,191 @@
+"""Tasks of any records, windows, batches and ranks, from records that live in memory."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pcr_exp.errors import PcrExpError
+from pcr_exp.loading.lanes import EpochLanes
+from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order
+from pcr_exp.loading.tasks import Span, Task, Tasks
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.records.index import RecordEntry, RecordIndex
+
+
+class MemoryPrefix:
+    """A record whose sample s is called `<record>/<s>`."""
+
+    def __init__(self, record: int, size: int, group: int) -> None:
+        self.ids = [f"{record}/{sample}" for sample in range(size)]
+        self.labels = {"number": np.arange(size) + 1000 * record}
+        self.group = group
+        self.num_bytes = 10**record
+
+    def jpeg(self, i: int) -> bytes:
+        return self.ids[i].encode()
+
+
+class MemoryRecords:
+    """Stands in for a RecordSet. Record r is 10^r bytes long, so a sum of bytes tells which were counted."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        entries = [RecordEntry(f"{record}.pcr", size, (10**record,)) for record, size in enumerate(sizes)]
+        self.index = RecordIndex("memory", "train", "baseline", "", 1, {"number": []}, entries)
+        self.reads: list[int] = []
+
+    def read_prefix(self, record: int, group: int) -> MemoryPrefix:
+        self.reads.append(record)
+        return MemoryPrefix(record, self.index.records[record].num_samples, group)
+
+
+def all_tasks(
+    records: MemoryRecords,
+    span: Span,
+    *,
+    lanes: int,
+    batch_size: int,
+    ahead: int,
+    share: Share = Share(),  # noqa: B008
+) -> list[Task]:
+    def order(epoch: int) -> EpochOrder:
+        sizes = [entry.num_samples for entry in records.index.records]
+        laid = EpochLanes(sizes, seed=5, epoch=epoch, num_lanes=lanes, window=1)
+        return epoch_order([Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size)
+
+    tasks = Tasks(
+        records,  # type: ignore[arg-type]
+        StaticScan(1),
+        order,
+        span,
+        label="number",
+        batch_size=batch_size,
+        num_threads=3,
+        ahead=ahead,
+        slots=share.slots,
+    )
+    made = []
+    try:
+        for task in tasks:
+            assert not isinstance(task, PcrExpError)
+            if task is not None:
+                made.append(task)
+                tasks.num_decoding -= 1
+    finally:
+        tasks.fetcher.close()
+    return made
+
+
+def same(a: Task, b: Task) -> bool:
+    fields = (
+        "jpegs",
+        "groups",
+        "names",
+        "epoch",
+        "index",
+        "num_batches",
+        "record_bytes",
+        "group",
+        "slot",
+        "part",
+    )
+    return all(getattr(a, f) == getattr(b, f) for f in fields) and np.array_equal(a.labels, b.labels)
+
+
+SHAPE = {
+    "sizes": st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    "lanes": st.sampled_from([4, 8]),
+    "batch_size": st.integers(1, 30),
+    "ahead": st.integers(1, 5),
+}
+
+
+@settings(deadline=None)  # threads, on a machine that may be busy
+@given(**SHAPE)
+def test_an_epoch_is_every_sample_and_every_byte_once(
+    sizes: list[int], lanes: int, batch_size: int, ahead: int
+) -> None:
+    records = MemoryRecords(sizes)
+    tasks = all_tasks(records, Span(0, 0, 2), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    num_batches = -(-sum(sizes) // batch_size)
+    assert [(t.epoch, t.index, t.num_batches) for t in tasks] == [
+        (epoch, index, num_batches) for epoch in range(2) for index in range(num_batches)
+    ]
+    for epoch in range(2):
+        of_epoch = [task for task in tasks if task.epoch == epoch]
+        assert all(len(task.jpegs) == batch_size for task in of_epoch[:-1])
+        jpegs = [jpeg.decode() for task in of_epoch for jpeg in task.jpegs]
+        assert sorted(jpegs) == sorted(f"{r}/{s}" for r, size in enumerate(sizes) for s in range(size))
+        labels = [label for task in of_epoch for label in task.labels.tolist()]
+        assert labels == [1000 * int(jpeg.split("/")[0]) + int(jpeg.split("/")[1]) for jpeg in jpegs]
+        assert sum(task.record_bytes for task in of_epoch) == records.index.epoch_bytes(1)
+    assert Counter(records.reads) == dict.fromkeys(range(len(sizes)), 2)
+
+
+@settings(deadline=None)  # threads, on a machine that may be busy
+@given(**SHAPE, world_size=st.sampled_from([2, 4]))
+def test_ranks_have_equally_many_batches_and_together_every_sample(
+    sizes: list[int], lanes: int, batch_size: int, ahead: int, world_size: int
+) -> None:
+    seen: Counter[bytes] = Counter()
+    counts = set()
+    for rank in range(world_size):
+        records = MemoryRecords(sizes)
+        tasks = all_tasks(
+            records,
+            Span(4, 0, 5),
+            lanes=lanes,
+            batch_size=batch_size,
+            ahead=ahead,
+            share=Share(rank, world_size, world_size),
+        )
+        counts.add(tuple(len(task.jpegs) for task in tasks))
+        seen.update(jpeg for task in tasks for jpeg in task.jpegs)
+        assert sum(task.record_bytes for task in tasks) == sum(10**record for record in records.reads)
+    assert len(counts) == 1
+    assert len(seen) == sum(sizes)
+    assert seen.total() - len(seen) < world_size
+
+
+@settings(deadline=None)  # threads, on a machine that may be busy
+@given(**SHAPE, data=st.data())
+def test_a_span_from_the_middle_is_the_rest_of_the_whole(
+    sizes: list[int], lanes: int, batch_size: int, ahead: int, data: st.DataObject
+) -> None:
+    whole = all_tasks(MemoryRecords(sizes), Span(0, 0, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    num_batches = len(whole) // 3
+    first_batch = data.draw(st.integers(0, num_batches))
+    records = MemoryRecords(sizes)
+    rest = all_tasks(records, Span(1, first_batch, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    expected = whole[num_batches + first_batch :]
+    assert len(rest) == len(expected)
+    assert all(same(a, b) for a, b in zip(rest, expected, strict=True))
+    needed = {jpeg.split(b"/")[0] for task in rest if task.epoch == 1 for jpeg in task.jpegs}
+    assert len(records.reads) == len(needed) + len(sizes), "no record is read that is not needed"
+
+
+@settings(max_examples=25, deadline=None)  # twelve streams, of three threads each
+@given(**SHAPE)
+def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
+    sizes: list[int], lanes: int, batch_size: int, ahead: int
+) -> None:
+    """Also from the middle on: whoever goes on, goes on with the same update."""
+
+    def batches(world_size: int, first_batch: int) -> dict[tuple[int, int], list[bytes]]:
+        found = {}
+        for rank in range(world_size):
+            share = Share(rank, world_size, 4)
+            span = Span(0, first_batch, 1)
+            made = all_tasks(
+                MemoryRecords(sizes), span, lanes=lanes, batch_size=batch_size, ahead=ahead, share=share
+            )
+            assert {task.num_parts for task in made} <= {4 // world_size}
+            assert [share.slots[task.part] for task in made] == [task.slot for task in made]
+            found |= {(task.index, task.slot): task.jpegs for task in made}
+        return found
+
+    for first_batch in (0, 1):
+        alone = batches(1, first_batch)
+        assert batches(2, first_batch) == batches(4, first_batch) == alone
+    assert set(batches(1, 1)) == {key for key in batches(1, 0) if key[0] >= 1}

@@ -1,0 +1,343 @@
+"""`balanced` on simulated storage and trainer, with a clock of their own; then on a real loader."""
+
+import math
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.policies.balanced import BalancedScan
+from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.cosine import CosineScan
+from pcr_exp.policies.policy import Decision, ScanPolicy, StaticScan, Update
+from pcr_exp.policies.probe import CosineProbe
+from pcr_exp.policies.schedule import ScheduleScan
+from pcr_exp.policies.supply import Stretch, balanced_group, supplied_per_s
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.throttle import Throttle, ThrottledStorage
+
+# The shares of ImageNet's bytes, of a mean of 108 kB.
+SHARES = (0.063, 0.143, 0.210, 0.282, 0.463, 0.611, 0.622, 0.700, 0.782, 1.0)
+BYTES = {group: 108e3 * share for group, share in enumerate(SHARES, start=1)}
+BATCH = 64
+AHEAD = 6
+
+
+def ideal(bytes_per_s: float, images_per_s: float, headroom: float = 0.0) -> int:
+    """The highest group whose bytes come as fast as they are consumed."""
+    wanted = images_per_s * (1 + headroom)
+    return max((group for group, size in BYTES.items() if size * wanted <= bytes_per_s), default=1)
+
+
+class Simulation:
+    """One record is one batch. Reading is `AHEAD` records ahead and does one after the other."""
+
+    def __init__(
+        self,
+        bandwidth: Callable[[float], float],
+        images_per_s: float,
+        *,
+        jitter: float = 0.0,
+        echo_factor: float = 1.0,
+    ) -> None:
+        self.bandwidth = bandwidth
+        self.images_per_s = images_per_s
+        self.decode_per_s: dict[int, float] = {}
+        self.handover_s = 0.0
+        self.slowdown: dict[int, float] = {}
+        self.now_s = self.train_s = self.wait_s = 0.0
+        self.random = random.Random(0)
+        self.jitter = jitter
+        self.echo_factor = echo_factor
+        self.done: list[tuple[float, float, float, int]] = []  # end, bytes, seconds, group
+        self.groups: list[int] = []
+        self.waits: list[float] = []
+        self.decisions: list[Decision] = []
+
+    def supplied(self) -> tuple[int, float]:
+        arrived = [(size, took) for end, size, took, _ in self.done if end <= self.now_s]
+        return int(sum(size for size, _ in arrived)), sum(took for _, took in arrived)
+
+    def read(self, policy: ScanPolicy) -> None:
+        group = policy.group(0, len(self.done))
+        assert group is not None
+        start_s = max(self.now_s, self.done[-1][0] if self.done else 0.0)
+        took_s = BATCH * BYTES[group] / self.bandwidth(start_s)
+        self.done.append((start_s + took_s, BATCH * BYTES[group], took_s, group))
+
+    def run(self, policy: ScanPolicy, num_updates: int) -> None:
+        first = len(self.groups)
+        for _ in range(AHEAD if first == 0 else 0):
+            self.read(policy)
+        for i in range(first, first + num_updates):
+            self.read(policy)
+            arrived_s, _, _, group = self.done[i]
+            uses = round(BATCH * self.echo_factor)
+            train_s = uses / self.images_per_s * self.random.uniform(1 - self.jitter, 1 + self.jitter)
+            train_s *= 1 + self.slowdown.get(group, 0.0)
+            decode_s = max(0.0, BATCH / self.decode_per_s.get(group, math.inf) - train_s)
+            waited_s = max(0.0, arrived_s - self.now_s) + decode_s + self.handover_s
+            self.now_s += waited_s + train_s
+            self.train_s += train_s
+            self.wait_s += waited_s
+            self.waits.append(waited_s / (waited_s + train_s))
+            self.groups.append(group)
+            policy.observe(Update(0, False, uses, BATCH, group, 1.0, self.train_s, self.wait_s))
+            if (decision := policy.take_decision()) is not None:
+                self.decisions.append(decision)
+
+
+def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
+    settings = {"every_steps": 10, "headroom": 0.1, "max_slowdown": 0.05} | given
+    floor = floor or StaticScan(1)
+    return BalancedScan(1, floor, BYTES, simulation.supplied, Alone(), **settings)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bytes_per_s=st.floats(1e6, 400e6),
+    images_per_s=st.floats(100, 4000),
+    jitter=st.sampled_from([0.0, 0.3]),
+)
+def test_it_settles_where_the_trainer_does_not_wait(
+    bytes_per_s: float, images_per_s: float, jitter: float
+) -> None:
+    simulation = Simulation(lambda _: bytes_per_s, images_per_s, jitter=jitter)
+    policy = balanced(simulation)
+    simulation.run(policy, 200)
+    settled = simulation.groups[-100:]
+    # With jitter the consumption is known to a few percent; the group lies between what those would give.
+    slack = 0.1 * (jitter > 0)
+    lowest = ideal(bytes_per_s, images_per_s, headroom=0.1 + slack)
+    highest = ideal(bytes_per_s, images_per_s * (1 - slack))
+    assert lowest <= min(settled) <= max(settled) <= highest
+    assert jitter or len(set(settled)) == 1, "no oscillation"
+    if ideal(bytes_per_s, images_per_s) > 1:
+        assert sum(simulation.waits[-100:]) / 100 < 0.05 + slack
+
+
+def test_echoed_images_need_no_bandwidth() -> None:
+    plain, echoed = (Simulation(lambda _: 28e6, 1000.0, echo_factor=factor) for factor in (1, 3))
+    for simulation in (plain, echoed):
+        simulation.run(balanced(simulation), 100)
+    assert plain.groups[-1] == ideal(28e6, 1000.0)
+    assert echoed.groups[-1] == ideal(28e6, 1000.0 / 3) > plain.groups[-1]
+
+
+def test_it_follows_a_bandwidth_that_halves_and_recovers() -> None:
+    images_per_s, full = 1000.0, 80e6
+
+    def bandwidth(now_s: float) -> float:
+        return full / 2 if 30 <= now_s < 60 else full
+
+    simulation = Simulation(bandwidth, images_per_s, jitter=0.05)
+    policy = balanced(simulation)
+    ends: list[float] = []
+    while simulation.now_s < 90:
+        simulation.run(policy, 1)
+        ends.append(simulation.now_s)
+
+    def groups(start_s: float, end_s: float) -> set[int]:
+        return {g for g, end in zip(simulation.groups, ends, strict=True) if start_s < end <= end_s}
+
+    assert ideal(full, images_per_s, 0.1) == 7 and ideal(full / 2, images_per_s, 0.1) == 4
+    # Ten updates are 0.64 s: settled within 5 s of a change, and no further than to a neighbour after that.
+    assert groups(5, 30) == {7}
+    assert groups(36, 60) <= {4}
+    assert groups(66, 90) == {7}
+    assert len(simulation.decisions) <= 3 * 4, "few changes, not a flutter"
+    # Static group 7 would have waited half of the time that bandwidth was halved.
+    assert simulation.wait_s / simulation.now_s < 0.06
+
+
+def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
+    """Storage affords group 10, but from group 6 on decoding is slower than the trainer."""
+    simulation = Simulation(lambda _: 1e9, 1000.0)
+    simulation.decode_per_s = dict.fromkeys(range(6, 11), 700.0)
+    policy = balanced(simulation)
+    simulation.run(policy, 300)
+    # Groups 1, 10, 5, 7 and 6 are compared, each over three stretches of ten updates, with `AHEAD` between.
+    assert set(simulation.groups[200:]) == {5}
+    assert sum(simulation.waits[200:]) == 0
+    simulation.decode_per_s = {}
+    simulation.run(policy, 400)
+    assert simulation.groups[-1] == 10, "a limit is forgotten after a while"
+
+
+@pytest.mark.parametrize("start", [1, 10])
+def test_what_is_waited_at_every_group_is_not_decodings(start: int) -> None:
+    """Handing a batch over takes a tenth of the time: a lower group would not save it."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    simulation.handover_s = 0.1 * BATCH / 1000
+    policy = balanced(simulation)
+    policy.current = start
+    simulation.run(policy, 400)
+    assert set(simulation.groups[250:]) == {10}
+
+
+def test_decoding_that_slows_training_itself_is_found_out() -> None:
+    """They share their cores: nothing waits, and each image takes longer."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    simulation.slowdown = dict.fromkeys(range(6, 11), 0.2)
+    policy = balanced(simulation)
+    simulation.run(policy, 400)
+    assert set(simulation.groups[350:]) == {5}
+    assert len(simulation.decisions) < 12
+
+
+def test_a_machine_that_slows_down_in_mid_run_keeps_its_fidelity() -> None:
+    """Training takes a quarter longer from some moment on, at every group alike."""
+    simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
+    policy = balanced(simulation)
+    simulation.run(policy, 200)
+    assert simulation.groups[-1] == 10
+    simulation.images_per_s = 800.0
+    simulation.run(policy, 600)
+    assert set(simulation.groups[-200:]) == {10}
+
+
+def test_a_decision_tells_the_rates_it_was_made_from() -> None:
+    simulation = Simulation(lambda _: 60e6, 1000.0)
+    simulation.run(balanced(simulation), 40)
+    start, chosen = simulation.decisions
+    assert start == Decision(1, "given")
+    assert (chosen.group, chosen.measure) == (5, "images_per_s")
+    assert chosen.scores == pytest.approx({group: 60e6 / size for group, size in BYTES.items()}, rel=1e-6)
+
+
+def test_nothing_is_decided_before_storage_has_shown_anything() -> None:
+    simulation = Simulation(lambda _: 1e6, 1000.0)
+    policy = balanced(simulation, every_steps=1)
+    assert policy.take_decision() == Decision(1, "given")
+    for step in range(5):
+        policy.observe(Update(0, False, 8, 8, 1, 1.0, train_s=float(step), wait_s=0.0))
+    assert policy.take_decision() is None
+
+
+def test_resumed_it_goes_on_at_its_group() -> None:
+    simulation = Simulation(lambda _: 60e6, 1000.0)
+    policy = balanced(simulation, ScheduleScan([1, 2], [3]))
+    simulation.run(policy, 60)
+    resumed = balanced(simulation, ScheduleScan([1, 2], [3]))
+    resumed.load_state_dict(policy.state_dict())
+    assert resumed.group(0, 0) == policy.group(0, 0) == 5
+    assert resumed.take_decision() is None
+    simulation.run(resumed, 60)
+    assert set(simulation.groups[-60:]) == {5}
+
+
+def test_it_never_reads_below_its_floor() -> None:
+    simulation = Simulation(lambda _: 1e6, 1000.0)
+    policy = balanced(simulation, StaticScan(5))
+    simulation.run(policy, 60)
+    assert set(simulation.groups) == {5}
+    assert simulation.decisions == [Decision(5, "given")], "what is below the floor is no decision"
+
+
+def test_a_floor_that_probes_is_asked_through_it() -> None:
+    floor = CosineScan(5, [2, 5], 10, threshold=0.8, first_epoch=1, every_epochs=2, num_images=8)
+    simulation = Simulation(lambda _: 1e6, 1000.0)
+    policy = balanced(simulation, floor)
+    assert [policy.group(epoch, 0) for epoch in (0, 1)] == [5, None]
+    assert policy.take_decision() == Decision(5, "given")
+    assert policy.wanted_probe(0) is None
+    assert policy.wanted_probe(1) == CosineProbe((2, 5), 8)
+    policy.decide({2: 0.9, 5: 0.95})
+    assert policy.take_decision() == Decision(2, "cosine", {2: 0.9, 5: 0.95})
+    assert [policy.group(epoch, 0) for epoch in (1, 2, 3)] == [2, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("current", "supplied", "chosen"),
+    [
+        (1, {1: 300, 2: 150, 5: 90}, 2),
+        (2, {1: 300, 2: 150, 5: 105}, 2),  # keeps up, but not comfortably
+        (5, {1: 300, 2: 150, 5: 105}, 5),  # kept for that
+        (5, {1: 300, 2: 150, 5: 99}, 2),
+        (5, {1: 90, 2: 50, 5: 20}, 1),
+        (1, {2: 50, 5: 20}, 2),  # the lowest there is
+    ],
+)
+def test_balanced_group(current: int, supplied: dict[int, float], chosen: int) -> None:
+    assert balanced_group(current, 100, supplied, headroom=0.1) == chosen
+
+
+def test_supply_is_the_slower_of_storage_and_decoding() -> None:
+    assert supplied_per_s(1000, {1: 1, 2: 2, 5: 10}, {2: 300}) == {1: 1000, 2: 300, 5: 100}
+
+
+def test_stretches_add_up_with_a_fading_memory() -> None:
+    both = Stretch(100, 1, 1, 1000, 2).then(Stretch(100, 1, 0, 2000, 1), 0.5)
+    assert both == Stretch(150, 1.5, 0.5, 2500, 2)
+    assert (both.consumed_per_s, both.delivered_per_s, both.wait_share, both.bytes_per_s) == (
+        100,
+        75,
+        0.25,
+        1250,
+    )
+    assert (Stretch().consumed_per_s, Stretch().delivered_per_s, Stretch().wait_share) == (0, 0, 0)
+    assert Stretch().bytes_per_s is None
+
+
+class ChangingStorage:
+    """Throttled storage whose bandwidth the test changes."""
+
+    def __init__(self, folder: Path, bandwidth_mib_per_s: float) -> None:
+        self._local = LocalStorage(folder)
+        self.change(bandwidth_mib_per_s)
+
+    def change(self, bandwidth_mib_per_s: float) -> None:
+        config = StorageConfig(name="changing", bandwidth_mib_per_s=bandwidth_mib_per_s)
+        self._throttled = ThrottledStorage(self._local, Throttle.create(config))
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self._throttled.read(path, offset, length)
+
+    def size(self, path: str) -> int:
+        return self._local.size(path)
+
+
+@pytest.mark.alone
+def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
+    split: Path, open_loader: Callable[..., RecordLoader]
+) -> None:
+    """A trainer that takes 12 images in 10 ms; storage has room for group 10, then 1, then 10."""
+    images_per_s = 1200.0
+    index = RecordSet(LocalStorage(split), "pcr").index
+    sizes = {group: index.mean_prefix_bytes(group) for group in (1, 2, 5, 10)}
+    # Far from what any group takes, so that a busy machine, whose trainer is slower, comes to the same end.
+    plenty, little = 3 * images_per_s * sizes[10] / 2**20, 0.4 * images_per_s * sizes[2] / 2**20
+    changing = ChangingStorage(split, plenty)
+    storage = CountingStorage(changing)
+    records = RecordSet(storage, "pcr")
+    policy = BalancedScan(
+        *(1, StaticScan(1), sizes, storage.supplied, Alone()), every_steps=5, headroom=0.1, max_slowdown=0.9
+    )
+    config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=2)
+    loader = open_loader(policy=policy, records=records, config=config)
+    groups: list[int] = []
+    train_s = wait_s = 0.0
+    asked_s = time.perf_counter()
+    for batch in loader.batches(0, 0, 40):
+        got_s = time.perf_counter()
+        wait_s += got_s - asked_s
+        time.sleep(0.01)
+        asked_s = time.perf_counter()
+        train_s += asked_s - got_s
+        groups.append(batch.group)
+        count = len(batch.labels)
+        policy.observe(Update(batch.epoch, False, count, count, batch.group, 1.0, train_s, wait_s))
+        if len(groups) in (120, 240):
+            changing.change(little if len(groups) == 120 else plenty)
+    assert set(groups[60:120]) == {10}
+    assert set(groups[180:240]) == {1}
+    assert set(groups[300:]) == {10}

@@ -1,0 +1,170 @@
+"""Images taken over from records made before: the bytes of a fresh encode, without transcoding."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from records_encoding import GOOD, encode, read_tree, write_images
+from records_pictures import BAD, CASES
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.records import image as image_module
+from pcr_exp.records.index import dump_index, parse_index
+from pcr_exp.records.reuse import StoredImages
+from tests.records.test_versions import write_good
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> list[Sample]:
+    return write_images(tmp_path / "in", GOOD)
+
+
+@pytest.fixture
+def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is transcoded while a test runs."""
+    real, seen = image_module.to_progressive, []
+
+    def watch(original: bytes, max_pixels: int) -> bytes:
+        seen.append(original)
+        return real(original, max_pixels)
+
+    monkeypatch.setattr(image_module, "to_progressive", watch)
+    return seen
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_bytes_are_those_of_a_fresh_encode(
+    version: int, samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
+) -> None:
+    """In other records, in another order, and in another split than before."""
+    encode([*samples[3:], *samples[:3]], tmp_path / "fresh", images_per_record=3, split="val")
+    if version == 1:
+        write_good(tmp_path / "old")
+    else:
+        encode(samples[:4], tmp_path / "old/train")
+        encode(samples[4:], tmp_path / "old/val", split="val")
+    before = read_tree(tmp_path / "old")
+    transcoded.clear()
+    report = encode(
+        [*samples[3:], *samples[:3]],
+        tmp_path / "new",
+        images_per_record=3,
+        split="val",
+        reuse=StoredImages(tmp_path / "old"),
+    )
+    assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")
+    assert read_tree(tmp_path / "old") == before
+    assert (report.num_reused, transcoded) == (10, [])
+
+
+def test_only_what_is_the_same_is_taken_over(
+    samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
+) -> None:
+    write_good(tmp_path / "old")
+    replaced = bytearray(GOOD["444"])
+    replaced[-100] ^= 1  # of the same size
+    samples[0].path.write_bytes(replaced)
+    shutil.copy(samples[2].path, tmp_path / "in/renamed.jpg")
+    added = [
+        Sample("renamed.jpg", tmp_path / "in/renamed.jpg", samples[2].labels),
+        *write_images(tmp_path / "more", {"added": CASES["odd_size"]}),
+        *write_images(tmp_path / "bad", {"zero": BAD["zero-byte"][0]}),
+    ]
+    transcoded.clear()
+    report = encode(
+        [*samples, *added], tmp_path / "new", on_error="skip", reuse=StoredImages(tmp_path / "old")
+    )
+    assert report.num_reused == 9
+    assert [bytes(replaced), GOOD["420"], CASES["odd_size"]] == transcoded
+    encode([*samples, *added], tmp_path / "fresh", on_error="skip")
+    assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")
+
+
+def test_it_continues_where_it_was_stopped(samples: list[Sample], tmp_path: Path) -> None:
+    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "fresh")
+
+    def stop(done: int, total: int) -> None:  # noqa: ARG001
+        if done == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"), progress=stop)
+    first = (tmp_path / "new/pcr/record-000000.pcr").stat().st_ino
+    assert encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old")).num_reused == 2
+    assert (tmp_path / "new/pcr/record-000000.pcr").stat().st_ino == first
+    assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")
+
+
+def test_limits_hold_for_what_is_taken_over(samples: list[Sample], tmp_path: Path) -> None:
+    write_good(tmp_path / "old")
+    report = encode(
+        [*samples, *write_images(tmp_path / "more", {"one_pixel": CASES["one_pixel"]})],
+        tmp_path / "new",
+        on_error="skip",
+        max_pixels=1000,
+        reuse=StoredImages(tmp_path / "old"),
+    )
+    assert (report.num_images, report.num_rejected) == (1, 10)
+
+
+def test_a_folder_without_records(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"reuse_from=.*: no records to take .* Wanted a local folder"):
+        StoredImages(tmp_path)
+    write_good(tmp_path / "old")
+    shutil.rmtree(tmp_path / "old/train/baseline")
+    with pytest.raises(RecordError, match="no records to take images over from"):
+        StoredImages(tmp_path / "old")
+
+
+def damaged(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_damage_is_not_taken_over(version: int, samples: list[Sample], tmp_path: Path) -> None:
+    if version == 1:
+        write_good(tmp_path / "old")
+    else:
+        encode(samples, tmp_path / "old/train")
+    damaged(tmp_path / "old/train/pcr/record-000001.pcr")
+    with pytest.raises(RecordError, match=r"group 10 of record .*train/pcr/record-000001\.pcr is damaged"):
+        encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
+
+
+def test_pieces_that_are_no_scans_are_not_taken_over(samples: list[Sample], tmp_path: Path) -> None:
+    write_good(tmp_path / "old", glued=True)
+    with pytest.raises(RecordError, match=r"444\.jpg in .*old is not cut into its scans"):
+        encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
+
+
+def test_records_of_another_script(samples: list[Sample], tmp_path: Path) -> None:
+    encode(samples, tmp_path / "old/train")
+    path = tmp_path / "old/train/pcr/index.json"
+    path.write_bytes(dump_index(replace(parse_index(path.read_bytes(), "it"), scans="mine")))
+    with pytest.raises(RecordError, match="by the script 'mine', wanted 10 by 'libjpeg-default'"):
+        encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
+
+
+def test_encodings_of_two_encodes(samples: list[Sample], tmp_path: Path) -> None:
+    encode(samples, tmp_path / "old/train")
+    encode([*reversed(samples)], tmp_path / "other")
+    shutil.rmtree(tmp_path / "old/train/pcr")
+    shutil.move(tmp_path / "other/pcr", tmp_path / "old/train/pcr")
+    with pytest.raises(RecordError, match="record 0 of train holds other images in baseline than in pcr"):
+        encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
+
+
+def test_records_that_go_away(samples: list[Sample], tmp_path: Path) -> None:
+    write_good(tmp_path / "old")
+    reuse = StoredImages(tmp_path / "old")
+    assert reuse.groups("444.jpg", GOOD["444"]) is not None
+    (tmp_path / "old/train/pcr/record-000000.pcr").unlink()
+    with pytest.raises(StorageError, match=r"record-000000\.pcr cannot be read: No such file"):
+        encode(samples, tmp_path / "new", reuse=reuse)

@@ -1,0 +1,99 @@
+"""Whole runs with several neighbours of PCR at once: each does its part; a resumed run is the same run."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gloo_processes import spawned
+
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan import CosineConfig, MixtureConfig, PlateauConfig, ScanConfig
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.trainer import Trainer
+
+SCANS: dict[str, ScanConfig] = {
+    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
+    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
+    "plateau": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
+    ),
+}
+scans = pytest.mark.parametrize("scan", SCANS)
+
+
+def composed(configure: Any, scan: str, **changes: Any) -> TrainConfig:
+    return configure(
+        scan=SCANS[scan],
+        echo=EchoConfig(name="example_after", factor=2, buffer=20),
+        activations=ActivationsConfig(name="error_bounded", interval=2),
+        training__epochs=4,
+        training__log_every_steps=2,
+        training__checkpoint_every_steps=3,
+        **changes,
+    )
+
+
+def rows_of(config: TrainConfig) -> list[Row]:
+    return read_rows(run_training(config, progress=False).folder / "rows.jsonl")
+
+
+def deterministic(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+def assert_each_does_its_part(rows: list[Row]) -> None:
+    last = rows[-1]
+    assert (last["kind"], last["epoch"]) == ("eval", 4)
+    assert last["samples_trained"] == 2 * last["samples_seen"] == 2 * 4 * 52
+    assert any(row["kind"] == "policy" for row in rows)
+
+
+@scans
+def test_echo_compressed_activations_and_a_policy_interrupted_and_resumed(
+    configure: Any, scan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows_of(composed(configure, scan, runs_root=str(tmp_path / "whole")))
+    assert_each_does_its_part(whole)
+    config = composed(configure, scan, runs_root=str(tmp_path / "interrupted"))
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 17:
+            raise KeyboardInterrupt
+        return update(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rows_of(config)
+    monkeypatch.undo()
+    assert deterministic(rows_of(config)) == deterministic(whole)
+    layers = [next((tmp_path / name).glob("*/activations.csv")) for name in ("whole", "interrupted")]
+    assert layers[0].read_text() == layers[1].read_text()
+    assert len(layers[0].read_text().splitlines()) > 14
+
+
+def train(_processes: Processes, config: TrainConfig) -> str:
+    return run_training(config, progress=False).status
+
+
+@pytest.mark.parametrize("scan", ["cosine", "plateau"])
+def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(
+        composed(configure, scan, runs_root=str(tmp_path)),
+        gradients=GradientsConfig(name="threelc", sparsity=1.5),
+        world_size=2,
+    )
+    assert spawned(train, 2, config) == ["finished", "finished"]
+    (run,) = tmp_path.glob("photos-*")
+    rows = read_rows(run / "rows.jsonl")
+    assert_each_does_its_part(rows)
+    # 26 fresh images for each process are 52 uses: 4 updates an epoch, and probes send nothing.
+    values = {row["pushed_values"] / row["step"] for row in rows if row["step"]}
+    assert len(values) == 1
+    assert rows[-1]["step"] == 16

@@ -1,0 +1,342 @@
+"""Whole runs under scan policies: what they read and report, no trace of probes, interrupted and resumed."""
+
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.scans.run_figures import draw_run
+from pcr_exp.config.scan import (
+    BalancedConfig,
+    CosineConfig,
+    MixtureConfig,
+    MssimConfig,
+    PlateauConfig,
+    ScanConfig,
+    ScheduleConfig,
+)
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.images.decode import decode, open_decoder
+from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.loading.similarity import mean_similarities
+from pcr_exp.policies.mixture import MixtureScan
+from pcr_exp.records.index import RecordIndex, parse_index
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs import session
+from pcr_exp.runs.data import open_data
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.storage.open import open_storage
+from pcr_exp.training.trainer import Trainer
+
+EPOCHS = 5
+POLICIES: dict[str, ScanConfig] = {
+    "schedule": ScheduleConfig(name="schedule", groups=[1, 2, 5], milestones=[1, 3]),
+    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
+    "mssim": MssimConfig(name="mssim", threshold=0.9, num_images=20),
+    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
+    "plateau": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=3, tolerance=0.05, candidates=[1, 5, 10]
+    ),
+    "plateau by tune": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
+    ),
+}
+Rows = list[Row]
+
+
+@pytest.fixture
+def run(configure: Any) -> Any:
+    def run_one(scan: ScanConfig, **changes: Any) -> tuple[Path, Rows]:
+        config = configure(scan=scan, training__epochs=EPOCHS, **changes)
+        folder = run_training(config, progress=False).folder
+        return folder, read_rows(folder / "rows.jsonl")
+
+    return run_one
+
+
+def deterministic(rows: Rows) -> Rows:
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+
+
+def decided(rows: Rows) -> list[tuple[int, int]]:
+    """(epochs completed, group)"""
+    return [(row["epoch"], row["group"]) for row in rows if row["kind"] == "policy"]
+
+
+def of_epochs(rows: Rows, column: str) -> list[int]:
+    """What a cumulative column grew by in each epoch."""
+    totals = [row[column] for row in rows if row["kind"] == "eval"]
+    return [after - before for before, after in zip([0, *totals], totals, strict=False)]
+
+
+@pytest.fixture
+def index(prepared: Path) -> RecordIndex:
+    folder = next((prepared / "records").iterdir()) / "train" / "pcr"
+    return parse_index((folder / "index.json").read_bytes(), "index")
+
+
+def test_schedule(run: Any, index: RecordIndex) -> None:
+    folder, rows = run(POLICIES["schedule"])
+    assert decided(rows) == [(0, 1), (1, 2), (3, 5)]
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (1, 2, 2, 5, 5)]
+    assert rows[-1]["probe_bytes"] == rows[-1]["probe_s"] == 0
+    told = next(row for row in rows if row["kind"] == "policy" and row["epoch"] == 3)
+    read = sum(index.epoch_bytes(group) for group in (1, 2, 2))
+    assert told["bytes_saved"] == 3 * index.epoch_bytes(10) - read
+    assert rows[-1]["full_bytes"] == EPOCHS * index.epoch_bytes(10), (
+        "so that savings of the whole run are known"
+    )
+    manifest = read_manifest(folder / "manifest.json")
+    assert (manifest.scan_group, manifest.mean_prefix_bytes) == (5, index.mean_prefix_bytes(5))
+    name = "photos-photo-shufflenet_v2_x0_5-schedule_groups_1_2_5_milestones_1_3-unlimited-s0-"
+    assert folder.name.startswith(name)
+
+
+def test_mixture(run: Any, index: RecordIndex) -> None:
+    _, rows = run(POLICIES["mixture"], loader__num_workers=1)
+    policy = MixtureScan(5, [1, 2, 5, 10], [1, 1], seed=0)
+    drawn = [
+        sum(index.prefix_bytes(record, policy.group(epoch, record) or 0) for record in range(4))
+        for epoch in range(EPOCHS)
+    ]
+    assert len(set(drawn)) > 1
+    assert of_epochs(rows, "record_bytes") == drawn
+
+
+def test_mssim_reads_the_group_that_its_threshold_asks_for(run: Any, configure: Any) -> None:
+    folder, rows = run(POLICIES["mssim"], loader__decode="libjpeg")
+    (choice,) = [row for row in rows if row["kind"] == "policy"]
+    records: RecordSet = open_data(configure()).train
+    prefixes = {group: [records.read_prefix(r, group) for r in range(2)] for group in (1, 2, 5, 10)}
+    for group, prefix in prefixes.items():
+        values = [
+            ms_ssim(decode(prefixes[10][i // 16].jpeg(i % 16)), decode(prefix[i // 16].jpeg(i % 16))).value
+            for i in range(20)
+        ]
+        assert choice["scores"][str(group)] == pytest.approx(np.mean(values), abs=1e-12)
+    reaching = [group for group in (1, 2, 5, 10) if choice["scores"][str(group)] >= 0.9]
+    assert 1 not in reaching, "the threshold decides something"
+    assert choice["group"] == min(reaching)
+    assert (choice["step"], choice["measure"]) == (0, "ms_ssim")
+    assert choice["probe_bytes"] == sum(prefix.num_bytes for prefix in prefixes[10])
+    assert choice["probe_s"] > 0
+    assert of_epochs(rows, "record_bytes") == [records.index.epoch_bytes(choice["group"])] * EPOCHS
+    assert rows[-1]["bytes_read"] == rows[-1]["record_bytes"] + choice["probe_bytes"]
+    assert read_manifest(folder / "manifest.json").scan_group == choice["group"]
+
+
+def test_cosine_probes_on_its_epochs_and_obeys(run: Any, index: RecordIndex) -> None:
+    _, rows = run(POLICIES["cosine"])
+    start, *probed = [row for row in rows if row["kind"] == "policy"]
+    assert (start["epoch"], start["group"], start["measure"]) == (0, 10, "given")
+    assert [row["epoch"] for row in probed] == [1, 3]
+    for row in probed:
+        assert set(row["scores"]) == {"1", "2", "5", "10"}
+        above = [int(group) for group, cosine in row["scores"].items() if cosine > 0.3]
+        assert row["group"] == min([*above, 10])
+        assert row["scores"]["10"] == 1.0
+        assert all(-1 <= cosine < 1 for group, cosine in row["scores"].items() if group != "10")
+    groups = [10, *[probed[0]["group"]] * 2, *[probed[1]["group"]] * 2]
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in groups]
+    # 20 images are in the first two records; the second probe finds them in memory.
+    sample_bytes = sum(index.prefix_bytes(record, 10) for record in range(2))
+    assert [row["probe_bytes"] for row in probed] == [sample_bytes] * 2
+    assert probed[1]["probe_s"] > probed[0]["probe_s"] > 0
+
+
+def test_plateau_tries_and_keeps_the_cheapest_near_the_best(run: Any, index: RecordIndex) -> None:
+    _, rows = run(POLICIES["plateau"])
+    start, tried, *_ = [row for row in rows if row["kind"] == "policy"]
+    assert (start["epoch"], tried["epoch"], tried["measure"]) == (0, 3, "train_loss")
+    losses = {int(group): loss for group, loss in tried["scores"].items()}
+    assert tried["group"] == min(g for g, loss in losses.items() if loss <= 1.05 * min(losses.values()))
+    assert len(set(losses.values())) == 3
+    assert tried["probe_bytes"] > 0
+    groups = [10, 10, 10, tried["group"], tried["group"]]
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in groups]
+
+
+@pytest.mark.parametrize("name", ["cosine", "plateau", "plateau by tune"])
+def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
+    run: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Probes that always end in group 10: rows are bit-identical to those of the static group 10."""
+    scores = session.Probes.run
+    probed = []
+
+    def keep(self: Any, probe: Any, progress: Any) -> dict[int, float]:
+        found = scores(self, probe, progress)
+        probed.append(found)
+        return dict.fromkeys(found, 9.0) | {10: 1.0} if name != "cosine" else dict.fromkeys(found, 0.0)
+
+    monkeypatch.setattr(session.Probes, "run", keep)
+    _, rows = run(POLICIES[name], training__log_every_steps=1, runs_root=str(tmp_path / "probed"))
+    _, static = run(ScanConfig(name="group_10"), training__log_every_steps=1)
+    assert probed
+    trained = [row for row in rows if row["kind"] != "policy"]
+    assert deterministic(trained) == deterministic(static)
+    after = [row for row in trained if row["kind"] == "train" and row["probe_s"] > 0]
+    assert len(after) >= 8, "losses after a probe are among those compared"
+    assert rows[-1]["probe_s"] > 0
+
+
+# Before a probe, between two, and in the epoch between a plateau and its trial.
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        *(("schedule", 7), ("mixture", 7), ("mssim", 0), ("cosine", 3), ("cosine", 9)),
+        *(("plateau", 9), ("plateau", 13), ("plateau by tune", 9)),
+    ],
+)
+def test_interrupted_and_resumed_the_groups_and_losses_are_the_same(
+    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int
+) -> None:
+    def config(folder: str) -> Any:
+        return configure(scan=POLICIES[name], training__epochs=EPOCHS, runs_root=str(tmp_path / folder))
+
+    whole = run_training(config("whole"), progress=False)
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config("cut"), progress=False)
+    monkeypatch.undo()
+    outcome = run_training(config("cut"), progress=False)
+    wanted = deterministic(read_rows(whole.folder / "rows.jsonl"))
+    assert deterministic(read_rows(outcome.folder / "rows.jsonl")) == wanted
+    last = [row["group"] for row in wanted if row["kind"] == "policy"][-1]
+    assert read_manifest(outcome.folder / "manifest.json").scan_group == last
+
+
+def test_probes_see_the_run_s_own_decoder(run: Any, prepared: Path, tmp_path: Path) -> None:
+    folder = next((prepared / "records").iterdir()) / "train"
+    records = RecordSet(open_storage(str(folder), StorageConfig(name="unlimited")), "pcr")
+    scores = {}
+    for mode in ("libjpeg", "unsmoothed", "scaled"):
+        config = MssimConfig(name="mssim", threshold=0.9, num_images=8, candidates=[1, 2])
+        _, rows = run(config, loader__decode=mode, runs_root=str(tmp_path / mode))
+        scores[mode] = rows[0]["scores"]["1"]
+        sample = FixedSample(records, 8, decode=open_decoder(mode, "pcr"))
+        assert scores[mode] == pytest.approx(mean_similarities(sample, [1])[1], rel=1e-6)
+    assert len(set(scores.values())) == 3, "each mode shows the same scans in its own way"
+
+
+def test_a_probe_s_loss_that_is_not_finite_stops_the_run_and_keeps_its_rows(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, learned = Trainer.update, []
+
+    def diverging(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        learned.append(kwargs["step"])
+        loss = update(trainer, *args, **kwargs)
+        return float("nan") if learned.count(kwargs["step"]) > 1 else loss
+
+    monkeypatch.setattr(Trainer, "update", diverging)
+    config = configure(scan=POLICIES["plateau"], training__epochs=EPOCHS)
+    with pytest.raises(RunError, match=r"nan after step 12, at update 1 of the scan policy's trial of .* 5"):
+        run_training(config, progress=False)
+    (folder,) = Path(config.runs_root).iterdir()
+    assert [row["step"] for row in read_rows(folder / "rows.jsonl") if row["kind"] == "eval"] == [4, 8, 12]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["status"], "trial of scan group 5" in manifest["error"]) == ("failed", True)
+
+
+def test_a_policy_that_needs_images_to_tune_by_is_refused_without_any(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RecordIndex, "num_samples", property(lambda self: 0 if self.split == "tune" else 52))
+    config = configure(scan=POLICIES["plateau by tune"])
+    with pytest.raises(ConfigError, match=r"scan.judge='tune': wanted train, as no image is held out to"):
+        run_training(config, progress=False)
+    (folder,) = Path(config.runs_root).iterdir()
+    assert RunDirectory(folder).status == "failed"
+
+
+@pytest.fixture
+def floor() -> ScanConfig:
+    return ScheduleConfig(name="schedule", groups=[2, 5], milestones=[3])
+
+
+def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
+    run: Any, index: RecordIndex, floor: ScanConfig
+) -> None:
+    """At 0.03 MiB/s even group 1 takes longer than an update: the floor decides."""
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.03)
+    folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1), storage=slow)
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
+    assert decided(rows)[0] == (0, 2)
+    assert {row["group"] for row in rows if row["kind"] == "policy" and row["epoch"] >= 3} == {5}
+    assert read_manifest(folder / "manifest.json").scan_group == 5
+
+
+def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> None:
+    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
+    _, rows = run(config)
+    choices = [row for row in rows if row["kind"] == "policy"]
+    assert choices[-1]["group"] == 10
+    assert choices[-1]["measure"] == "images_per_s" or choices[-1]["epoch"] == 3
+    assert rows[-1]["bytes_read"] == rows[-1]["record_bytes"]
+
+
+def test_balanced_goes_on_where_it_was_interrupted(
+    configure: Any, monkeypatch: pytest.MonkeyPatch, floor: ScanConfig
+) -> None:
+    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
+    config = configure(scan=scan, training__epochs=EPOCHS)
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, progress=False)
+    monkeypatch.undo()
+    (folder,) = Path(config.runs_root).iterdir()
+    before = read_rows(folder / "rows.jsonl")
+    assert [row["group"] for row in before if row["kind"] == "policy"][-1] == 10
+    run_training(config, progress=False)
+    rows = read_rows(folder / "rows.jsonl")
+    assert rows[: len(before)] == before
+    assert {row["scan_group"] for row in rows[len(before) :]} == {10}
+
+
+def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:
+    folder, rows = run(POLICIES["cosine"])
+    drawn = draw_run(folder)
+    assert set(drawn) == {"training_curve", "policy_trace"}
+    trace = pd.read_csv(folder / "policy_trace.csv")
+    assert len(trace) == 1 + 2 * 4
+    assert trace["group"].tolist() == [g for _, g in decided(rows)[:1]] + [
+        g for _, g in decided(rows)[1:] for _ in range(4)
+    ]
+    last = rows[-1]
+    read, whole = last["record_bytes"] + last["probe_bytes"], EPOCHS * index.epoch_bytes(10)
+    assert trace["run_saved_bytes"].tolist() == [whole - read] * len(trace), "of the whole run, probes paid"
+    assert trace["run_saved_share"].iloc[-1] == pytest.approx(1 - read / whole)
+    static, _ = run(ScanConfig(name="group_10"))
+    assert set(draw_run(static)) == {"training_curve"}
+
+
+def test_the_log_tells_what_was_decided(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        run(POLICIES["schedule"])
+    assert "epoch 3: scan group 5 by given {}" in caplog.text

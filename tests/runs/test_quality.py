@@ -1,0 +1,151 @@
+"""What a run sees of its images is measured on its own crops, once, and leaves no trace in training."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.config.scan import MssimConfig, ScanConfig, ScheduleConfig
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.records.prepare import prepare_records
+from pcr_exp.runs import quality as quality_module
+from pcr_exp.runs.data import open_data, training_transform
+from pcr_exp.runs.quality import GroupQuality, groups_read, training_quality
+from pcr_exp.system.randomness import Purpose, stream
+
+
+@pytest.fixture
+def own_records(configure: Any, tmp_path: Path) -> Any:
+    """Configurations whose records nobody has measured yet."""
+    root = tmp_path / "records"
+
+    def make(**changes: Any) -> Any:
+        config = configure(records__root=str(root), **changes)
+        prepare_records(config.dataset, RecordsConfig(root=str(root), num_workers=1))
+        return config
+
+    return make
+
+
+def test_it_is_the_similarity_of_the_crops_that_training_gets(own_records: Any) -> None:
+    config = own_records(scan__group=2, loader__decode="scaled")
+    (measured,) = training_quality(config, progress=False, num_images=6)
+    records = open_data(config).train
+    sample = FixedSample(records, 6, decode=open_decoder("scaled", "pcr"))
+    transform = training_transform(config)
+    values = []
+    for i in range(6):
+        draws = stream(0, Purpose.QUALITY, i).random(transform.num_draws).tolist()
+        whole, part = (np.empty((32, 32, 3), dtype=np.uint8) for _ in range(2))
+        transform(sample.image(i, 10), draws, whole)
+        transform(sample.image(i, 2), draws, part)
+        values.append(ms_ssim(whole, part))
+    assert measured.ms_ssim_mean == pytest.approx(np.mean([value.value for value in values]))
+    assert measured.ms_ssim_std == pytest.approx(np.std([value.value for value in values]))
+    assert (measured.group, measured.decode, measured.num_images) == (2, "scaled", 6)
+    assert measured.num_scales == values[0].num_scales == 2  # of five: the crops have 32 px
+    assert measured.antialias is config.loader.antialias
+    assert 0 < measured.bytes_per_image < records.index.mean_prefix_bytes(2)
+
+
+def test_baseline_and_all_scans_are_the_whole_by_definition(own_records: Any) -> None:
+    (whole,) = training_quality(own_records(scan__group=10), progress=False)
+    baseline = own_records(scan__encoding="baseline", scan__group=1)
+    (original,) = training_quality(baseline, progress=False)
+    assert (whole.ms_ssim_mean, original.ms_ssim_mean, original.group) == (1.0, 1.0, 1)
+    assert original.bytes_per_image > whole.bytes_per_image * 0.9
+
+
+def test_crops_that_have_no_window_have_no_similarity(own_records: Any) -> None:
+    (measured,) = training_quality(own_records(training__image_size=8), progress=False)
+    assert (measured.ms_ssim_mean, measured.num_scales) == (None, 0)
+    assert measured.bytes_per_image > 0
+
+
+def test_it_is_measured_once_for_all_that_decides_it(
+    own_records: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = training_quality(own_records(), progress=False, num_images=4)
+    measured = []
+    measure = quality_module._Measurement.at
+    monkeypatch.setattr(
+        quality_module._Measurement,
+        "at",
+        lambda self, groups, tell: measured.append(groups) or measure(self, groups, tell),
+    )
+
+    def again(**changes: Any) -> list[GroupQuality]:
+        return training_quality(own_records(**changes), progress=False, num_images=4)
+
+    assert again(seed=3, training__epochs=1, runs_root=str(tmp_path / "others")) == first
+    assert measured == []
+    for changes in (
+        *({"loader__decode": "libjpeg"}, {"loader__antialias": False}, {"training__image_size": 24}),
+        {"dataset__augment": replace(own_records().dataset.augment, crop_scale=[0.5, 0.5])},
+    ):
+        again(**changes)
+    assert measured == [[5]] * 4
+    again(scan=MssimConfig(name="mssim", candidates=[1, 5]))
+    assert measured[-1] == [1, 10]  # group 5 is known, and all are read if none will do
+
+
+def test_a_damaged_measurement_is_made_again(own_records: Any) -> None:
+    config = own_records()
+    first = training_quality(config, progress=False, num_images=2)
+    (kept,) = Path(config.records.root).glob("*/quality/*.json")
+    for text in ("{", "[]", json.dumps({"group": 5})):
+        kept.write_text(text)
+        assert training_quality(config, progress=False, num_images=2) == first
+
+
+def test_beside_records_that_cannot_be_written_it_is_kept_beside_the_runs(
+    own_records: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = own_records()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    training_quality(config, progress=False, num_images=2)
+    assert len(list((Path(config.runs_root) / ".quality").iterdir())) == 1
+    assert not list(Path(config.records.root).glob("*/quality"))
+
+
+def test_where_nothing_can_be_kept_it_is_measured_all_the_same(
+    own_records: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = own_records()
+    Path(config.runs_root).write_text("a file where the folder of runs should be")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert training_quality(config, progress=False, num_images=2)[0].num_images == 2
+
+
+def test_no_random_number_of_training_is_taken(own_records: Any) -> None:
+    config = own_records()
+    torch.manual_seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    before = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index, call-overload]  # noqa: NPY002
+    training_quality(config, progress=False, num_images=3)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index, call-overload]  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    ("scan", "groups"),
+    [
+        (ScanConfig(name="group_3", group=3), [3]),
+        (ScheduleConfig(name="schedule", groups=[5, 1], milestones=[1]), [1, 5]),
+    ],
+)
+def test_every_group_that_may_be_read(configure: Any, scan: ScanConfig, groups: list[int]) -> None:
+    config = configure(scan=scan)
+    index = open_data(config).train.index
+    assert groups_read(config, index) == groups
+    config.echo = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    assert groups_read(config, index) == [*groups, 10]

@@ -1,0 +1,89 @@
+"""Followers wait for the first process as long as it takes, and not a moment longer than it lives."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.multiprocessing as mp
+from gloo_processes import environment, free_port
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import RunError
+from pcr_exp.runs import session as session_module
+from pcr_exp.runs import train_run
+from pcr_exp.training.distributed import processes as processes_module
+from pcr_exp.training.distributed.processes import join_processes, named_process_death
+
+TIMEOUT_S = 8.0
+
+
+def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
+    """Train, the first process being busy, longer than processes wait for each other, or dying of it."""
+    os.environ |= environment(rank, 2, port)
+    processes_module._START_TIMEOUT = timedelta(seconds=TIMEOUT_S)
+    # Where there was one timeout for everything.
+    processes_module._TIMEOUT = timedelta(seconds=TIMEOUT_S)  # type: ignore[attr-defined]
+    join_processes(2)  # imports take longer on one than on the other
+    prepare, scores = train_run.prepare_data, session_module._scores
+
+    def slowly(work: Any) -> Any:
+        def done(*args: Any, **kwargs: Any) -> Any:
+            time.sleep(TIMEOUT_S + 2)
+            if die:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return work(*args, **kwargs)
+
+        return done
+
+    if rank == 0:
+        train_run.prepare_data = slowly(prepare)
+        session_module._scores = slowly(scores)
+    died_s = time.monotonic()
+    try:
+        train_run.run_training(config, progress=False)
+    except RunError as error:
+        assert "another process of this run has ended" in str(error)
+        waited_s = time.monotonic() - died_s
+        Path(config.runs_root, "told").write_text(str(waited_s))
+        os._exit(7)
+
+
+def run(config: TrainConfig, *, die: bool = False) -> None:
+    context = mp.spawn(busy_first, (free_port(), config, die), nprocs=2, join=False)
+    assert context is not None
+    for process in context.processes:
+        process.join()
+    assert [process.exitcode for process in context.processes] == ([-signal.SIGKILL, 7] if die else [0, 0])
+
+
+@pytest.mark.parametrize("die", [False, True], ids=["works", "dies"])
+def test_followers_wait_as_long_as_the_first_process_works(configure: Any, die: bool) -> None:
+    config = configure(training__epochs=1)
+    config.world_size = 2
+    Path(config.runs_root).mkdir()
+    run(config, die=die)
+    told = Path(config.runs_root, "told")
+    assert told.exists() == die
+    if die:
+        assert float(told.read_text()) < TIMEOUT_S + 2 + 60, (
+            "a process that imports takes its time; no timeout"
+        )
+
+
+def test_other_errors_keep_their_names() -> None:
+    with pytest.raises(RuntimeError, match="shapes differ"), named_process_death():
+        raise RuntimeError("shapes differ")
+    with pytest.raises(RunError, match="another process of this run has ended"), named_process_death():
+        raise RuntimeError("[pair.cc:561] Connection closed by peer [127.0.0.1]:27313. Typically ...")
+
+
+def test_processes_that_never_come_are_missed_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in environment(0, 2, free_port()).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(processes_module, "_START_TIMEOUT", timedelta(seconds=2))
+    with pytest.raises(RunError, match=r"not all of the 2 processes of this run came within 2 s"):
+        join_processes(2)

@@ -1,0 +1,109 @@
+"""The lock, between real processes."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.errors import RunError
+from pcr_exp.system.lock import hold
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from pcr_exp.system.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+FORKING_HOLDER = """
+import os, sys, time
+from pathlib import Path
+from pcr_exp.system.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def held_elsewhere(path: Path, program: str = HOLDER) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_live_holder_is_named_and_a_dead_one_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held_elsewhere(path) as process:
+        name = f"process {process.pid} on {os.uname().nodename}"
+        with pytest.raises(RunError, match=rf"in use by {name}\."), hold(path):
+            pytest.fail("two holders")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with hold(path) as dead_holder:
+            assert dead_holder == name
+
+
+def test_a_lock_that_was_let_go_has_no_dead_holder(tmp_path: Path) -> None:
+    for _ in range(2):
+        with hold(tmp_path / "lock") as dead_holder:
+            assert dead_holder is None
+
+
+def test_it_is_let_go_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(tmp_path / "lock"):
+        raise ZeroDivisionError
+    with hold(tmp_path / "lock"):
+        pass
+
+
+@pytest.mark.parametrize(("content", "wanted"), [("", "just starting"), ("no json", "an unknown process")])
+def test_a_holder_that_has_not_written_its_name(tmp_path: Path, content: str, wanted: str) -> None:
+    path = tmp_path / "lock"
+    with hold(path):
+        path.write_text(content)
+        with pytest.raises(RunError, match=wanted), hold(path):
+            pytest.fail("two holders")
+
+
+def test_a_decode_worker_that_outlives_a_killed_run_does_not_keep_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held_elsewhere(path, FORKING_HOLDER) as process:
+        worker = int(process.stdout.readline())  # type: ignore[union-attr]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        try:
+            with hold(path):
+                os.kill(worker, 0)  # it lives
+        finally:
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_a_fork_does_not_keep_the_lock_that_its_parent_lets_go(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with hold(path):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+    try:
+        with hold(path):
+            assert child.is_alive()
+    finally:
+        child.kill()
+        child.join()

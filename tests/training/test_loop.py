@@ -1,0 +1,410 @@
+"""The loop on a loader that the test makes: rows, clocks, checkpoints, resuming."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pcr_exp.config.training import TrainingConfig
+from pcr_exp.errors import RunError
+from pcr_exp.loading.loader import Batch
+from pcr_exp.policies.policy import Decision, StaticScan, Update
+from pcr_exp.policies.probe import CosineProbe, Probe
+from pcr_exp.training.clocks import NAMES, Clocks
+from pcr_exp.training.evaluate import evaluate
+from pcr_exp.training.loop import fit
+from pcr_exp.training.progress import Progress
+from pcr_exp.training.report import MIB, Measure, Row, interval_rates, no_measure
+from pcr_exp.training.schedule import learning_rate
+from pcr_exp.training.trainer import Trainer
+
+DETERMINISTIC = ("kind", "epoch", "step", "samples_seen", "scan_group", "record_bytes", "learning_rate")
+SCORES = ("train_loss", "val_loss", "val_top1", "val_top5", "num_val")
+
+
+class FakeTime:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class FakeLoader:
+    """20 images whose class is their colour, in batches of 8, 8 and 4. A batch takes 2 s to come."""
+
+    num_batches = 3
+
+    def __init__(self, time: FakeTime, *, num_epochs: int | None = None) -> None:
+        self.time = time
+        self.events: list[str] = []
+        self.bytes_read = 0
+        self._num_epochs = num_epochs
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        generator = torch.Generator().manual_seed(epoch * 3 + index)
+        size = (8, 8, 4)[index]
+        labels = torch.randint(3, (size,), generator=generator)
+        noise = torch.randint(100, (size, 8, 8, 3), generator=generator)
+        images = noise + 150 * nn.functional.one_hot(labels, 3)[:, None, None]
+        group = 2 + epoch
+        return Batch(images.to(torch.uint8), labels, epoch, index, 3, 100 * (index + 1), 400, group)
+
+    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+        self.events.append(f"batches {first_epoch} {first_batch} {num_epochs}")
+        for epoch in range(first_epoch, self._num_epochs or num_epochs):
+            for index in range(first_batch if epoch == first_epoch else 0, 3):
+                self.time.now_s += 2
+                self.bytes_read += MIB
+                yield self.batch(epoch, index)
+
+    def pause(self) -> None:
+        self.time.now_s += 0.5
+        self.events.append("pause")
+
+    def resume(self) -> None:
+        self.events.append("resume")
+
+
+class Observer(StaticScan):
+    """A scan policy that remembers what it was told, and wants and decides what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.updates: list[Update] = []
+        self.told: list[Mapping[int, float]] = []
+        self.wanted: dict[int, Probe] = {}
+        self.decisions: list[Decision] = []
+
+    def group(self, epoch: int, record: int) -> int:  # noqa: ARG002
+        raise AssertionError("the loader asks, not the loop")
+
+    def observe(self, update: Update) -> None:
+        self.updates.append(update)
+
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        return self.wanted.pop(epoch, None)
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        self.told.append(scores)
+        self.decisions.append(Decision(min(scores), "cosine", scores))
+
+    def take_decision(self) -> Decision | None:
+        return self.decisions.pop() if self.decisions else None
+
+
+class Run:
+    """A run of 4 epochs of 3 updates with all that a checkpoint holds, in memory."""
+
+    def __init__(
+        self, saved: dict[str, Any] | None = None, *, loader_epochs: int | None = None, **changes: Any
+    ):
+        fields = {"epochs": 4, "batch_size": 8, "image_size": 8, "eval_image_size": 8, "learning_rate": 0.02}
+        self.config = TrainingConfig(**{**fields, "log_every_steps": 2, "schedule": "cosine", **changes})
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(192, 3))
+        self.time = FakeTime()
+        self.loader = FakeLoader(self.time, num_epochs=loader_epochs)
+        self.trainer = Trainer(model, self.config, device=torch.device("cpu"), seed=0)
+        self.policy = Observer()
+        self.progress = Progress()
+        self.clocks = Clocks(now=self.time)
+        self.rows: list[Row] = []
+        self.saved: list[dict[str, Any]] = []
+        self.stop_at: int | None = None
+        self.measure: Measure = no_measure
+        if saved is not None:
+            self.trainer.load_state_dict(saved["trainer"])
+            self.progress = Progress.from_state(saved["progress"])
+            self.clocks.load_state_dict(saved["clocks"])
+        self.earlier_bytes = saved["bytes_read"] if saved else 0
+
+    def bytes_read(self) -> int:
+        return self.earlier_bytes + self.loader.bytes_read
+
+    def evaluate(self) -> dict[str, Any]:
+        assert self.loader.events[-1] == "pause"
+        assert self.clocks.current == "eval"
+        self.time.now_s += 5
+        return evaluate(self.trainer.model, self.trainer.forward, [self.loader.batch(99, 0)])
+
+    def probe(self, wanted: Probe) -> dict[int, float]:
+        assert self.loader.events[-1] == "pause"
+        assert self.clocks.current == "probe"
+        self.time.now_s += 7
+        self.loader.bytes_read += 1000
+        return dict.fromkeys(wanted.candidates, 0.9)
+
+    def checkpoint(self) -> None:
+        assert self.clocks.current == "other"
+        self.time.now_s += 1
+        state = {
+            "trainer": self.trainer.state_dict(),
+            "progress": self.progress.state_dict(),
+            "clocks": self.clocks.state_dict(),
+            "bytes_read": self.bytes_read(),
+            "num_rows": len(self.rows),
+        }
+        self.saved.append(copy.deepcopy(state))
+
+    def go(self) -> list[Row]:
+        stream = fit(
+            self.trainer,
+            self.loader,
+            self.policy,
+            self.progress,
+            self.clocks,
+            evaluate=self.evaluate,
+            probe=self.probe,
+            bytes_read=self.bytes_read,
+            checkpoint=self.checkpoint,
+            should_stop=lambda: self.progress.step == self.stop_at,
+            measure=self.measure,
+        )
+        for row in stream:
+            assert self.clocks.current == "other"
+            self.time.now_s += 0.25
+            self.rows.append(row)
+        return self.rows
+
+
+def kinds(rows: list[Row]) -> list[tuple[str, int, int]]:
+    return [(row["kind"], row["epoch"], row["step"]) for row in rows]
+
+
+def test_which_rows_come_and_when() -> None:
+    rows = Run(eval_every_epochs=3).go()
+    assert kinds(rows) == [
+        *(("train", 1, 2), ("train", 2, 4), ("train", 2, 6), ("train", 3, 8)),
+        *(("eval", 3, 9), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
+    ]
+
+
+def test_the_last_update_has_a_train_row() -> None:
+    assert kinds(Run(log_every_steps=5, eval_every_epochs=4).go()) == [
+        *(("train", 2, 5), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
+    ]
+
+
+def test_counters_and_rates() -> None:
+    run = Run()
+    rows = run.go()
+    assert [row["samples_seen"] for row in rows if row["kind"] == "eval"] == [20, 40, 60, 80]
+    assert [row["record_bytes"] for row in rows if row["kind"] == "eval"] == [600, 1200, 1800, 2400]
+    assert [row["scan_group"] for row in rows if row["kind"] == "eval"] == [2, 3, 4, 5]
+    assert rows[-1]["bytes_read"] == 12 * MIB
+    for row in rows:
+        assert row["learning_rate"] == learning_rate(run.config, row["step"] - 1, 3)
+    assert [(u.epoch, u.ends_epoch, u.num_images) for u in run.policy.updates] == [
+        (epoch, index == 2, (8, 8, 4)[index]) for epoch in range(4) for index in range(3)
+    ]
+    assert run.policy.updates[4].wait_s == 5 * 2 + 0.5
+    epoch_losses = [u.loss * u.num_images for u in run.policy.updates[:3]]
+    assert sum(epoch_losses) / 20 == pytest.approx(rows[1]["train_loss"])
+
+
+def test_repeats_are_trained_on_but_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two images of every batch repeat others of the epoch, which is counted in fresh ones."""
+    batch_of = FakeLoader.batch
+    monkeypatch.setattr(FakeLoader, "batch", lambda *args: replace(batch_of(*args), num_repeats=2))
+    rows = Run().go()
+    assert [row["samples_seen"] for row in rows if row["kind"] == "eval"] == [14, 28, 42, 56]
+    assert [row["samples_trained"] for row in rows if row["kind"] == "eval"] == [20, 40, 60, 80]
+
+
+def test_what_is_measured_is_in_every_row() -> None:
+    run = Run()
+    run.measure = lambda row: {"updates_and_images": (row["step"], row["samples_seen"])}
+    assert [row["updates_and_images"] for row in run.go()] == [
+        (row["step"], row["samples_seen"]) for row in run.rows
+    ]
+
+
+def test_counters_that_a_checkpoint_does_not_know_begin_at_zero() -> None:
+    state = Progress(step=7, samples_seen=9, samples_trained=12).state_dict()
+    del state["samples_trained"]
+    assert Progress.from_state(state) == Progress(step=7, samples_seen=9)
+
+
+def test_every_second_goes_to_its_clock() -> None:
+    run = Run()
+    last = run.go()[-1]
+    assert last["wait_s"] == pytest.approx(12 * 2 + 4 * 0.5), "batches, and pauses before evaluation"
+    assert last["eval_s"] == pytest.approx(4 * 5)
+    assert last["other_s"] == pytest.approx(9 * 0.25 + 3 * 1), "rows and checkpoints before this row"
+    assert last["train_s"] == 0, "the fake time stands still while torch works"
+    assert last["wall_s"] == pytest.approx(run.time.now_s - 1.25)
+    assert run.clocks.current is None
+
+
+def test_rates_are_of_the_stretch_since_the_last_train_row() -> None:
+    first, second = (row for row in Run().go()[:3] if row["kind"] == "train")
+    assert first["images_per_s"] == pytest.approx(16 / 4)
+    assert first["storage_mib_per_s"] == pytest.approx(2 / 4)
+    assert first["wait_share"] == 1
+    # 2 batches and a pause waiting; meanwhile 2 rows and 1 checkpoint on the other clock, and an evaluation.
+    assert second["images_per_s"] == pytest.approx((4 + 8) / 4.5)
+    assert second["storage_mib_per_s"] == pytest.approx(2 / (4.5 + 2 * 0.25 + 1))
+
+
+def test_no_time_passed_is_rate_zero() -> None:
+    keys = ("train_s", "wait_s", "eval_s", "wall_s", "samples_seen", "bytes_read")
+    assert set(interval_rates({}, dict.fromkeys(keys, 0.0)).values()) == {0.0}
+
+
+def test_the_loader_stands_still_while_evaluating() -> None:
+    run = Run(epochs=2)
+    run.go()
+    assert run.loader.events == ["batches 0 0 2", "pause", "resume", "pause", "resume"]
+
+
+def test_train_loss_is_weighted_by_images() -> None:
+    run = Run(epochs=1, log_every_steps=1)
+    *steps, evaluation = run.go()
+    wanted = sum(row["train_loss"] * n for row, n in zip(steps, (8, 8, 4), strict=True)) / 20
+    assert evaluation["train_loss"] == pytest.approx(wanted)
+
+
+def test_it_learns() -> None:
+    losses = [row["val_loss"] for row in Run(epochs=10).go() if row["kind"] == "eval"]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_checkpoints_follow_evaluations_and_updates() -> None:
+    run = Run(epochs=2, checkpoint_every_steps=2)
+    run.go()
+    assert [saved["progress"]["step"] for saved in run.saved] == [2, 3, 4, 6]
+    assert [saved["num_rows"] for saved in run.saved] == [1, 2, 3, 5]
+    assert [(s["progress"]["epoch"], s["progress"]["batch"]) for s in run.saved] == [
+        (0, 2),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
+
+
+def deterministic(rows: list[Row]) -> list[dict[str, Any]]:
+    return [{key: row[key] for key in DETERMINISTIC + SCORES if key in row} for row in rows]
+
+
+@pytest.mark.parametrize("which", range(12))
+def test_resumed_at_any_checkpoint_the_rows_are_the_same(which: int) -> None:
+    whole = Run(checkpoint_every_steps=1)
+    rows = whole.go()
+    saved = whole.saved[which]
+    resumed = Run(saved, checkpoint_every_steps=1)
+    resumed.rows = rows[: saved["num_rows"]]
+    assert deterministic(resumed.go()) == deterministic(rows)
+    assert resumed.rows[-1]["bytes_read"] == 12 * MIB
+    times = ("train_s", "probe_s", "wait_s", "eval_s", "other_s", "wall_s")
+    # Fake seconds are deterministic too; the checkpoint itself ended after its reading of the clocks.
+    assert [resumed.rows[-1][key] for key in times] == pytest.approx([rows[-1][key] for key in times])
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    assert Run().go() == Run().go()
+
+
+def test_stopping_saves_first() -> None:
+    run = Run()
+    run.stop_at = 5
+    rows = run.go()
+    assert [saved["progress"]["step"] for saved in run.saved] == [3, 5]
+    assert run.clocks.current is None
+    resumed = Run(run.saved[-1])
+    resumed.rows = rows
+    assert deterministic(resumed.go()) == deterministic(Run().go())
+
+
+def test_a_run_that_was_complete_reads_nothing() -> None:
+    whole = Run()
+    whole.go()
+    resumed = Run(whole.saved[-1])
+    assert resumed.go() == []
+    assert resumed.loader.events == []
+
+
+def test_a_training_loss_that_is_not_finite_names_where() -> None:
+    run = Run(learning_rate=1e30, log_every_steps=1, epochs=9, schedule="constant")
+    with pytest.raises(
+        RunError, match=r"the training loss is (nan|inf) at step \d+, epoch 1, scan group 2: .*diverged"
+    ):
+        run.go()
+    assert run.rows, "rows before it were given out"
+
+
+def test_a_validation_loss_that_is_not_finite_names_where() -> None:
+    run = Run()
+    run.evaluate = lambda: {"val_loss": float("inf")}  # type: ignore[method-assign]
+    with pytest.raises(RunError, match="the validation loss is inf at step 3, epoch 1, scan group 2"):
+        run.go()
+    assert run.loader.events[-1] == "resume"
+
+
+def test_a_loader_that_ends_early_is_reported() -> None:
+    with pytest.raises(RunError, match="the loader ended in epoch 3 of 4, after 6 of 12 updates"):
+        Run(loader_epochs=2).go()
+
+
+def test_closing_the_generator_closes_the_stream() -> None:
+    run = Run()
+    closed = []
+
+    def batches(*_: int) -> Iterator[Batch]:
+        try:
+            yield from FakeLoader.batches(run.loader, 0, 0, 4)
+        finally:
+            closed.append(True)
+
+    run.loader.batches = batches  # type: ignore[method-assign]
+    stream = fit(
+        *(run.trainer, run.loader, run.policy, run.progress, run.clocks),
+        evaluate=run.evaluate,
+        probe=run.probe,
+        bytes_read=run.bytes_read,
+        checkpoint=run.checkpoint,
+    )
+    next(stream)
+    stream.close()
+    assert closed == [True]
+
+
+def with_probes(**changes: Any) -> Run:
+    run = Run(**changes)
+    run.policy.wanted = {epoch: CosineProbe((2, 5), 8) for epoch in (0, 2, 4)}
+    return run
+
+
+def test_probes_come_between_epochs_on_their_own_clock_and_are_counted() -> None:
+    run = with_probes(eval_every_epochs=2)
+    rows = run.go()
+    assert kinds(rows) == [
+        *(("policy", 0, 0), ("train", 1, 2), ("train", 2, 4), ("train", 2, 6), ("eval", 2, 6)),
+        *(("policy", 2, 6), ("train", 3, 8), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
+    ]
+    assert run.policy.told == [{2: 0.9, 5: 0.9}] * 2, "after the last epoch there is nothing to decide"
+    assert [row["probe_s"] for row in rows] == [7] * 5 + [14] * 5
+    assert [row["probe_bytes"] for row in rows] == [1000] * 5 + [2000] * 5
+    decision = rows[5]
+    assert (decision["group"], decision["measure"], decision["scores"]) == (2, "cosine", {"2": 0.9, "5": 0.9})
+    assert decision["bytes_saved"] == 6 * 400 - 1200
+    assert rows[0]["bytes_saved"] == rows[0]["samples_seen"] == 0
+    total_s = sum(rows[-1][f"{clock}_s"] for clock in NAMES)
+    assert total_s == pytest.approx(rows[-1]["wall_s"])
+
+
+def test_a_checkpoint_holds_what_was_decided() -> None:
+    run = with_probes(eval_every_epochs=2)
+    run.go()
+    assert [saved["num_rows"] for saved in run.saved] == [6, 10]
+    assert run.saved[0]["progress"]["probe_bytes"] == 2000
+
+
+def test_counters_that_a_checkpoint_is_too_old_for_begin_at_zero() -> None:
+    state = Progress(step=3, record_bytes=5, full_bytes=9, probe_bytes=7).state_dict()
+    del state["full_bytes"], state["probe_bytes"]
+    assert Progress.from_state(state) == Progress(step=3, record_bytes=5)
