@@ -1,7 +1,10 @@
 """The whole slice on the embedded photographs: `make demo`. See `--help`."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra import compose
 from omegaconf import DictConfig
@@ -10,19 +13,21 @@ from rich.console import Console
 from experiments.figures import show
 from experiments.launch import launch
 from experiments.quality import quality
-from pcr_exp.analysis.quality.quality_files import is_measured
-from pcr_exp.analysis.scans.report import write_report
-from pcr_exp.analysis.scans.run_figures import draw_run
+from experiments.train import draw
 from pcr_exp.config.compose import load
 from pcr_exp.config.runners import DemoConfig, QualityConfig, TrainConfig
-from pcr_exp.runs.calibration import Calibration, calibrated
-from pcr_exp.runs.train_run import run_training
+
+if TYPE_CHECKING:
+    from pcr_exp.runs.calibration import Calibration
 
 CONSOLE = Console()
 
 
 def demo(config: DemoConfig) -> str:
     """Prepare, measure, train and draw; returns "finished"."""
+    from pcr_exp.analysis.scans.report import write_report
+    from pcr_exp.runs.train_run import run_training
+
     grid = [
         train_config(config, f"dataset.label={label}", f"scan={scan}")
         for label in config.labels
@@ -35,7 +40,7 @@ def demo(config: DemoConfig) -> str:
     grid = [replace(run, storage=replace(run.storage, bandwidth_mib_per_s=limit)) for run in grid]
     for number, run in enumerate(grid, start=1):
         CONSOLE.rule(f"run {number} of {len(grid)}: label {run.dataset.label}, scan {run.scan.name}")
-        run_training(run, draw=draw_run)
+        run_training(run, draw=draw)
     CONSOLE.rule("result")
     show(write_report(f"{config.out}/runs", f"{config.out}/quality", f"{config.out}/figures"))
     CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
@@ -50,6 +55,8 @@ def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
 
 def calibrate(config: DemoConfig) -> Calibration:
     """A bandwidth at which baseline is trained at `baseline_share` of this machine's speed, measured once."""
+    from pcr_exp.runs.calibration import calibrated
+
     CONSOLE.rule("how fast this machine trains")
     run = train_config(config, f"dataset.label={config.labels[0]}", "scan=baseline")
     # Beside the results, so that a second call goes on with the same storage.
@@ -66,6 +73,8 @@ def describe(storage: Calibration) -> str:
 
 def measure(config: DemoConfig, run: TrainConfig) -> None:
     """Make the records and measure MS-SSIM per scan group, unless that is done."""
+    from pcr_exp.analysis.quality.quality_files import is_measured
+
     CONSOLE.rule("photographs, records, quality per scan group")
     out = Path(config.out) / "quality"
     if is_measured(out):

@@ -1,22 +1,24 @@
 """Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markdown import Markdown
 
 from experiments.launch import launch
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.render import to_rich
-from pcr_exp.analysis.core.save import save_figure
-from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
-from pcr_exp.analysis.scans.comparison_figure import draw_comparison
-from pcr_exp.analysis.scans.report import Report, write_report
 from pcr_exp.config.runners import FiguresConfig
+
+if TYPE_CHECKING:
+    from pcr_exp.analysis.scans.report import Report
 
 
 def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
+    from pcr_exp.analysis.scans.report import write_report
+
     show(write_report(config.runs_root, config.quality_root, config.out, config.target_top1))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
@@ -25,6 +27,11 @@ def figures(config: FiguresConfig) -> str:
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    from pcr_exp.analysis.core.read_runs import read_runs
+    from pcr_exp.analysis.core.save import save_figure
+    from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
+    from pcr_exp.analysis.scans.comparison_figure import draw_comparison
+
     runs, out = read_runs(config.runs_root, config.target_top1), Path(config.out)
     table = compare_setting(runs, key, reference)
     table.to_csv(out / "comparison.csv", index=False)
@@ -37,6 +44,8 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
 
 def show(report: Report) -> None:
     """Print the tables, what did not finish, and where the figures are."""
+    from pcr_exp.analysis.core.render import to_rich
+
     console = Console()
     for table in to_rich(report.summary):
         console.print(table)

@@ -1,16 +1,22 @@
 """Encode a dataset's JPEG files as records. See `--help`."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from experiments.launch import launch
 from pcr_exp.config.runners import PrepareConfig
-from pcr_exp.records.encode import EncodeReport
-from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
-from pcr_exp.runs.bars import counting_bar
+
+if TYPE_CHECKING:
+    from pcr_exp.records.encode import EncodeReport
 
 
 def prepare(config: PrepareConfig) -> str:
     """Encode all splits in both encodings, or compare images with records; returns one word."""
+    from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
+    from pcr_exp.runs.bars import counting_bar
+
     if config.check:
         print(check_records(config.dataset, config.records))
         return "checked"

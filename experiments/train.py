@@ -1,14 +1,23 @@
 """Train one model at one scan level; `-m` sweeps. See `--help`."""
 
+from pathlib import Path
+
 from experiments.launch import launch
-from pcr_exp.analysis.scans.run_figures import draw_run
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.train_run import run_training
 
 
 def train(config: TrainConfig) -> str:
     """One run; returns "finished" or "skipped"."""
-    return run_training(config, draw=draw_run).status
+    from pcr_exp.runs.train_run import run_training
+
+    return run_training(config, draw=draw).status
+
+
+def draw(folder: Path) -> dict[str, Path]:
+    """The figures of a run that ended; what draws is imported then, and not by every process of a run."""
+    from pcr_exp.analysis.scans.run_figures import draw_run
+
+    return draw_run(folder)
 
 
 if __name__ == "__main__":

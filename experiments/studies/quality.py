@@ -1,0 +1,69 @@
+"""Measure MS-SSIM, SSIM and bytes per scan group; draw them."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.core.save import save_figure
+from pcr_exp.analysis.quality.bytes_per_group_figure import draw_bytes_per_group
+from pcr_exp.analysis.quality.decode_modes_figure import draw_decode_modes
+from pcr_exp.analysis.quality.mssim_vs_scan_figure import draw_mssim_vs_scan
+from pcr_exp.analysis.quality.quality_files import load_quality, write_quality
+from pcr_exp.config.runners import QualityConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.measuring.crop_quality import measure_crops, summarise_crops
+from pcr_exp.measuring.quality import measure_quality
+from pcr_exp.records.prepare import ensure_records, records_folder
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.bars import counting_bar
+from pcr_exp.storage.open import open_storage
+from pcr_exp.system.atomic import write_atomic
+
+
+def quality(config: QualityConfig) -> str:
+    """Measure one split of one dataset and draw it; returns "finished"."""
+    records = open_records(config)
+    with counting_bar("quality") as tell:
+        rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
+    settings = {
+        "images": records.index.images,
+        "decode": "libjpeg",  # of whole images, which nothing resizes
+        "antialias": False,
+        "num_scales": sorted({int(num) for num in rows["num_scales"]}),
+    }
+    write_quality(config.out, rows, records.index, settings)
+    files = draw(load_quality(config.out), config.out)
+    if config.decodes:
+        files += measure_modes(records, config)
+    for path in files:
+        print(path)
+    return "finished"
+
+
+def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:
+    """The crops that training would see in each decode mode: rows, summary, figure; returns the files."""
+    with counting_bar("crops") as tell:
+        crops = measure_crops(
+            records, config.groups, config.decodes, config.max_images, config.crop_size_px, progress=tell
+        )
+    summary = Path(config.out) / "decode_modes_summary.csv"
+    write_atomic(summary, [summarise_crops(crops).to_csv(index=False).encode()])
+    crops.insert(0, "dataset", records.index.dataset)
+    return [summary, *save_figure(draw_decode_modes(crops), crops, config.out, "decode_modes")]
+
+
+def open_records(config: QualityConfig) -> RecordSet:
+    """The progressive records of the split; missing ones are made first, if that is allowed and local."""
+    with counting_bar("records") as tell:
+        ensure_records(config.dataset, config.records, progress=tell)
+    folder = records_folder(config.dataset, config.records)
+    storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
+    return RecordSet(storage, f"{folder}/{config.split}/pcr", max_pixels=config.records.max_pixels)
+
+
+def draw(rows: pd.DataFrame, out: str) -> list[Path]:
+    """MS-SSIM versus scan and bytes, and bytes per group; returns the files."""
+    return [
+        *save_figure(draw_mssim_vs_scan(rows), rows, out, "mssim_vs_scan"),
+        *save_figure(draw_bytes_per_group(rows), rows, out, "bytes_per_group"),
+    ]

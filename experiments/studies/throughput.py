@@ -1,0 +1,95 @@
+"""Measure loaders side by side, or predict what a cluster's would do; draw it."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.markdown import Markdown
+
+from pcr_exp.analysis.model.plan_report import report_plan
+from pcr_exp.analysis.model.validation_files import add_validation
+from pcr_exp.analysis.model.validation_report import report_validation
+from pcr_exp.analysis.throughput.files import write_throughput
+from pcr_exp.analysis.throughput.report import report_throughput
+from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.measuring.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
+from pcr_exp.measuring.throughput.interleave import Contest
+from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
+from pcr_exp.measuring.throughput.static_copies import build_copies
+from pcr_exp.measuring.throughput.validation import validation_rows
+from pcr_exp.runs.bars import counting_bar
+
+_FILE_COLUMNS = 160
+"""Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
+
+
+def throughput(config: ThroughputConfig) -> str:
+    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    if config.plan is not None:
+        show(report_plan(config.plan))
+    elif config.validate:
+        if config.measure:
+            validate(config)
+        show(report_validation(config.out, config.runs_roots))
+    else:
+        if config.measure:
+            measure(config)
+        show(report_throughput(config.out))
+    return "finished"
+
+
+def show(files: list[Path]) -> None:
+    """Print the tables, and where the figures are."""
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+    for path in files:
+        if path.suffix == ".md":
+            console.print(Markdown(path.read_text()))
+        elif path.suffix == ".png":  # PDF and CSV lie beside it
+            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+
+
+def validate(config: ThroughputConfig) -> None:
+    """Measure what processes get that share a storage, and add it to `config.out`."""
+    workspace, _ = workspace_of(config)
+    with counting_bar("measurements") as tell:
+        rows = pd.DataFrame(validation_rows(config, workspace, tell))
+    settings = describe(config, len(workspace.images)) | {"settle_s": config.settle_s}
+    alike = {key: value for key, value in settings.items() if key not in ("seed", "repeats")}
+    add_validation(config.out, rows, alike)
+
+
+def measure(config: ThroughputConfig) -> None:
+    """One interleaved run of everything that the configuration asks for, into `config.out`."""
+    jobs = plan_jobs(config)
+    workers = config.loader.num_workers
+    workspace, records = workspace_of(config)
+    with Contest(workspace, jobs) as contest:
+        with counting_bar("formats, warm-up") as tell:
+            contest.warm_up(tell)
+        formats = [
+            original_files(workspace),
+            *by_encoding(workspace, records),
+            *contest.built.values(),
+            *build_copies(workspace, copied_groups(config), workers),
+        ]
+        with counting_bar("measurements") as tell:
+            turns = contest.rows(
+                config.repeats, tell, measure_s=config.measure_s, cold_cache=config.cold_cache
+            )
+            rows = pd.DataFrame(turns)
+    absent = {**absent_peers(config), **contest.failed}
+    settings = describe(config, len(workspace.images))
+    write_throughput(config.out, rows, pd.DataFrame(formats), absent, settings)
+
+
+def workspace_of(config: ThroughputConfig) -> tuple[Workspace, Built]:
+    """The images and their records, made first if they are not there."""
+    with counting_bar("records") as tell:
+        return open_workspace(
+            config.dataset,
+            Path(config.work),
+            on_error=config.on_error,
+            num_workers=config.loader.num_workers,
+            progress=tell,
+        )
