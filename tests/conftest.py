@@ -1,13 +1,21 @@
 """What holds for every test."""
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
+from hydra.core.config_store import ConfigStore
 
 pytest_plugins = ["record_fixtures"]
+# Processes that tests start are forked from one that has imported everything: that takes seconds each.
+multiprocessing.set_forkserver_preload(
+    ["pcr_exp.runs.train_run", "torch.distributed", "pytest", "hypothesis"]
+)
+# Hydra copies its store of schemas, in which nothing changes, for every group of a configuration.
+ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -34,6 +34,10 @@ def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
     return model
 
 
+_taken: set[object] = set()
+"""What `check_model` found to fit in this process: it takes seconds, and the jobs of a sweep are alike."""
+
+
 def check_model(
     model: nn.Module,
     name: str,
@@ -53,6 +57,10 @@ def check_model(
         ConfigError: images of another size are wanted, or batch norm would see a single value per channel.
     """
     shapes = {key: value.to("meta") for key, value in model.state_dict().items()}
+    sizes = tuple((key, value.shape) for key, value in shapes.items())
+    case = (name, type(model), sizes, tuple(train_batches), tuple(eval_batches))
+    if case in _taken:
+        return
     was_training = model.training
     for training, batches in ((True, train_batches), (False, eval_batches)):
         model.train(training)
@@ -69,6 +77,7 @@ def check_model(
                     " training.batch_size; the last batch of an epoch holds what is left."
                 ) from error
     model.train(was_training)
+    _taken.add(case)
 
 
 def check_name(config: ModelConfig) -> None:

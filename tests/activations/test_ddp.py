@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from activation_models import images, residual_model
+from gloo_processes import start
 from torch.nn.parallel import DistributedDataParallel
 
 from pcr_exp.activations.keep import open_activations
@@ -41,7 +41,7 @@ def trained(mode: str, rank: int) -> dict[str, Any]:
 
 
 def test_replicas_stay_the_same_and_lossless_learns_what_torch_does(tmp_path: Path) -> None:
-    mp.spawn(train_replica, (str(tmp_path),), nprocs=WORLD)
+    start(train_replica, (str(tmp_path),), WORLD)
     one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in range(WORLD))
     for mode in MODES:
         assert torch.equal(one[mode]["parameters"], other[mode]["parameters"]), mode

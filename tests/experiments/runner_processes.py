@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,10 +36,23 @@ class Starter:
             text=True,
         )
 
-    def start(self, module: str, arguments: Sequence[str], output: Path, cwd: Path) -> int:
-        """Start `python -m <module> <arguments>`; returns its pid, which is its session's as well."""
-        request = {"do": "start", "module": module, "arguments": [module, *arguments]}
-        return self._ask({**request, "output": str(output), "cwd": str(cwd)})
+    def start(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        output: Path,
+        cwd: Path,
+        *,
+        errors: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Start `python -m <module> <arguments>`; returns its pid, which is its session's as well.
+
+        `output` takes stdout, and stderr too unless `errors` does; `environment` is added to the tests' own.
+        """
+        request = {"do": "start", "module": module, "arguments": [module, *arguments], "cwd": str(cwd)}
+        files = {"output": str(output), "errors": str(errors or output)}
+        return self._ask({**request, **files, "environment": dict(environment or {})})
 
     def end(self, pid: int) -> int:
         """Wait for one that was started; returns its exit status, minus the signal that killed it."""
@@ -50,10 +68,37 @@ class Starter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
         self._process.stdout.close()
+
+
+@functools.cache
+def shared_starter() -> Starter:
+    """One for all tests of this process; it ends with it."""
+    starter = Starter()
+    atexit.register(starter.close)
+    return starter
+
+
+def call(runner: str, *arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
+    """Run `python -m experiments.<runner> <arguments>`; colours off, wide lines; for 120 s at most."""
+    starter = shared_starter()
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        module = f"experiments.{runner}"
+        pid = starter.start(module, arguments, output, cwd, errors=errors)
+        overdue = threading.Timer(120, os.killpg, (pid, signal.SIGKILL))
+        overdue.start()
+        status = starter.end(pid)
+        overdue.cancel()
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.CompletedProcess(command, status, output.read_text(), errors.read_text())
 
 
 def processes_of(session: int) -> dict[int, str]:

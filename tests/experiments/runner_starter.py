@@ -24,13 +24,14 @@ def become(request: dict[str, object]) -> None:
     """In the child: run `python -m <module> <arguments>`."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    output = os.open(str(request["output"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for descriptor, key in ((1, "output"), (2, "errors")):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        os.dup2(os.open(str(request[key]), flags, 0o666), descriptor)
     faulthandler.register(signal.SIGUSR1, file=2)  # what it hangs in, should it hang
     os.chdir(str(request["cwd"]))
     sys.argv = list(request["arguments"])  # type: ignore[call-overload]
+    os.environ |= request["environment"]  # type: ignore[operator]
     runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)
 
 

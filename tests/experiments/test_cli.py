@@ -8,22 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from runner_processes import REPO, call
 from skimage import data as pictures
-
-REPO = Path(__file__).parents[2]
-
-
-def call(*arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
-    """Run `python -m experiments.<arguments>`; colours off, wide lines."""
-    environment = os.environ | {"PYTHONPATH": str(REPO), "COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", f"experiments.{arguments[0]}", *arguments[1:]],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.fixture
@@ -53,6 +39,20 @@ def test_help_shows_a_newcomer_what_to_type(runner: str) -> None:
     assert "Examples" in done.stdout and f"python -m experiments.{runner}" in done.stdout
     if runner == "train":
         assert "group_5" in done.stdout and "hdd" in done.stdout and "ham10000" in done.stdout
+
+
+def test_what_was_typed_wrongly_is_answered_before_anything_slow_is_imported() -> None:
+    program = (
+        "import runpy, sys\n"
+        "sys.argv = ['train', 'training.epochs=none at all']\n"
+        "try: runpy.run_module('experiments.train', run_name='__main__', alter_sys=True)\n"
+        "finally: print(sorted({'torch', 'torchvision', 'pandas', 'matplotlib', 'wandb'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and "training.epochs" in done.stderr
+    assert done.stdout.strip().endswith("[]"), done.stdout
 
 
 def test_prepare_says_what_it_made_and_leaves_the_folder_it_ran_in_alone(

@@ -7,9 +7,9 @@ from subprocess import CompletedProcess
 
 import pandas as pd
 import pytest
+from runner_processes import call
 
 from pcr_exp.runs.rows import read_rows
-from tests.experiments.test_cli import call
 
 RUN = [
     "experiment=demo",

@@ -62,7 +62,7 @@ def decide(rank: int, store: str, results: Any) -> None:
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What each of two ranks found."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     results = context.Queue()
     store = tmp_path_factory.mktemp("gloo") / "store"
     ranks = [context.Process(target=decide, args=(rank, str(store), results)) for rank in range(2)]

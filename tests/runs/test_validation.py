@@ -8,6 +8,7 @@ import torch
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.runs.data import ValidationBatches, open_data, training_loader, validation_loader
+from pcr_exp.storage.throttle import ThrottledStorage
 from pcr_exp.training.distributed.processes import Processes
 
 
@@ -79,8 +80,11 @@ def test_records_elsewhere_are_read_and_never_made(configure: Any) -> None:
     assert open_data(config).num_classes("photo") == 8
 
 
-def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttled(configure: Any) -> None:
-    config = configure(scan__group=1, storage__seek_ms=60_000.0, storage__reads_in_flight=9)
+def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttled(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure(scan__group=1, storage__seek_ms=1.0, storage__reads_in_flight=9)
     with validation_loader(config, open_data(config)) as loader:
+        monkeypatch.delattr(ThrottledStorage, "read")  # that training would read through
         assert loader._reading()[0] == 9
         assert len(next(loader.batches(0, 0, 1)).labels) > 0

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing as mp
-from gloo_processes import environment, free_port
+from gloo_processes import environment, free_port, start
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
@@ -53,7 +52,7 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
 
 
 def run(config: TrainConfig, *, die: bool = False) -> None:
-    context = mp.spawn(busy_first, (free_port(), config, die), nprocs=2, join=False)
+    context = start(busy_first, (free_port(), config, die), 2, join=False)
     assert context is not None
     for process in context.processes:
         process.join()
