@@ -14,7 +14,7 @@ from pcr_exp.training.distributed.processes import Processes, join_processes
 
 
 def start(function: Callable[..., None], args: tuple[object, ...], num: int, *, join: bool = True) -> Any:
-    """`torch.multiprocessing.spawn`, from a process that has imported everything: which takes seconds each."""
+    """`torch.multiprocessing.spawn`, but from a process that has imported everything."""
     return mp.start_processes(function, args, num, join, start_method="forkserver")
 
 
