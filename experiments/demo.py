@@ -25,7 +25,7 @@ CONSOLE = Console()
 
 def demo(config: DemoConfig) -> str:
     """Prepare, measure, train and draw; returns "finished"."""
-    from pcr_exp.analysis.scans.report import write_report
+    from pcr_exp.analysis.report import write_report
     from pcr_exp.runs.train_run import run_training
 
     grid = [
@@ -73,7 +73,7 @@ def describe(storage: Calibration) -> str:
 
 def measure(config: DemoConfig, run: TrainConfig) -> None:
     """Make the records and measure MS-SSIM per scan group, unless that is done."""
-    from pcr_exp.analysis.quality.quality_files import is_measured
+    from pcr_exp.analysis.quality.files import is_measured
 
     CONSOLE.rule("photographs, records, quality per scan group")
     out = Path(config.out) / "quality"

@@ -12,12 +12,12 @@ from experiments.launch import launch
 from pcr_exp.config.runners import FiguresConfig
 
 if TYPE_CHECKING:
-    from pcr_exp.analysis.scans.report import Report
+    from pcr_exp.analysis.report import Report
 
 
 def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
-    from pcr_exp.analysis.scans.report import write_report
+    from pcr_exp.analysis.report import write_report
 
     show(write_report(config.runs_root, config.quality_root, config.out, config.target_top1))
     if config.compare is not None and config.reference is not None:
@@ -27,10 +27,14 @@ def figures(config: FiguresConfig) -> str:
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    from pcr_exp.analysis.core.figure import save_figure
     from pcr_exp.analysis.core.read_runs import read_runs
-    from pcr_exp.analysis.core.save import save_figure
-    from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
-    from pcr_exp.analysis.scans.comparison_figure import draw_comparison
+    from pcr_exp.analysis.scans.comparison import (
+        compare_setting,
+        comparison_curves,
+        comparison_to_markdown,
+        draw_comparison,
+    )
 
     runs, out = read_runs(config.runs_root, config.target_top1), Path(config.out)
     table = compare_setting(runs, key, reference)
@@ -44,7 +48,7 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
 
 def show(report: Report) -> None:
     """Print the tables, what did not finish, and where the figures are."""
-    from pcr_exp.analysis.core.render import to_rich
+    from pcr_exp.analysis.scans.page import to_rich
 
     console = Console()
     for table in to_rich(report.summary):

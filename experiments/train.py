@@ -15,7 +15,7 @@ def train(config: TrainConfig) -> str:
 
 def draw(folder: Path) -> dict[str, Path]:
     """The figures of a run that ended; what draws is imported then, and not by every process of a run."""
-    from pcr_exp.analysis.scans.run_figures import draw_run
+    from pcr_exp.analysis.scans.one_run import draw_run
 
     return draw_run(folder)
 

@@ -8,25 +8,24 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.figures import compare
-from pcr_exp.analysis.combined.report import combined_markdown
+from pcr_exp.analysis.combined.page import combined_markdown
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.core.render import to_markdown
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.summary import scan_comparisons, summary_table
-from pcr_exp.analysis.echo.markdown import echo_to_markdown
+from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
-from pcr_exp.analysis.gradients.markdown import gradients_to_markdown
+from pcr_exp.analysis.gradients.page import gradients_to_markdown
 from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
 from pcr_exp.analysis.model.plan import predict, worker_counts
 from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import compare as compare_rates
-from pcr_exp.analysis.model.validation_files import load_validation
-from pcr_exp.analysis.policies.policy_trace import policy_trace
-from pcr_exp.analysis.quality.quality_files import load_quality
+from pcr_exp.analysis.model.validation import load_validation
+from pcr_exp.analysis.policies.trace import full_image_bytes, policy_trace
+from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
-from pcr_exp.analysis.scans.run_figures import full_image_bytes
+from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.config.compose import load, register
 from pcr_exp.config.runners import FiguresConfig

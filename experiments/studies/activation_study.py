@@ -10,7 +10,7 @@ from torch import nn
 from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
-from pcr_exp.analysis.activations.files import draw_run_layers, write_study
+from pcr_exp.analysis.activations.page import draw_run_layers, write_study
 from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.measuring.activation_errors import Batch, codec_errors, gradient_errors

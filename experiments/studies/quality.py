@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.core.save import save_figure
-from pcr_exp.analysis.quality.bytes_per_group_figure import draw_bytes_per_group
-from pcr_exp.analysis.quality.decode_modes_figure import draw_decode_modes
-from pcr_exp.analysis.quality.mssim_vs_scan_figure import draw_mssim_vs_scan
-from pcr_exp.analysis.quality.quality_files import load_quality, write_quality
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
+from pcr_exp.analysis.quality.files import load_quality, write_quality
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.measuring.crop_quality import measure_crops, summarise_crops

@@ -7,11 +7,11 @@ import pandas as pd
 from rich.console import Console
 from rich.markdown import Markdown
 
-from pcr_exp.analysis.model.plan_report import report_plan
-from pcr_exp.analysis.model.validation_files import add_validation
-from pcr_exp.analysis.model.validation_report import report_validation
-from pcr_exp.analysis.throughput.files import write_throughput
-from pcr_exp.analysis.throughput.report import report_throughput
+from pcr_exp.analysis.model.plan_page import report_plan
+from pcr_exp.analysis.model.validation import add_validation
+from pcr_exp.analysis.model.validation_page import report_validation
+from pcr_exp.analysis.throughput.page import report_throughput
+from pcr_exp.analysis.throughput.table import write_throughput
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.measuring.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
 from pcr_exp.measuring.throughput.interleave import Contest

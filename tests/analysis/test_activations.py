@@ -12,12 +12,14 @@ from matplotlib.axes import Axes
 from torch import nn
 
 from pcr_exp.activations.quantise import QuantiseCodec
-from pcr_exp.analysis.activations.activation_memory_figure import draw_activation_memory
-from pcr_exp.analysis.activations.codec_errors_figure import draw_codec_errors
-from pcr_exp.analysis.activations.files import draw_run_layers, memory_markdown, write_study
-from pcr_exp.analysis.activations.gradient_errors_figure import draw_gradient_errors
-from pcr_exp.analysis.activations.gradient_sigma_figure import draw_gradient_sigma
-from pcr_exp.analysis.activations.layer_bounds_figure import draw_layer_bounds
+from pcr_exp.analysis.activations.figures import (
+    draw_activation_memory,
+    draw_codec_errors,
+    draw_gradient_errors,
+    draw_gradient_sigma,
+    draw_layer_bounds,
+)
+from pcr_exp.analysis.activations.page import draw_run_layers, memory_markdown, write_study
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.activation_errors import (

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.combined.combined_figure import draw_combined
-from pcr_exp.analysis.combined.report import combined_markdown, write_combined
+from pcr_exp.analysis.combined.figure import draw_combined
+from pcr_exp.analysis.combined.page import combined_markdown, write_combined
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.scans.report import write_report
+from pcr_exp.analysis.report import write_report
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig

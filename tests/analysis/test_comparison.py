@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.scans.comparison import compare_setting, comparison_curves, comparison_to_markdown
-from pcr_exp.analysis.scans.comparison_figure import draw_comparison
+from pcr_exp.analysis.scans.comparison import (
+    compare_setting,
+    comparison_curves,
+    comparison_to_markdown,
+    draw_comparison,
+)
 from pcr_exp.errors import RunError
 
 

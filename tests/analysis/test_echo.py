@@ -12,13 +12,16 @@ import pytest
 from matplotlib.axes import Axes
 
 from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.echo.bars_figure import draw_fresh_to_target, draw_top1_at_budget
-from pcr_exp.analysis.echo.bytes_figure import draw_top1_against_bytes
-from pcr_exp.analysis.echo.lines_figure import draw_fresh_against
-from pcr_exp.analysis.echo.markdown import echo_to_markdown
-from pcr_exp.analysis.echo.report import byte_curves, write_echo_figures, write_echo_report
+from pcr_exp.analysis.echo.figures import (
+    bound_ms,
+    draw_echo_time,
+    draw_fresh_against,
+    draw_fresh_to_target,
+    draw_top1_against_bytes,
+    draw_top1_at_budget,
+)
+from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
 from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
-from pcr_exp.analysis.echo.time_figure import bound_ms, draw_echo_time
 from pcr_exp.config.echo import EchoConfig
 
 MakeRun = Callable[..., Path]

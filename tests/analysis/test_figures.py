@@ -13,25 +13,20 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.look import POLICY_LOOKS, scan_color, scan_dashes, scan_marker, scan_order
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.save import save_figure
-from pcr_exp.analysis.core.seeds import mean_over_seeds
-from pcr_exp.analysis.core.style import (
-    POLICY_LOOKS,
-    kilobytes,
-    scan_color,
-    scan_dashes,
-    scan_marker,
-    scan_order,
+from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
+from pcr_exp.analysis.scans.figures import (
+    draw_accuracy_vs_epoch,
+    draw_time_to_accuracy,
+    mean_over_seeds,
+    with_seconds,
 )
-from pcr_exp.analysis.quality.bytes_per_group_figure import draw_bytes_per_group
-from pcr_exp.analysis.quality.decode_modes_figure import draw_decode_modes
-from pcr_exp.analysis.quality.mssim_vs_scan_figure import draw_mssim_vs_scan
-from pcr_exp.analysis.scans.accuracy_vs_epoch_figure import draw_accuracy_vs_epoch
-from pcr_exp.analysis.scans.side_by_side_figure import draw_side_by_side, with_totals
-from pcr_exp.analysis.scans.time_to_accuracy_figure import draw_time_to_accuracy, with_seconds
-from pcr_exp.analysis.scans.training_curve_figure import draw_training_curve
+from pcr_exp.analysis.scans.one_run import draw_training_curve
+from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.runs.rows import read_rows
 
 LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]

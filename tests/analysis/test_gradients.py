@@ -13,16 +13,18 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.gradients.bits_figure import draw_bits_over_training
 from pcr_exp.analysis.gradients.curves import accuracy_curves, bits_curves
-from pcr_exp.analysis.gradients.look_figure import in_order, look_of, network_name
-from pcr_exp.analysis.gradients.markdown import gradients_to_markdown
-from pcr_exp.analysis.gradients.published_3lc import PUBLISHED, published
-from pcr_exp.analysis.gradients.report import write_gradient_report
-from pcr_exp.analysis.gradients.speedup_figure import draw_speedups
+from pcr_exp.analysis.gradients.figures import (
+    draw_accuracy_against_time,
+    draw_bits_over_training,
+    draw_speedups,
+    draw_traffic_by_sparsity,
+    traffic_by_sparsity,
+)
+from pcr_exp.analysis.gradients.look import in_order, look_of, network_name
+from pcr_exp.analysis.gradients.page import gradients_to_markdown, write_gradient_report
+from pcr_exp.analysis.gradients.published import PUBLISHED, published
 from pcr_exp.analysis.gradients.table import codec_name, coded_bits, gradient_frame, gradient_table
-from pcr_exp.analysis.gradients.time_figure import draw_accuracy_against_time
-from pcr_exp.analysis.gradients.traffic_figure import draw_traffic_by_sparsity, traffic_by_sparsity
 from pcr_exp.config.gradients import CODECS, GradientsConfig
 from pcr_exp.config.storage import StorageConfig
 

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
-from pcr_exp.analysis.model.plan_report import report_plan
+from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.config.compose import load, register
 from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.policies.policy_trace import TRACE_COLUMNS, policy_trace, saved_by
-from pcr_exp.analysis.policies.policy_trace_figure import draw_policy_trace
+from pcr_exp.analysis.policies.trace import TRACE_COLUMNS, draw_policy_trace, policy_trace, saved_by
 
 
 def decision(epoch: int, group: int, scores: dict[str, float], measure: str = "cosine") -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.model.predicted_times import TIME_COLUMNS, predict_times, steady_images_per_s
-from pcr_exp.analysis.model.validation_report import times_to_markdown
+from pcr_exp.analysis.model.validation_page import times_to_markdown
 
 # A run of conftest: 64 images an epoch, 1,000 bytes x group an image, 8 MiB/s: 8,389 images/s at group 1.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality.quality_files import SET_COLUMNS, load_quality, write_quality
+from pcr_exp.analysis.quality.files import SET_COLUMNS, load_quality, write_quality
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.index import RecordEntry, RecordIndex

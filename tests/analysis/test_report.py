@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality.quality_files import write_quality
-from pcr_exp.analysis.scans.report import write_report
+from pcr_exp.analysis.quality.files import write_quality
+from pcr_exp.analysis.report import write_report
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS
 from pcr_exp.records.index import RecordIndex

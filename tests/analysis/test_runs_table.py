@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.core.render import to_markdown
 from pcr_exp.analysis.core.runs_table import RUN_COLUMNS, eval_curves, load_runs, runs_frame
-from pcr_exp.analysis.core.statistics import time_to_accuracy
-from pcr_exp.analysis.core.summary import summary_table
+from pcr_exp.analysis.core.time_to_target import time_to_accuracy
+from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import RunError
 

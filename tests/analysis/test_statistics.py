@@ -9,14 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pcr_exp.analysis.core.statistics import (
-    distinct_seeds,
-    first_reached,
-    half_width,
-    line_through,
-    paired_difference,
-    spread,
-)
+from pcr_exp.analysis.core.statistics import distinct_seeds, half_width, paired_difference, spread
+from pcr_exp.analysis.core.time_to_target import first_reached
+from pcr_exp.analysis.scans.tolerance import line_through
 
 
 def test_the_interval_is_students() -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pcr_exp.analysis.core.render import to_markdown, to_rich
-from pcr_exp.analysis.core.summary import summary_table
+from pcr_exp.analysis.scans.page import to_markdown, to_rich
+from pcr_exp.analysis.scans.table import summary_table
 
 NAN = float("nan")
 

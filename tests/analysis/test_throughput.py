@@ -9,13 +9,22 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.throughput.files import load_throughput, write_throughput
-from pcr_exp.analysis.throughput.formats_figure import draw_formats
-from pcr_exp.analysis.throughput.loaders_figure import draw_file_per_image, draw_loaders, is_charged
-from pcr_exp.analysis.throughput.report import report_throughput
-from pcr_exp.analysis.throughput.table import to_markdown
-from pcr_exp.analysis.throughput.throughput import FORMAT_COLUMNS, ROW_COLUMNS, bounds, summarise_throughput
-from pcr_exp.analysis.throughput.throughput_vs_scan_figure import draw_throughput_vs_scan
+from pcr_exp.analysis.throughput.figures import (
+    draw_file_per_image,
+    draw_formats,
+    draw_loaders,
+    draw_throughput_vs_scan,
+    is_charged,
+)
+from pcr_exp.analysis.throughput.page import report_throughput, to_markdown
+from pcr_exp.analysis.throughput.table import (
+    FORMAT_COLUMNS,
+    ROW_COLUMNS,
+    bounds,
+    load_throughput,
+    summarise_throughput,
+    write_throughput,
+)
 from pcr_exp.errors import RunError
 
 SETTINGS = {"dataset": "photos", "num_images": 100, "image_size": 224, "batch_size": 64, "num_workers": 2}

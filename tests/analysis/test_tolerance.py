@@ -9,11 +9,15 @@ import pytest
 
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.scans.accuracy_vs_mssim_figure import draw_accuracy_vs_mssim
-from pcr_exp.analysis.scans.efficiency_figure import draw_efficiency
-from pcr_exp.analysis.scans.report import write_report
-from pcr_exp.analysis.scans.time_to_accuracy_figure import with_seconds
-from pcr_exp.analysis.scans.tolerance import FIT_COLUMNS, POINT_COLUMNS, tolerance_fits, tolerance_points
+from pcr_exp.analysis.report import write_report
+from pcr_exp.analysis.scans.figures import draw_efficiency, with_seconds
+from pcr_exp.analysis.scans.tolerance import (
+    FIT_COLUMNS,
+    POINT_COLUMNS,
+    draw_accuracy_vs_mssim,
+    tolerance_fits,
+    tolerance_points,
+)
 from pcr_exp.config.loader import LoaderConfig
 
 MS_SSIM = {1: 0.8, 2: 0.95, 3: 0.97, 5: 0.99}
@@ -107,7 +111,7 @@ def test_the_report_draws_it_where_quality_was_measured(
     runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def report(found: list[Run], out: str) -> set[str]:
-        monkeypatch.setattr("pcr_exp.analysis.scans.report.read_runs", lambda *_: found)
+        monkeypatch.setattr("pcr_exp.analysis.report.read_runs", lambda *_: found)
         written = write_report(tmp_path / "runs", tmp_path, tmp_path / out)
         return {path.name for path in (*written.figures, *written.tables)}
 

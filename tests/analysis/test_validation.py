@@ -6,9 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.model.validation import compare
-from pcr_exp.analysis.model.validation_files import ROW_COLUMNS, add_validation, load_validation
-from pcr_exp.analysis.model.validation_report import report_validation, summarise
+from pcr_exp.analysis.model.validation import ROW_COLUMNS, add_validation, compare, load_validation
+from pcr_exp.analysis.model.validation_page import report_validation, summarise
 from pcr_exp.errors import RunError
 
 SETTINGS = {

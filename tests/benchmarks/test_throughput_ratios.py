@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments.launch import CONFIGS
 from experiments.studies.throughput import measure
-from pcr_exp.analysis.throughput.throughput import bounds, summarise_throughput
+from pcr_exp.analysis.throughput.table import bounds, summarise_throughput
 from pcr_exp.config.compose import load, register
 from pcr_exp.config.throughput import ThroughputConfig
 

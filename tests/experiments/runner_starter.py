@@ -15,7 +15,7 @@ import runpy
 import signal
 import sys
 
-import pcr_exp.analysis.scans.run_figures
+import pcr_exp.analysis.scans.one_run
 import pcr_exp.records.prepare
 import pcr_exp.runs.train_run  # noqa: F401
 

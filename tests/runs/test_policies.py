@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.scans.run_figures import draw_run
+from pcr_exp.analysis.scans.one_run import draw_run
 from pcr_exp.config.scan import (
     BalancedConfig,
     CosineConfig,

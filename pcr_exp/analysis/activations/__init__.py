@@ -1,1 +1,4 @@
-"""What compressing activations saves, and which errors it makes."""
+"""What compressing activations saves, and which errors it makes.
+
+`experiments.activation_study` calls `page.write_study` with what it measured on one batch.
+"""

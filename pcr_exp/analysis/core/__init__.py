@@ -1,1 +1,3 @@
-"""What all questions share: runs as rows, settings, statistics over seeds, tables, the look of figures."""
+"""What every room of analysis builds on: runs from disk, one tidy frame of them, statistics over seeds, time
+to a target, cells of tables, and how figures look.
+"""

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.statistics import NEVER
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.manifest import Manifest
 
@@ -88,3 +89,20 @@ def hardware_of(manifest: Manifest) -> str:
 def distinct(reasons: Iterable[str]) -> list[str]:
     """The reasons that are not empty, each once, in their order."""
     return list(dict.fromkeys(reason for reason in reasons if reason))
+
+
+FACTS = ["majority_share", "num_classes", "hardware", "timing", "no_seconds", "no_target"]
+"""What is said of every run in every table (`facts_of`)."""
+
+
+def facts_of(run: Run) -> dict[str, Any]:
+    """FACTS of a run: the level of guessing, what it ran on, and what may not be said of it."""
+    manifest = run.manifest
+    return {
+        "majority_share": NEVER if run.majority_share is None else run.majority_share,
+        "num_classes": manifest.num_classes,
+        "hardware": hardware_of(manifest),
+        "timing": timing_of(run),
+        "no_seconds": may_say_seconds(run),
+        "no_target": may_say_time_to(manifest.target_top1, run.majority_share),
+    }

@@ -8,17 +8,19 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import hardware_of, may_say_seconds, may_say_time_to, timing_of
+from pcr_exp.analysis.core.permitted import (
+    FACTS,
+    facts_of,
+)
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.run_quality import has_policy, quality_of
-from pcr_exp.analysis.core.statistics import NEVER, first_reached, seconds_of
+from pcr_exp.analysis.core.statistics import NEVER
+from pcr_exp.analysis.core.time_to_target import reached_of
 from pcr_exp.config.labels import scan_label, storage_label
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.identity import scientific_part
 from pcr_exp.training.report import interval_rates
 
-FACTS = ["majority_share", "num_classes", "hardware", "timing", "no_seconds", "no_target"]
-"""What is said of every run in every table (`facts_of`)."""
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", "scan", "encoding", "group", "storage", "setting", "seed"),
     *("target_top1", "mean_image_bytes", *FACTS),
@@ -66,29 +68,6 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
         identity = {key: value for key, value in _run_row(run, None).items() if key in RUN_IDENTITY}
         curves += [{**identity, **row} for row in run.eval_rows]
     return pd.DataFrame(curves) if curves else pd.DataFrame(columns=RUN_IDENTITY)
-
-
-def facts_of(run: Run) -> dict[str, Any]:
-    """FACTS of a run: the level of guessing, what it ran on, and what may not be said of it."""
-    manifest = run.manifest
-    return {
-        "majority_share": NEVER if run.majority_share is None else run.majority_share,
-        "num_classes": manifest.num_classes,
-        "hardware": hardware_of(manifest),
-        "timing": timing_of(run),
-        "no_seconds": may_say_seconds(run),
-        "no_target": may_say_time_to(manifest.target_top1, run.majority_share),
-    }
-
-
-def reached_of(run: Run) -> dict[str, float]:
-    """`epochs_to_target` and `time_to_target_s`, each NaN where it may not be said or was not reached."""
-    facts = facts_of(run)
-    row = None if facts["no_target"] else first_reached(run.rows, run.manifest.target_top1)
-    return {
-        "epochs_to_target": NEVER if row is None else row["epoch"],
-        "time_to_target_s": NEVER if row is None or facts["no_seconds"] else seconds_of(row),
-    }
 
 
 def accuracy_of(run: Run) -> dict[str, float]:
@@ -157,3 +136,7 @@ def setting_of(run: Run) -> str:
     part = scientific_setting(run)
     part["dataset"] = {key: value for key, value in part["dataset"].items() if key != "target_top1"}
     return key_of({key: value for key, value in part.items() if key not in ("scan", "seed")})
+
+
+GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
+"""What two runs must share to be compared; `setting` stands for everything else but scan and seed."""

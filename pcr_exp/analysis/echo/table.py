@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import UNLIKE, distinct
+from pcr_exp.analysis.core.permitted import FACTS, UNLIKE, distinct, facts_of
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import FACTS, accuracy_of, facts_of, reached_of, scientific_setting
-from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, first_reached, paired_difference, spread
+from pcr_exp.analysis.core.runs_table import accuracy_of, scientific_setting
+from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.time_to_target import first_reached, reached_of
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import scan_label, storage_label
 from pcr_exp.config.records import key_of

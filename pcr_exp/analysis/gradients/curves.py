@@ -8,7 +8,7 @@ import pandas as pd
 
 from pcr_exp.analysis.core.permitted import may_say_seconds
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.statistics import seconds_of
+from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.analysis.gradients.table import PANEL_KEYS, SERIES_KEYS, coded_bits, gradient_frame, team_runs
 
 _KEYS = [*PANEL_KEYS, *SERIES_KEYS]

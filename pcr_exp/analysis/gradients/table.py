@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import UNLIKE, distinct, may_say_speedup
+from pcr_exp.analysis.core.permitted import FACTS, UNLIKE, distinct, facts_of, may_say_speedup
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import FACTS, accuracy_of, facts_of, reached_of, scientific_setting
+from pcr_exp.analysis.core.runs_table import accuracy_of, scientific_setting
 from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.time_to_target import reached_of
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.rows import Row
 

@@ -9,8 +9,7 @@ import pandas as pd
 
 from pcr_exp.analysis.core.permitted import may_say_seconds
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import RUN_IDENTITY, runs_frame
-from pcr_exp.analysis.core.summary import GROUP_KEYS
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, RUN_IDENTITY, runs_frame
 from pcr_exp.analysis.model.throughput_model import (
     bandwidth_images_per_s,
     fill_s,

@@ -1,12 +1,23 @@
-"""What a task tolerates: final accuracy against image quality, with a line where there are levels enough."""
+"""What a task tolerates: final accuracy against image quality, as a table, lines and a figure."""
 
 from __future__ import annotations
 
-import pandas as pd
+import math
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels
+from pcr_exp.analysis.core.look import INK, MUTED, scan_color, scan_marker, scan_order, scan_words, style
 from pcr_exp.analysis.core.run_quality import BY_DEFINITION
-from pcr_exp.analysis.core.statistics import LEAST_LEVELS, NEVER, line_through
-from pcr_exp.analysis.core.summary import GROUP_KEYS
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS
+from pcr_exp.analysis.core.statistics import CONFIDENCE, NEVER, half_width
+from pcr_exp.analysis.scans.figures import per_panel
 
 POINT_COLUMNS = [
     *(*GROUP_KEYS, "scan", "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_top1"),
@@ -59,3 +70,114 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
         why = "" if line else f"no line: {len(levels)} levels of quality, a line wants {LEAST_LEVELS}"
         rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
+
+
+LEAST_SPAN_TOP1 = 0.10
+
+
+def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
+    """Final top-1 against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
+
+    Small: seeds; large: mean over the seeds of a level, with its 95 % interval if there are two; line: as
+    `tolerance_fits`, in words below the title, or why there is none. The baseline and the last scan group
+    have the same pixels, and are one point at MS-SSIM 1.
+    """
+    with style():
+        facts = list(per_panel(points))
+        figure, axes = panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            fit = _draw_fit(ax, rows)
+            for scan in scan_order(rows["scan"]):
+                _draw_level(ax, rows[rows["scan"] == scan], scan)
+            guessing_lines(ax, rows)
+            ax.set_xlabel("mean MS-SSIM of the scan level")
+            accuracy_axis(ax)
+            ax.set_ylabel("last validation top-1")
+            _widen(ax)
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5, fontsize=8, handletextpad=0.1)
+            panel_title(ax, title, f"{subtitle}\n{_measured_on(rows)}\n{fit}")
+    return figure
+
+
+def _draw_level(ax: Axes, level: pd.DataFrame, scan: str) -> None:
+    look: dict[str, Any] = {"color": INK, "marker": "s"}
+    if scan != ALL_SCANS:
+        look = {"color": scan_color(scan), "marker": scan_marker(scan)}
+    if len(level) > 1:
+        ax.plot(level["ms_ssim"], level["final_top1"], **look, linestyle="", markersize=4, alpha=0.45)
+    mean = level["final_top1"].mean()
+    width = half_width(level["final_top1"])
+    ax.errorbar(
+        level["ms_ssim"].mean(),
+        mean,
+        None if width != width else width,
+        **look,
+        linestyle="",
+        markersize=8,
+        markeredgecolor="white",
+        elinewidth=1,
+        capsize=3,
+        zorder=4,
+        label=scan_words(scan),
+    )
+
+
+def _measured_on(rows: pd.DataFrame) -> str:
+    measured = rows[rows["scan"] != ALL_SCANS]
+    where = " / ".join(sorted(set(measured["ms_ssim_of"]))) or "all scans only"
+    scales = measured["num_scales"].dropna()
+    low, high = (int(scales.min()), int(scales.max())) if len(scales) else (0, 0)
+    count = f", {low}{f' to {high}' if low < high else ''} scales" if high else ""
+    return f"MS-SSIM of {where}{count}"
+
+
+def _draw_fit(ax: Axes, rows: pd.DataFrame) -> str:
+    """Draw the line, if there is one; returns it in words."""
+    (fit,) = tolerance_fits(rows).to_dict("records")
+    if fit["no_line"]:
+        return str(fit["no_line"])
+    ends = [rows["ms_ssim"].min(), rows["ms_ssim"].max()]
+    line = [fit["slope"] * x + fit["intercept"] for x in ends]
+    ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
+    return (
+        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) top-1 per MS-SSIM, "
+        f"{fit['num_levels']} levels, r = {fit['r']:.2f}"
+    )
+
+
+def _widen(ax: Axes) -> None:
+    """Show at least 10 points of accuracy: on a finer scale noise looks like a trend."""
+    low, high = ax.get_ylim()
+    missing = max(0.0, LEAST_SPAN_TOP1 - (high - low))
+    ax.set_ylim(low - missing / 2, high + missing / 2)
+
+
+LEAST_LEVELS = 5
+"""Fewer levels of quality than this have no line: three or four lie on one too easily."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """y = slope x x + intercept, with what is known of the slope."""
+
+    slope: float
+    intercept: float
+    slope_ci95: float
+    """Half of the slope's 95 % interval."""
+    r: float
+    """Pearson's; NaN where all y are alike."""
+
+
+def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
+    """Least squares through the means of levels, one point each; None for fewer than LEAST_LEVELS.
+
+    The slope's interval is Student's t over the levels' distances from the line (levels - 2 degrees of
+    freedom): what is uncertain is whether it is a line, and more seeds of the same levels do not tell.
+    """
+    if levels[x].nunique() < LEAST_LEVELS:
+        return None
+    xs, ys = levels[x].to_numpy(float), levels[y].to_numpy(float)
+    found = stats.linregress(xs, ys)
+    width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(xs) - 2) * found.stderr)
+    r = float(found.rvalue) if np.ptp(ys) > 0 else math.nan
+    return Line(float(found.slope), float(found.intercept), width, r)

@@ -1,129 +1,156 @@
-"""The throughput tables for people."""
+"""A throughput measurement on disk, and its repeats as one line per loader."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.markdown import NOTHING, markdown_table, three_figures
-from pcr_exp.analysis.core.style import kilobytes
-from pcr_exp.analysis.throughput.files import Throughput
-from pcr_exp.analysis.throughput.throughput import free_running, summarise_throughput, unlimited
-from pcr_exp.measuring.peers.catalog import filter_of, title_of
+from pcr_exp.analysis.core.measured_files import reading, require_columns
+from pcr_exp.runs.manifest import utc_now
+from pcr_exp.system import provenance
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.device import num_cores
+
+CASE = ["loader", "decode", "storage", "model_images_per_s"]
+"""What two measurements share if they are repeats of each other."""
+
+LIMITS = ["bandwidth_mib_per_s", "latency_ms", "requests_per_s"]
+
+MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first_batch_s"]
+
+ROW_COLUMNS = [
+    *("repeat", *CASE, *LIMITS),
+    *("num_epochs", "num_images", "total_s", *MEASURES),
+    *("epoch_bytes", "num_files", "cached_share"),
+]
+"""One row per measurement. `images_per_s` counts from opening the loader, its start included; `wait_share` is
+1 less the share of time in which the consumer worked; `epoch_bytes` is what one epoch reads; `cached_share`
+is how much of the files lay in the page cache before, nothing where the kernel did not tell."""
+
+FORMAT_COLUMNS = ["format", "num_images", "num_files", "num_bytes", "build_s", "build_cpu_s"]
+
+REFERENCE = "image_folder_pil"
+"""The loader that ratios are taken to: what most people use."""
+
+UNLIMITED = "unlimited"
 
 
-def to_markdown(measured: Throughput) -> str:
-    """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
-    summary = summarise_throughput(measured.rows)
-    parts = [_facts(measured), _loaders(summary), _absent(measured.absent)]
-    limited = free_running(summary[summary["storage"] != "unlimited"])
-    if len(limited):
-        parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))
-        parts.append(_never_limited(summary, limited))
-    parts.append("### Formats\n\n" + _formats(measured.formats))
-    return "\n\n".join(part for part in parts if part) + "\n"
+def summarise_throughput(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per CASE, in the order of first measurement: n, then median, min and max of each of MEASURES.
 
-
-def _facts(measured: Throughput) -> str:
-    meta, rows = measured.meta, measured.rows
-    settings = meta["settings"]
-    commit = f"{meta['git_sha'] or 'unknown'}{' with uncommitted changes' if meta['git_dirty'] else ''}"
-    return (
-        f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
-        f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
-        f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
-        f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
-        f"commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
+    `ratio_*` are images/s over REFERENCE's in the same repeat, for lines that are unlimited and as fast as
+    they go; NaN for others, and without that loader. `image_bytes` are an epoch's bytes per image.
+    """
+    rows = rows.assign(
+        ratio=_ratios(rows), image_bytes=rows["epoch_bytes"] * rows["num_epochs"] / rows["num_images"]
     )
+    by_case = rows.groupby(CASE, sort=False, dropna=False)
+    columns: dict[str, pd.Series] = {"n": by_case.size()}
+    for name in [*LIMITS, "epoch_bytes", "image_bytes", "num_files"]:
+        columns[name] = by_case[name].first()
+    for measure in [*MEASURES, "ratio"]:
+        for statistic in ("median", "min", "max"):
+            columns[f"{measure}_{statistic}"] = by_case[measure].agg(statistic)
+    columns["cached_share_min"] = by_case["cached_share"].min()
+    return pd.DataFrame(columns).reset_index()
 
 
-def _cached(shares: pd.Series) -> str:
-    if shares.isna().any():
-        return "how much lay in the page cache is not known: the kernel tells it to the files' owner only"
-    low, high = 100 * shares.min(), 100 * shares.max()
-    return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
+def free_running(summary: pd.DataFrame) -> pd.DataFrame:
+    """Lines of loaders from which batches were taken as fast as they came."""
+    return summary[summary["model_images_per_s"].isna()]
 
 
-def _loaders(summary: pd.DataFrame) -> str:
-    """Free-running lines, with the wait share of the same loader at the model's speed."""
-    lines = unlimited(summary)
-    paced = lines[lines["model_images_per_s"].notna()]
-    shares = paced.set_index(["loader", "decode"])["wait_share_median"].to_dict()
-    free = free_running(lines)
-    keys = zip(free["loader"], free["decode"], strict=True)
-    free = free.assign(paced_wait_share=[shares.get(key, math.nan) for key in keys])
-    columns = dict(_LOADERS)
-    if len(paced):
-        model = paced["model_images_per_s"].iloc[0]
-        columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
-    return "### Loaders\n\n" + markdown_table(free, columns)
+def unlimited(summary: pd.DataFrame) -> pd.DataFrame:
+    """Lines without a throttle."""
+    return summary[summary["storage"] == UNLIMITED]
 
 
-def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
-    """Loaders without a line under throttles, and why they have none."""
-    missing = [name for name in summary["loader"].unique() if name not in set(limited["loader"])]
-    titles = "; ".join(title_of(name) for name in missing)
-    because = "they open their files past the storage layer that holds the throttle"
-    return f"Measured without a throttle only, as {because}: {titles}." if missing else ""
+def bounds(summary: pd.DataFrame) -> pd.DataFrame:
+    """Every free-running line with a bandwidth limit, and the `bound_images_per_s` that it cannot pass.
+
+    min(what the same loader does without a limit, bandwidth / bytes per image): the model of the PCR paper,
+    with decoding measured rather than modelled.
+    """
+    free = free_running(summary)
+    compute = unlimited(free).set_index(["loader", "decode"])["images_per_s_median"]
+    limited = free[free["bandwidth_mib_per_s"].notna()]
+    rates = limited["bandwidth_mib_per_s"] * 2**20 / limited["image_bytes"]
+    own = compute.reindex(pd.MultiIndex.from_frame(limited[["loader", "decode"]])).to_numpy()
+    return limited.assign(bound_images_per_s=rates.clip(upper=pd.Series(own, index=limited.index)))
 
 
-def _absent(absent: Mapping[str, str]) -> str:
-    return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
+def _ratios(rows: pd.DataFrame) -> pd.Series:
+    comparable = (rows["storage"] == UNLIMITED) & rows["model_images_per_s"].isna()
+    reference = rows[comparable & (rows["loader"] == REFERENCE)].set_index("repeat")["images_per_s"]
+    return (rows["images_per_s"] / rows["repeat"].map(reference.to_dict())).where(comparable)
 
 
-def _formats(formats: pd.DataFrame) -> str:
-    return markdown_table(formats, _FORMATS)
+ROWS_FILE = "throughput.csv"
+FORMATS_FILE = "formats.csv"
+META_FILE = "throughput.json"
+REMEDY = "Measure it again with `python -m experiments.throughput`."
 
 
-def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any, Any]], str]:
-    def cell(row: Mapping[Any, Any]) -> str:
-        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
-        if math.isnan(median):
-            return NOTHING
-        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What one run measured."""
 
-    return cell
-
-
-def _percent(share: float) -> str:
-    return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
-
-
-def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
-    return lambda row: three_figures(1e3 * row[column] / row["num_images"])
+    rows: pd.DataFrame
+    """ROW_COLUMNS."""
+    formats: pd.DataFrame
+    """FORMAT_COLUMNS."""
+    absent: dict[str, str]
+    """Loaders that were asked for and not measured, with the reason."""
+    meta: dict[str, Any]
 
 
-_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+def write_throughput(
+    folder: str | Path,
+    rows: pd.DataFrame,
+    formats: pd.DataFrame,
+    absent: Mapping[str, str],
+    settings: Mapping[str, Any],
+) -> None:
+    """Write throughput.csv, formats.csv and throughput.json; the json last: a folder that has it is whole."""
+    folder = Path(folder)
+    make_folder(folder)
+    git_sha, git_dirty = provenance.git_state()
+    meta = {
+        "absent": dict(absent),
+        "settings": dict(settings),
+        "command": provenance.command_line(),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "packages": provenance.package_versions(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cpu": provenance.cpu_model(),
+        "num_cores": num_cores(),
+        "measured_at": utc_now(),
+    }
+    write_atomic(folder / ROWS_FILE, [rows[ROW_COLUMNS].to_csv(index=False).encode()])
+    write_atomic(folder / FORMATS_FILE, [formats[FORMAT_COLUMNS].to_csv(index=False).encode()])
+    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
 
-_LOADERS: _Columns = {
-    "loader": lambda row: title_of(row["loader"]),
-    "decoder": lambda row: row["decode"],
-    "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
-    "images/s": _spread("images_per_s", three_figures),
-    "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
-    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
-    "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
-    "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
-    "first batch (s)": _spread("first_batch_s", three_figures),
-}
 
-_LIMITED: _Columns = {
-    "storage": lambda row: row["storage"],
-    "loader": lambda row: title_of(row["loader"]),
-    "decoder": lambda row: row["decode"],
-    "images/s": _spread("images_per_s", three_figures),
-    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
-    "first batch (s)": _spread("first_batch_s", three_figures),
-}
+def load_throughput(folder: str | Path) -> Throughput:
+    """What `write_throughput` wrote.
 
-_FORMATS: _Columns = {
-    "format": lambda row: row["format"],
-    "files": lambda row: f"{row['num_files']:,}",
-    "size": lambda row: kilobytes(row["num_bytes"]),
-    "kB per image": lambda row: three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
-    "build, ms per image": _per_image("build_s"),
-    "build, CPU ms per image": _per_image("build_cpu_s"),
-}
+    Raises:
+        RunError: there is none, or it is damaged or of another version.
+    """
+    folder = Path(folder)
+    with reading(folder, REMEDY):
+        meta = json.loads((folder / META_FILE).read_text())
+        rows = pd.read_csv(folder / ROWS_FILE)
+        formats = pd.read_csv(folder / FORMATS_FILE)
+        absent = meta["absent"]
+    require_columns(folder / ROWS_FILE, rows, ROW_COLUMNS, REMEDY)
+    require_columns(folder / FORMATS_FILE, formats, FORMAT_COLUMNS, REMEDY)
+    return Throughput(rows, formats, absent, meta)

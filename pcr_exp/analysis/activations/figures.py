@@ -1,0 +1,177 @@
+"""What compressing activations saves in memory, and the errors that it makes."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import panel_title, panels
+from pcr_exp.analysis.core.look import INK, MUTED, style
+
+_MODE_COLORS = {"none": "#1a1a1a", "lossless": "#9aa5b1", "recompute": "#4f8fba"}
+_BOUNDED_COLOR = "#b5367a"
+_MEMORY_PANELS = {"kept_bytes": "kept for backward", "peak_bytes": "peak of forward and backward"}
+
+
+def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
+    """Two panels of bars (MEMORY_COLUMNS): kept when backward begins, and the peak of the update."""
+    with style():
+        figure, axes = panels(2)
+        first = table.iloc[0]
+        facts = f"batch of {first['batch_size']}, on {first['device']}, storages counted once"
+        for ax, (column, name) in zip(axes, _MEMORY_PANELS.items(), strict=True):
+            values = table[column].fillna(0)
+            colors = [_MODE_COLORS.get(mode, _BOUNDED_COLOR) for mode in table["mode"]]
+            ax.barh(range(len(table)), values, color=colors, height=0.66)
+            for position, row in enumerate(table.to_dict("records")):
+                missing = row[column] != row[column]
+                share = "" if missing else f"{kilobytes(row[column])}, {row[column] / first[column]:.2f} x"
+                ax.annotate(
+                    "not for this model" if missing else share,
+                    (values.iloc[position], position),
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=8,
+                    color=MUTED,
+                )
+            ax.set_yticks(range(len(table)), list(table["mode"]))
+            ax.invert_yaxis()
+            ax.margins(x=0.35)
+            ax.xaxis.set_major_locator(MaxNLocator(5))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
+            ax.grid(axis="y", visible=False)
+            panel_title(ax, f"{name}, {title}" if ax is axes[0] else name, facts)
+    return figure
+
+
+CODEC_COLOR = "#b5367a"
+UNIFORM = 1 / math.sqrt(3)
+
+
+def draw_codec_errors(errors: pd.DataFrame) -> Figure:
+    """One panel per codec (CODEC_COLUMNS): shares of errors in units of the bound; dotted: uniform errors."""
+    with style():
+        figure, axes = panels(errors["codec"].nunique())
+        for ax, (codec, rows) in zip(axes, errors.groupby("codec", sort=False), strict=True):
+            width = rows["high"] - rows["low"]
+            ax.bar(rows["low"], rows["share"], width, align="edge", color=CODEC_COLOR, linewidth=0)
+            ax.axhline(float(width.iloc[0]) / 2, color=INK, linewidth=1, linestyle=":")
+            first = rows.iloc[0]
+            facts = (
+                f"bound {first['bound']:g}, {first['num_values']:,} values; "
+                f"std {first['std']:.3f} bounds (uniform {UNIFORM:.3f})"
+            )
+            panel_title(ax, f"errors of {codec}", facts)
+            ax.set_xlabel("error (bounds)")
+            ax.set_ylabel("share of values that are not 0")
+            ax.tick_params(colors=MUTED)
+    return figure
+
+
+ERROR_COLOR = "#7d3fa0"
+
+
+def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
+    """One panel per batch size at one bound (NORMAL_COLUMNS); line and brackets: the normal distribution."""
+    errors = errors[np.isclose(errors["bound"], bound)]
+    with style():
+        figure, axes = panels(errors["batch_size"].nunique())
+        grid = np.linspace(-4, 4, 201)
+        density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
+        for ax, (batch_size, rows) in zip(axes, errors.groupby("batch_size"), strict=True):
+            width = rows["high"] - rows["low"]
+            ax.bar(rows["low"], rows["share"] / width, width, align="edge", color=ERROR_COLOR, linewidth=0)
+            ax.plot(grid, density, color=INK, linewidth=1.2)
+            first = rows.iloc[0]
+            shape = f"kurtosis {first['kurtosis']:.2f} (3), {100 * first['within_one']:.1f}% within 1 (68.3%)"
+            panel_title(ax, f"N = {batch_size}, bound {bound:g}, {first['num_weights']:,} weights", shape)
+            ax.set_xlabel("weight gradient error (its own standard deviations)")
+            ax.set_ylabel("density")
+    return figure
+
+
+FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
+_BOUND_COLORS = ["#f1605d", "#b5367a", "#721f81", "#2c115f"]
+
+
+def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:
+    """One panel per form (SIGMA_COLUMNS), one point per layer, bound and batch size; line: equality.
+
+    Layers without an error are left out: their inputs were kept exactly, as the bound gained nothing.
+    """
+    sigmas = sigmas[sigmas["measured_sigma"] > 0]
+    with style():
+        figure, axes = panels(len(FORMS))
+        for ax, (form, formula) in zip(axes, FORMS.items(), strict=True):
+            ratio = (sigmas[f"{form}_sigma"] / sigmas["measured_sigma"]).dropna()
+            _draw_sigmas(ax, sigmas, f"{form}_sigma")
+            panel_title(ax, f"{form} form", formula)
+            note = (
+                f"n = {len(ratio)}\npredicted / measured:\nmedian {ratio.median():.3g}\n"
+                f"5 to 95%: {ratio.quantile(0.05):.2g} to {ratio.quantile(0.95):.3g}"
+            )
+            ax.annotate(
+                note, (0.97, 0.04), xycoords="axes fraction", ha="right", va="bottom", fontsize=8, color=MUTED
+            )
+    return figure
+
+
+def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
+    for color, (bound, rows) in zip(_BOUND_COLORS, sigmas.groupby("bound"), strict=False):
+        ax.plot(
+            rows["measured_sigma"],
+            rows[predicted],
+            "o",
+            color=color,
+            markersize=4,
+            alpha=0.7,
+            markeredgewidth=0,
+            label=f"bound {bound:g}",
+        )
+    low, high = sigmas["measured_sigma"].min(), sigmas["measured_sigma"].max()
+    ax.plot([low, high], [low, high], color=INK, linewidth=1)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("measured standard deviation (log scale)")
+    ax.set_ylabel("predicted (log scale)")
+    ax.legend(loc="upper left", labelcolor=MUTED)
+
+
+def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
+    """Bounds (left) and ratios (right) against updates; `layers`: a run's activations.csv.
+
+    One line per layer, from light (first) to dark (last); its ratio is the codec's. In black all layers
+    together, where what another operation kept all the same counts as not compressed.
+    """
+    with style():
+        figure, (bounds, ratios) = panels(2)
+        names = list(dict.fromkeys(layers["layer"]))
+        own = layers[layers["packed_bytes"] > 0]
+        for i, name in enumerate(names):
+            color = mpl.colormaps["plasma"](0.85 - 0.75 * i / max(1, len(names) - 1))
+            rows = layers[layers["layer"] == name]
+            bounds.plot(rows["step"], rows["bound"], color=color, linewidth=1)
+            rows = own[own["layer"] == name]
+            ratios.plot(rows["step"], rows["raw_bytes"] / rows["packed_bytes"], color=color, linewidth=1)
+        together = own.groupby("step")[["raw_bytes", "packed_bytes", "held_bytes"]].sum()
+        held = 100 * together["held_bytes"].sum() / together["raw_bytes"].sum()
+        total = together["raw_bytes"] / (together["packed_bytes"] + together["held_bytes"])
+        ratios.plot(total.index, total, color=INK, linewidth=2.2, label="all layers")
+        bounds.set_yscale("log")
+        bounds.set_ylabel("error bound (log scale)")
+        ratios.set_ylabel("raw / packed bytes")
+        for ax in (bounds, ratios):
+            ax.set_xlabel("update")
+        ratios.legend(labelcolor=MUTED)
+        panel_title(bounds, f"bounds, {title}", f"{len(names)} layers, light: first, dark: last")
+        facts = f"all layers, last: {total.iloc[-1]:.2f}, with {held:.1f}% of the bytes kept elsewhere too"
+        panel_title(ratios, "ratios", facts)
+    return figure

@@ -1,0 +1,109 @@
+"""A study of compressed activations on disk: tables, figures, and where they come from."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.activations.figures import (
+    draw_activation_memory,
+    draw_codec_errors,
+    draw_gradient_errors,
+    draw_gradient_sigma,
+    draw_layer_bounds,
+)
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.errors import RunError
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.manifest import utc_now
+from pcr_exp.system import provenance
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.device import num_cores
+
+TABLE_FILE = "activation_memory.md"
+META_FILE = "activations.json"
+
+
+def write_study(
+    folder: Path,
+    codec: pd.DataFrame,
+    sigmas: pd.DataFrame,
+    normal: pd.DataFrame,
+    memory: pd.DataFrame,
+    *,
+    title: str,
+    bound: float,
+) -> list[Path]:
+    """Write four figures with their CSV, the memory table for people, and activations.json; returns all."""
+    make_folder(folder)
+    git_sha, git_dirty = provenance.git_state()
+    meta = {
+        "title": title,
+        "command": provenance.command_line(),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "packages": provenance.package_versions(),
+        "python": platform.python_version(),
+        "cpu": provenance.cpu_model(),
+        "num_cores": num_cores(),
+        "measured_at": utc_now(),
+    }
+    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_atomic(folder / TABLE_FILE, [memory_markdown(memory).encode()])
+    return [
+        folder / META_FILE,
+        folder / TABLE_FILE,
+        *save_figure(draw_codec_errors(codec), codec, folder, "codec_errors"),
+        *save_figure(draw_gradient_errors(normal, bound), normal, folder, "gradient_errors"),
+        *save_figure(draw_gradient_sigma(sigmas), sigmas, folder, "gradient_sigma"),
+        *save_figure(draw_activation_memory(memory, title), memory, folder, "activation_memory"),
+    ]
+
+
+def draw_run_layers(run: Path, folder: Path) -> list[Path]:
+    """Draw bounds and ratios over a run's training, as `layer_bounds.{pdf,png,csv}`.
+
+    Raises:
+        RunError: the run compressed nothing.
+    """
+    path = RunDirectory(run).layers_path
+    if not path.is_file():
+        raise RunError(
+            f"{path} is not there: wanted a run with activations=lossless or error_bounded, "
+            "after its first checkpoint."
+        )
+    layers = pd.read_csv(path)
+    title = " ".join(run.name.split("-")[:3])  # dataset, label, model
+    return save_figure(draw_layer_bounds(layers, title), layers, folder, "layer_bounds")
+
+
+def memory_markdown(memory: pd.DataFrame) -> str:
+    """The memory table for people."""
+    first = memory.iloc[0]
+    lines = [
+        "| mode | kept | x none | peak | x none | conv inputs | packed | ratio | kept elsewhere |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    for row in memory.to_dict("records"):
+        if row["reason"]:
+            lines.append(f"| {row['mode']} | {row['reason']} |" + " |" * 7)
+            continue
+        cells = [
+            kilobytes(row["kept_bytes"]),
+            f"{row['kept_bytes'] / first['kept_bytes']:.2f}",
+            kilobytes(row["peak_bytes"]),
+            f"{row['peak_bytes'] / first['peak_bytes']:.2f}",
+            *(_size(row[f"{key}_bytes"]) for key in ("conv", "packed")),
+            "-" if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}",
+            _size(row["held_bytes"]),
+        ]
+        lines.append(f"| {row['mode']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _size(num_bytes: float) -> str:
+    return "-" if num_bytes != num_bytes else kilobytes(num_bytes)

@@ -1,0 +1,111 @@
+"""Rows as a Markdown table, and the cells and footnotes that all tables of runs share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+NOTHING = "-"
+ALONE = "†"
+ALONE_NOTE = "n = 1: one run, with no spread and no interval"
+_NUMBERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Cell = Callable[[Mapping[Any, Any]], str]
+
+
+def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
+    """A line per row; `columns` gives each header's cell. The first column is aligned left."""
+    header = "| " + " | ".join(columns) + " |\n|" + " --- |" + " ---: |" * (len(columns) - 1)
+    body = [
+        "| " + " | ".join(cell(row) for cell in columns.values()) + " |" for row in rows.to_dict("records")
+    ]
+    return "\n".join([header, *body])
+
+
+class Footnotes:
+    """What cells of one table refer to: each note has one number, and n = 1 its own mark."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._notes: list[str] = []
+        self._alone = False
+
+    def mark(self, note: str) -> str:
+        """The mark of a note, such as `¹`; a new number if it is new."""
+        if note not in self._notes:
+            self._notes.append(note)
+        return str(self._notes.index(note) + 1).translate(_NUMBERS)
+
+    def refuse(self, note: str) -> str:
+        """A cell that says nothing, and why: `- ¹`."""
+        return f"{NOTHING} {self.mark(note)}"
+
+    def count(self, n: int) -> str:
+        """A number of runs; one alone is marked."""
+        self._alone |= n == 1
+        return f"{n} {ALONE}" if n == 1 else str(n)
+
+    def __str__(self) -> str:
+        """All notes, one sentence after the other; empty if there is none."""
+        alone = [f"{ALONE} {ALONE_NOTE}."] if self._alone else []
+        return " ".join(
+            [*alone, *(f"{self.mark(note)} {note[0].upper()}{note[1:]}." for note in self._notes)]
+        )
+
+
+def three_figures(value: float) -> str:
+    """A number for people; `-` where there is none, and where nothing limits it."""
+    return NOTHING if not math.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """0.125 -> `12.5%`; `-` where there is none."""
+    return NOTHING if math.isnan(share) else f"{100 * share:.1f}%"
+
+
+def number(value: float, show: Callable[[float], str], nothing: str = NOTHING) -> str:
+    """`show(value)`, or `nothing` where there is none."""
+    return nothing if math.isnan(value) else show(value)
+
+
+def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
+    """`mean (smallest to largest)`; the mean alone where all are shown alike; `-` where there is none."""
+    mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+    if math.isnan(mean) or show(low) == show(high):
+        return number(mean, show)
+    return f"{show(mean)} ({show(low)} to {show(high)})"
+
+
+def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
+    """`+0.4 ± 1.2`: a paired difference in points and half its 95 % interval; marked where n = 1."""
+    if math.isnan(row["difference_mean"]):
+        return NOTHING
+    points = f"{100 * row['difference_mean']:+.1f}"
+    if math.isnan(row["difference_ci95"]):
+        notes.count(1)
+        return f"{points} {ALONE}"
+    return f"{points} ± {three_figures(100 * row['difference_ci95'])}"
+
+
+def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str:
+    """Time to the target if every run reached it and it may be said: else who did, or why not.
+
+    `row` has `n`, `num_reached`, `no_target` and `no_seconds`.
+    """
+    if row["no_target"]:
+        return notes.refuse(row["no_target"])
+    if row["num_reached"] < row["n"]:
+        return "not reached" if row["num_reached"] == 0 else f"reached by {row['num_reached']} of {row['n']}"
+    return notes.refuse(row["no_seconds"]) if row["no_seconds"] else seconds(row)
+
+
+def kilobytes(num_bytes: float) -> str:
+    """Bytes for people, three figures: 15400 -> `15.4 kB` (kB = 10^3)."""
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            value = num_bytes / size
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{num_bytes:.0f} B"

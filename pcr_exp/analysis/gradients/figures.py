@@ -1,0 +1,189 @@
+"""Gradient compression in figures: accuracy by time, speed-ups, traffic and bits over training."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from pcr_exp.analysis.core.figure import (
+    accuracy_axis,
+    guessing_lines,
+    panel_title,
+    panels,
+    target_line,
+    wide_panels,
+)
+from pcr_exp.analysis.core.look import INK, MUTED, style
+from pcr_exp.analysis.gradients.curves import DIRECTIONS
+from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
+from pcr_exp.analysis.gradients.published import published
+from pcr_exp.analysis.gradients.table import PANEL_KEYS
+
+
+def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
+    """Mean top-1 over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs."""
+    with style():
+        groups = list(gradient_links(curves))
+        figure, axes = wide_panels(len(groups))
+        for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
+            for codec, line in rows.groupby("codec", sort=False):
+                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
+                look = look_of(str(codec))
+                ax.plot(line["seconds"], line["val_top1"], label=f"{codec}{alone}", linewidth=1.5, **look)
+            target_line(ax, rows["target_top1"].iloc[0])
+            guessing_lines(ax, rows)
+            ax.set_xlim(left=0)
+            ax.set_xlabel("training + data wait (s)")
+            accuracy_axis(ax)
+            ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=8)
+            panel_title(ax, f"{title}, {link}", subtitle)
+    return figure
+
+
+_PUBLISHED_MBIT_PER_S = 10
+
+
+def draw_speedups(table: pd.DataFrame) -> Figure:
+    """Of `gradient_table`, two panels per mode, link and number of updates: speed-up, and last top-1.
+
+    Whiskers: smallest and largest seed. Diamonds at 10 Mbit/s: the paper's, of another model on other data.
+    Rows without a speed-up, because `none` was not run, are left out.
+    """
+    with style():
+        groups = list(gradient_links(table[table["speedup"].notna()]))
+        figure, axes = panels(2 * len(groups), max_columns=2)
+        for i, (title, subtitle, link, rows) in enumerate(groups):
+            left, right = axes[2 * i], axes[2 * i + 1]
+            _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
+            _bars(right, rows, ("final_top1_mean", "final_top1_min", "final_top1_max"))
+            guessing_lines(right, rows, upright=True)
+            if rows["bandwidth_mbit_per_s"].iloc[0] == _PUBLISHED_MBIT_PER_S:
+                _published_speedups(left, rows)
+            left.set_xlabel("speed-up over 32-bit floats")
+            left.set_xlim(left=0)
+            right.set_xlabel("last validation top-1")
+            right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            right.set_xlim(left=0)
+            right.set_yticklabels([])
+            panel_title(left, link, title)
+            panel_title(right, " ", f"{rows['updates'].max():,} updates, {subtitle}")
+    return figure
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
+    for place, row in enumerate(rows.to_dict("records")):
+        mean, low, high = (row[column] for column in columns)
+        ax.barh(place, mean, height=0.7, color=look_of(row["codec"])["color"])
+        if row["n"] > 1:
+            whiskers = [[mean - low], [high - mean]]
+            ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
+    most = rows["n"].max()
+    alone = [" (n = 1)" if n == 1 < most else "" for n in rows["n"]]
+    names = [f"{codec}{mark}" for codec, mark in zip(rows["codec"], alone, strict=True)]
+    ax.set_yticks(range(len(rows)), names, fontsize=8)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+
+
+def _published_speedups(ax: Axes, rows: pd.DataFrame) -> None:
+    speedups = [published(codec).speedup_at_10_mbit for codec in rows["codec"]]
+    label = "published (remembered)"
+    ax.plot(speedups, range(len(rows)), "D", mfc="white", mec=INK, linestyle="none", label=label)
+    ax.legend(loc="upper right", fontsize=8)
+
+
+_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
+
+
+def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
+    """3LC's rows of `gradient_table`, means over networks, which change no bits: one per s and zero_run.
+
+    Columns: PANEL_KEYS, mode, updates, codec, sparsity, zero_run, `n` (of the largest), coded_bits,
+    bits_per_value, ratio.
+    """
+    keys = [*PANEL_KEYS, "mode", "updates", "codec", "sparsity", "zero_run"]
+    threelc = table[table["sparsity"].notna()]
+    means = threelc.groupby(keys, sort=True).agg(
+        n=("n", "max"), coded_bits=("coded_bits_mean", "mean"), bits_per_value=("bits_per_value_mean", "mean")
+    )
+    return means.assign(ratio=32 / means["coded_bits"]).reset_index()
+
+
+def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
+    """Bits per value against s of `traffic_by_sparsity`, with and without zero-run encoding.
+
+    A panel per setting, mode and number of updates. Dotted: with all tensors, those included that are small
+    and sent as float32. Diamonds: the paper's.
+    """
+    groups = [
+        (title, subtitle, mode, updates, alike)
+        for title, subtitle, rows in gradient_panels(traffic)
+        for (mode, updates), alike in rows.groupby(["mode", "updates"], sort=True)
+    ]
+    with style():
+        figure, axes = panels(len(groups))
+        for ax, (title, subtitle, mode, updates, rows) in zip(axes, groups, strict=True):
+            _lines(ax, rows)
+            _published(ax, rows)
+            ax.set_xticks(sorted(rows["sparsity"].unique()))
+            ax.set_xlabel("sparsity multiplier s")
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(FixedLocator(_TICKS))
+            ax.yaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.set_ylabel("bits per value (log scale)")
+            ax.legend(loc="best", fontsize=8)
+            panel_title(ax, title, f"{mode}, {updates:,} updates, {subtitle}")
+    return figure
+
+
+def _lines(ax: Axes, rows: pd.DataFrame) -> None:
+    for zero_run, name, color in (
+        (False, "without zero-run encoding", MUTED),
+        (True, "with zero-run encoding", look_of("threelc s=1.75")["color"]),
+    ):
+        line = rows[rows["zero_run"] == zero_run]
+        if not line.empty:
+            alone = " (n = 1)" if (line["n"] == 1).all() and rows["n"].max() > 1 else ""
+            ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=f"{name}{alone}")
+            every = line["sparsity"], line["bits_per_value"]
+            ax.plot(*every, ":", color=color, linewidth=1.2, label="small tensors and framing, too")
+
+
+def _published(ax: Axes, rows: pd.DataFrame) -> None:
+    bits = [published(codec).bits_per_value for codec in rows["codec"]]
+    label = "published (remembered)"
+    ax.plot(rows["sparsity"], bits, "D", mfc="none", mec=INK, linestyle="none", label=label)
+
+
+_WITHOUT_ZERO_RUNS = 1.6
+
+
+def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
+    """Of `bits_curves`, a panel per setting, mode and direction, a line per s.
+
+    Dashed: 1.6 bits, five values in a byte, which is what they take without zero-run encoding.
+    """
+    groups = [
+        (title, subtitle, f"{direction}, {mode}", alike)
+        for title, subtitle, rows in gradient_panels(curves)
+        for mode in ("server", "ddp")
+        for direction in DIRECTIONS
+        if len(alike := rows[(rows["mode"] == mode) & (rows["direction"] == direction)])
+    ]
+    with style():
+        figure, axes = panels(len(groups), max_columns=2)
+        for ax, (title, subtitle, way, rows) in zip(axes, groups, strict=True):
+            for codec, line in in_order(rows).groupby("codec", sort=False):
+                color = look_of(str(codec))["color"]
+                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
+                ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
+            ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
+            ax.set_ylim(bottom=0)
+            ax.set_xlabel("update")
+            ax.set_ylabel("bits per value")
+            ax.legend(loc="best", fontsize=8)
+            panel_title(ax, way, f"{title}, {subtitle}")
+    return figure

@@ -1,0 +1,124 @@
+"""The page of gradient compression: its tables in Markdown, and every figure that runs allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.core.cells import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    percent,
+    reached_cell,
+    spread_cell,
+    three_figures,
+)
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.gradients.curves import accuracy_curves, bits_curves
+from pcr_exp.analysis.gradients.figures import (
+    draw_accuracy_against_time,
+    draw_bits_over_training,
+    draw_speedups,
+    draw_traffic_by_sparsity,
+    traffic_by_sparsity,
+)
+from pcr_exp.analysis.gradients.look import gradient_links
+from pcr_exp.analysis.gradients.published import SPEEDUP_AT_1_GBIT, published
+from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
+
+
+def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Write tables and figures into `out`, and return both; nothing if no run compresses gradients.
+
+    * `gradients.csv`, `gradients.md`: `gradient_table`, with the published numbers beside it;
+    * `gradient_speedup`: where runs with `gradients=none` are there to compare with;
+    * `gradient_time`: of runs with several evaluations;
+    * `gradient_traffic`, `gradient_bits`: of 3LC's runs.
+    """
+    frame = gradient_frame(runs)
+    if (frame["codec"] == REFERENCE).all():
+        return [], []
+    table = gradient_table(frame)
+    tables = [out / "gradients.csv", out / "gradients.md"]
+    table.to_csv(tables[0], index=False)
+    tables[1].write_text(gradients_to_markdown(table))
+    figures: list[Path] = []
+    if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
+        figures += save_figure(draw_speedups(table), table, out, "gradient_speedup")
+    curves = accuracy_curves(runs)
+    if len(curves):
+        figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time")
+    traffic = traffic_by_sparsity(table)
+    if len(traffic):
+        figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic")
+    bits = bits_curves(runs)
+    if len(bits):
+        figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits")
+    return tables, figures
+
+
+def gradients_to_markdown(table: pd.DataFrame) -> str:
+    """A table per panel, mode and network of `gradient_table`."""
+    parts = []
+    notes = Footnotes()
+    for title, _, link, rows in gradient_links(table):
+        target = f"target {100 * rows['target_top1'].iloc[0]:g}%"
+        majority = f"majority class {percent(rows['majority_share'].iloc[0])}"
+        parts += [f"**{title}, {link}**, {target}, {majority}", markdown_table(rows, _columns(notes))]
+    parts.append(
+        "bits per value: all values that processes encoded, pushed and pulled, with what frames messages; of "
+        "large tensors: those that went through the codec (small tensors are sent as float32 and were not "
+        "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
+        "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
+        "updates; difference: last top-1 less that of `none` of the same seed, ± half its 95 % interval "
+        "(Student's t over seeds). Published: "
+        "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
+        f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."
+    )
+    if str(notes):
+        parts.append(str(notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _columns(notes: Footnotes) -> dict[str, Cell]:
+    def timed(cell: Cell) -> Cell:
+        return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
+
+    def seconds(row: Mapping[Any, Any]) -> str:
+        return spread_cell(row, "time_to_target_s", three_figures)
+
+    return {
+        "codec": lambda row: row["codec"],
+        "updates": lambda row: f"{row['updates']:,}",
+        "n": lambda row: notes.count(row["n"]),
+        "bits per value": lambda row: three_figures(row["bits_per_value_mean"]),
+        "of large tensors": lambda row: three_figures(row["coded_bits_mean"]),
+        "ratio": lambda row: three_figures(row["ratio"]),
+        "kB on the wire per update": lambda row: three_figures(row["wire_bytes_per_update_mean"] / 1e3),
+        "images/s": timed(lambda row: spread_cell(row, "images_per_s", three_figures)),
+        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
+        "its best": lambda row: spread_cell(row, "best_top1", percent),
+        "majority class": lambda row: percent(row["majority_share"]),
+        "difference to none, points": lambda row: difference_cell(row, notes),
+        "s to target": lambda row: reached_cell(row, notes, seconds),
+        "speed-up": timed(_speedup),
+        "published: bits per value": lambda row: three_figures(published(row["codec"]).bits_per_value),
+        "ratio there": lambda row: three_figures(published(row["codec"]).ratio),
+        "speed-up there, 10 Mbit/s": lambda row: three_figures(published(row["codec"]).speedup_at_10_mbit),
+        "top-1 there": lambda row: percent(published(row["codec"]).top1),
+        "how sure": lambda row: published(row["codec"]).certainty,
+    }
+
+
+def _speedup(row: Mapping[Any, Any]) -> str:
+    if row["speedup"] != row["speedup"]:
+        return NOTHING
+    spread = {"x_mean": row["speedup"], "x_min": row["speedup_min"], "x_max": row["speedup_max"]}
+    return spread_cell(spread, "x", three_figures)

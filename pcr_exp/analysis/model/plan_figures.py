@@ -1,0 +1,168 @@
+"""A planned cluster: its roofline, and which scan group more workers can afford."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, StrMethodFormatter
+
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.look import (
+    INK,
+    MUTED,
+    scan_color,
+    scan_dashes,
+    scan_marker,
+    scan_order,
+    scan_words,
+    style,
+)
+from pcr_exp.analysis.model.plan import affordable
+from pcr_exp.analysis.model.throughput_model import knee_image_bytes, roofline_images_per_s
+
+
+def draw_roofline(predictions: pd.DataFrame) -> Figure:
+    """One panel per model of `plan.predict` at one number of workers, on storage with a bandwidth.
+
+    Line: min(compute, W / bytes), seeks in it where the storage has some; its knee marked, unless seeks alone
+    hold compute up. Points: scan levels as predicted, below the line where
+    decoding or requests are the limit. Both axes logarithmic.
+    """
+    with style():
+        models = list(dict.fromkeys(predictions["model"]))
+        figure, axes = panels(len(models))
+        for ax, model in zip(axes, models, strict=True):
+            _draw_roofline(ax, predictions[predictions["model"] == model], model)
+    return figure
+
+
+def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
+    first = levels.iloc[0]
+    compute = float(first["compute_images_per_s"])
+    limits = {
+        "bandwidth_bytes_per_s": float(first["bandwidth_mib_per_s"]) * 2**20,
+        "compute_images_per_s": compute,
+        "seek_s_per_image": float(first["seek_s_per_image"]),
+    }
+    knee = knee_image_bytes(**limits)
+    shown = [*levels["image_bytes"], *([knee] if knee > 0 else [])]
+    low, high = min(shown) / 1.6, max(shown) * 1.6
+    sizes = np.geomspace(low, high, 200)
+    roof = [roofline_images_per_s(size, **limits) for size in sizes]
+    ax.plot(sizes, roof, color=MUTED, linewidth=1.4, zorder=2)
+    if knee > 0:
+        _mark_knee(ax, knee, compute)
+    for row in levels.to_dict("records"):
+        ax.plot(
+            row["image_bytes"],
+            row["images_per_s"],
+            marker=scan_marker(row["scan"]),
+            color=scan_color(row["scan"]),
+            markeredgecolor="white",
+            markersize=8,
+            linestyle="none",
+            zorder=4,
+            label=f"{scan_words(row['scan'])} · {kilobytes(row['image_bytes'])} · {row['bound']}",
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    top = compute * 1.5
+    ax.set_ylim(min(levels["images_per_s"].min(), roof[-1]) / 2.2, top)
+    ticks_in_bytes(ax.xaxis, low, high)
+    for axis_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        axis_formatter(StrMethodFormatter("{x:,.0f}"))
+    ax.tick_params(axis="y", which="minor", labelsize=7)
+    ax.set_xlabel("mean bytes per image (log scale)")
+    ax.set_ylabel("images/s, all workers (log scale)")
+    ax.legend(loc="lower left", title="scan · bytes per image · limit", title_fontsize=8.5, alignment="left")
+    workers = int(first["workers"])
+    seek_ms = 1e3 * limits["seek_s_per_image"]
+    panel_title(
+        ax,
+        f"roofline · {model}",
+        f"predicted; {workers:,} worker{'s' if workers != 1 else ''}, "
+        f"W = {first['bandwidth_mib_per_s']:,.0f} MiB/s"
+        + (f", seeks of {seek_ms:.2g} ms per image" if seek_ms else ""),
+    )
+
+
+def _mark_knee(ax: Axes, knee: float, compute: float) -> None:
+    ax.plot(knee, compute, marker="x", color=INK, markersize=8, markeredgewidth=1.8, zorder=5)
+    ax.annotate(
+        f"knee: {kilobytes(knee)}",
+        (knee, compute),
+        xytext=(0, 9),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8.5,
+    )
+
+
+def draw_workers(predictions: pd.DataFrame) -> Figure:
+    """One panel per model of `plan.predict` over numbers of workers; both axes logarithmic.
+
+    Lines: images/s of all workers, per scan level; thin line: what the accelerators could train. The number
+    above each size is the highest scan group that it can afford (`plan.affordable`), in brackets where
+    accelerators wait at every group.
+    """
+    with style():
+        models = list(dict.fromkeys(predictions["model"]))
+        figure, axes = panels(len(models))
+        for ax, model in zip(axes, models, strict=True):
+            _draw_workers(ax, predictions[predictions["model"] == model], model)
+    return figure
+
+
+def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
+    counts = sorted(rows["workers"].unique())
+    compute = rows.groupby("workers")["compute_images_per_s"].first()
+    ax.plot(compute.index, compute, color=MUTED, linewidth=1, zorder=2, label="what accelerators train")
+    for scan in scan_order(rows["scan"]):
+        level = rows[rows["scan"] == scan].sort_values("workers")
+        ax.plot(
+            level["workers"],
+            level["images_per_s"],
+            color=scan_color(scan),
+            linestyle=scan_dashes(scan),
+            marker=scan_marker(scan),
+            markeredgecolor="white",
+            markeredgewidth=0.7,
+            zorder=3,
+            label=f"{scan_words(scan)} · {kilobytes(level['image_bytes'].iloc[0])}",
+        )
+    _name_affordable(ax, rows)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(counts[0] / 1.4, counts[-1] * 1.4)
+    ax.set_ylim(top=float(compute.max()) * 3)
+    ax.xaxis.set_major_locator(FixedLocator(counts))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    ax.set_xlabel("workers on one storage system (log scale)")
+    ax.set_ylabel("images/s, all workers (log scale)")
+    ax.tick_params(axis="x", labelsize=7.5)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=8)
+    bandwidth = rows["bandwidth_mib_per_s"].iloc[0]
+    facts = f"predicted; W = {bandwidth:,.0f} MiB/s\non top: the highest scan group that so many can afford"
+    panel_title(ax, f"workers · {model}", facts)
+
+
+def _name_affordable(ax: Axes, rows: pd.DataFrame) -> None:
+    for row in affordable(rows).to_dict("records"):
+        number = row["scan"].removeprefix("group_")
+        ax.annotate(
+            f"({number})" if row["waits"] else number,
+            (row["workers"], 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -11),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8.5,
+            fontweight="bold",
+            color=MUTED if row["waits"] else INK,
+        )

@@ -1,0 +1,178 @@
+"""What a scan policy decided over a run, what it saved, and the figure of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
+
+from pcr_exp.analysis.core.figure import (
+    panel_title,
+    panels,
+    save_figure,
+)
+from pcr_exp.analysis.core.look import INK, scan_color, scan_marker, style
+from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.run_quality import has_policy
+from pcr_exp.analysis.core.statistics import NEVER
+from pcr_exp.analysis.core.time_to_target import seconds_of
+from pcr_exp.config.labels import scan_label
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.runs.rows import Row
+
+TRACE_COLUMNS = [
+    *("epoch", "step", "seconds", "group", "measure", "candidate", "score"),
+    *("record_bytes", "probe_s", "probe_bytes", "run_saved_bytes", "run_saved_share"),
+]
+
+
+def policy_trace(rows: Sequence[Row], full_image_bytes: float | None = None) -> pd.DataFrame:
+    """One row per decision and candidate that was compared; one without `candidate` where none was.
+
+    `epoch` is the number of epochs completed; `seconds` (train_s + wait_s + probe_s), `record_bytes` and the
+    probes' columns are as it was decided. `run_saved_bytes` and `run_saved_share` are of the whole run
+    (`saved_by`), the same in every row.
+    """
+    if not any(row["kind"] == "policy" for row in rows):
+        return pd.DataFrame(columns=TRACE_COLUMNS)
+    saved_bytes, saved_share = saved_by(rows, full_image_bytes)
+    whole = {"run_saved_bytes": saved_bytes, "run_saved_share": saved_share}
+    trace = [entry for row in rows if row["kind"] == "policy" for entry in _entries(row, whole)]
+    return pd.DataFrame(trace, columns=TRACE_COLUMNS)
+
+
+def saved_by(rows: Sequence[Row], full_image_bytes: float | None = None) -> tuple[float, float]:
+    """Bytes that a run did not read, probes counted as read: of all scans of all its images, and their share.
+
+    NaN where that is not known: rows from before it was counted tell it after the first decision that came
+    after an image, or with `full_image_bytes`, the mean bytes per image of all scans.
+    """
+    if not rows:
+        return NEVER, NEVER
+    last = rows[-1]
+    full_bytes = last.get("full_bytes")
+    if full_bytes is None:
+        per_image = full_image_bytes or _full_image_bytes(rows)
+        full_bytes = NEVER if per_image is None else per_image * last["samples_seen"]
+    saved = full_bytes - last["record_bytes"] - last["probe_bytes"]
+    return saved, saved / full_bytes if full_bytes else NEVER
+
+
+def _full_image_bytes(rows: Sequence[Row]) -> float | None:
+    decisions = [row for row in rows if row["kind"] == "policy" and row["samples_seen"]]
+    if not decisions:
+        return None
+    last = decisions[-1]
+    return float((last["bytes_saved"] + last["record_bytes"]) / last["samples_seen"])
+
+
+def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    decision = {**row, **whole, "seconds": seconds_of(row)}
+    for candidate, score in row["scores"].items() or [(None, None)]:
+        entry = {**decision, "candidate": None if candidate is None else int(candidate), "score": score}
+        yield {column: entry[column] for column in TRACE_COLUMNS}
+
+
+SCORE_LABELS = {
+    "ms_ssim": "mean MS-SSIM to all groups",
+    "cosine": "gradient cosine to all groups",
+    "train_loss": "training loss of the trial",
+    "tune_loss": "loss on tune images after the trial",
+    "val_loss": "validation loss after the trial",
+    "images_per_s": "supply (images/s)",
+}
+
+
+def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float) -> Figure:
+    """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
+
+    Args:
+        trace: As `pcr_exp.analysis.policies.trace.policy_trace` makes it, of one run.
+        title: Which run.
+        policy: The policy's name.
+        end_s: The run's train_s + wait_s + probe_s: how far the last choice reaches.
+    """
+    with style():
+        scored = trace.dropna(subset=["candidate"])
+        figure, axes = panels(2 if len(scored) else 1)
+        decisions = trace.drop_duplicates(["step", "group", "measure"])
+        _draw_groups(axes[0], decisions, end_s)
+        share = decisions["run_saved_share"].iloc[-1]
+        saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
+        panel_title(axes[0], title, f"n = 1 run, {len(decisions)} decisions; whole run: {saved}\n{policy}")
+        if len(scored):
+            _draw_scores(axes[1], scored)
+            probes = decisions.iloc[-1]
+            cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / 2**20:.3g} MiB"
+            panel_title(axes[1], " ", f"n = {scored['step'].nunique()} comparisons; {cost}")
+        for ax in axes:
+            ax.set_xlim(0, max(end_s, 1e-9))
+            ax.set_xlabel("training + data wait + probes (s)")
+    return figure
+
+
+def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
+    seconds, groups = decisions["seconds"].tolist(), decisions["group"].tolist()
+    ax.step([*seconds, end_s], [*groups, groups[-1]], where="post", color=INK)
+    for second, group in zip(seconds, groups, strict=True):
+        name = f"group_{group}"
+        ax.plot(second, group, scan_marker(name), color=scan_color(name), markeredgecolor="white")
+    ax.set_ylabel("scan group read")
+    ax.set_ylim(0.5, NUM_GROUPS + 0.5)
+    ax.yaxis.set_major_locator(FixedLocator(range(1, NUM_GROUPS + 1)))
+
+
+def _draw_scores(ax: Axes, scored: pd.DataFrame) -> None:
+    for candidate in sorted(int(value) for value in scored["candidate"].unique()):
+        rows, name = scored[scored["candidate"] == candidate], f"group_{candidate}"
+        color, marker = scan_color(name), scan_marker(name)
+        ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
+    measures = scored["measure"].unique()
+    ax.set_ylabel(" / ".join(SCORE_LABELS[measure] for measure in measures))
+    ax.legend(title="scan group", loc="best", title_fontsize=8.5, ncols=2)
+
+
+def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
+    """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}` in `out`.
+
+    Runs of one policy and seed in several settings have the setting's run id as their name. What all scans of
+    an image take is known of newer runs; for others it is taken from a run of the last scan group on the same
+    records, if there is one.
+    """
+    with_policy = [run for run in runs if has_policy(run.config)]
+    names = [f"{run.config['scan']['name']}_s{run.manifest.seed}" for run in with_policy]
+    paths: list[Path] = []
+    for run, name in zip(with_policy, names, strict=True):
+        manifest = run.manifest
+        title = f"{manifest.dataset} · {manifest.label} · {manifest.model}"
+        unique = name if names.count(name) == 1 else manifest.run_id
+        scan = scan_label(run.config["scan"])
+        paths += draw_trace(run.rows, title, scan, out / "traces", unique, full_image_bytes(run, runs))
+    return paths
+
+
+def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
+    """Mean bytes per image of all scans, as one of `runs` read them of the same records; None if none did."""
+    of_all_scans = (
+        other.manifest.mean_prefix_bytes
+        for other in runs
+        if other.manifest.train_fingerprint == run.manifest.train_fingerprint
+        and other.manifest.encoding == run.manifest.encoding
+        and other.manifest.scan_group == NUM_GROUPS
+        and not has_policy(other.config)
+    )
+    return next(of_all_scans, None)
+
+
+def draw_trace(
+    rows: Sequence[Row], title: str, scan: str, out: Path, name: str, full_image_bytes: float | None = None
+) -> list[Path]:
+    trace = policy_trace(rows, full_image_bytes)
+    if trace.empty:
+        return []
+    return save_figure(draw_policy_trace(trace, title, scan, seconds_of(rows[-1])), trace, out, name)

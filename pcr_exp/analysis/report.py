@@ -1,0 +1,106 @@
+"""Everything that files on disk allow: tables and figures of all finished runs and quality measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.combined.page import write_combined
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
+from pcr_exp.analysis.echo.page import write_echo_report
+from pcr_exp.analysis.gradients.page import write_gradient_report
+from pcr_exp.analysis.policies.trace import write_traces
+from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_mssim_vs_scan
+from pcr_exp.analysis.quality.files import load_quality
+from pcr_exp.analysis.scans.figures import (
+    draw_accuracy_vs_epoch,
+    draw_efficiency,
+    draw_time_to_accuracy,
+    with_seconds,
+)
+from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
+from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
+from pcr_exp.analysis.scans.tolerance import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
+from pcr_exp.errors import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `write_report` found, and the files it wrote."""
+
+    summary: pd.DataFrame
+    unfinished: pd.DataFrame
+    tables: list[Path]
+    figures: list[Path]
+    """PDF, PNG and CSV of each."""
+    num_lone_groups: int = 0
+    """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
+
+
+def write_report(
+    runs_root: str | Path, quality_root: str | Path, out: str | Path, target_top1: float | None = None
+) -> Report:
+    """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
+
+    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`. Figures of
+    seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
+
+    Raises:
+        RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
+    """
+    out = Path(out)
+    there = Path(runs_root).is_dir()
+    runs = read_runs(runs_root, target_top1) if there else []
+    unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
+    quality = load_quality(quality_root)
+    if not runs and quality.empty:
+        raise RunError(
+            f"no finished run below {runs_root} and no measurement below {quality_root}: nothing to draw. "
+            "Make some with `python -m experiments.train` or `python -m experiments.quality`."
+        )
+    frame = runs_frame(runs, quality)
+    summary = summary_table(frame)
+    out.mkdir(parents=True, exist_ok=True)
+    tables, figures, num_lone_groups = [], [], 0
+    if runs:
+        tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
+        frame.to_csv(tables[0], index=False)
+        summary.to_csv(tables[1], index=False)
+        tables[2].write_text(to_markdown(summary, unfinished))
+        figures += _figures_of_levels(runs, frame, out)
+        num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
+        points = tolerance_points(frame)
+        if points["ms_ssim"].nunique() > 1:
+            tables.append(out / "accuracy_vs_mssim_fits.csv")
+            tolerance_fits(points).to_csv(tables[-1], index=False)
+            figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
+        figures += write_traces(runs, out)
+        for write in (write_echo_report, write_gradient_report, write_combined):
+            more_tables, more_figures = write(runs, out)
+            tables, figures = tables + more_tables, figures + more_figures
+    if not quality.empty:
+        figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
+        figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
+    return Report(summary, unfinished, tables, figures, num_lone_groups)
+
+
+def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[Path]:
+    curves = scan_comparisons(eval_curves(runs))
+    if curves.empty:
+        return []
+    figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
+    timed = with_seconds(curves)
+    if len(timed):
+        figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy")
+        figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs")
+    totals = with_totals(scan_comparisons(frame))
+    return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side")]
+
+
+def _num_groups(frame: pd.DataFrame) -> int:
+    return len(frame[GROUP_KEYS].drop_duplicates())

@@ -1,0 +1,100 @@
+"""One run at a glance, drawn from its own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+from pcr_exp.analysis.core.figure import (
+    accuracy_axis,
+    guessing_lines,
+    panel_title,
+    panels,
+    save_figure,
+    target_line,
+)
+from pcr_exp.analysis.core.look import INK, scan_color, style
+from pcr_exp.analysis.policies.trace import draw_trace
+from pcr_exp.config.labels import scan_label
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.rows import read_rows
+
+
+def draw_run(folder: Path) -> dict[str, Path]:
+    """Draw a run's training curve beside its rows, as `training_curve.{pdf,png,csv}`.
+
+    If a scan policy decided anything, `policy_trace.{pdf,png,csv}` too.
+
+    Returns:
+        The PNG of each figure by its name.
+
+    Raises:
+        RunError: the run's rows are damaged.
+    """
+    directory = RunDirectory(folder)
+    config = OmegaConf.load(directory.config_path)
+    rows = read_rows(directory.rows_path)
+    manifest = directory.manifest()
+    title = f"{config.dataset.name} · {config.dataset.label} · {config.model.name}"
+    scan = scan_label(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
+    measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
+    guessed = (getattr(manifest, "majority_share", None), getattr(manifest, "num_classes", None))
+    curve = draw_training_curve(measured, title, scan, config.dataset.target_top1, *guessed)
+    drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve")}
+    if trace := draw_trace(rows, title, scan, folder, "policy_trace"):
+        drawn["policy_trace"] = trace
+    return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
+
+
+COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
+
+
+def draw_training_curve(
+    rows: pd.DataFrame,
+    title: str,
+    scan: str,
+    target_top1: float,
+    majority_share: float | None = None,
+    num_classes: int | None = None,
+) -> Figure:
+    """Losses (left) and validation top-1 (right) against train_s + wait_s + probe_s.
+
+    `rows`: a run's rows, kinds `train` and `eval`, as logged. What guessing reaches is drawn if it is known.
+    """
+    with style():
+        figure, (losses, accuracy) = panels(2)
+        rows = rows.reindex(columns=COLUMNS)  # a run that has not evaluated yet lacks some
+        rows["seconds"] = rows["train_s"] + rows["wait_s"] + rows["probe_s"]
+        train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
+        color = scan_color(scan)
+        losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
+        losses.plot(
+            evaluated["seconds"],
+            evaluated["val_loss"],
+            color=INK,
+            marker="o",
+            markersize=4,
+            label="validation",
+        )
+        losses.set_ylabel("loss (cross-entropy)")
+        losses.legend(loc="upper right")
+        accuracy.plot(
+            evaluated["seconds"], evaluated["val_top1"], color=color, marker="o", markeredgecolor="white"
+        )
+        target_line(accuracy, target_top1)
+        guessed = pd.DataFrame({"majority_share": [majority_share], "num_classes": [num_classes]})
+        guessing_lines(accuracy, guessed)
+        accuracy_axis(accuracy)
+        for ax in (losses, accuracy):
+            ax.set_xlim(left=0)
+            ax.set_xlabel("training + data wait (s)")
+        panel_title(losses, title, "n = 1 run")
+        panel_title(accuracy, " ", f"scan {scan}, n = {_num_val(evaluated)} validation images")
+    return figure
+
+
+def _num_val(evaluated: pd.DataFrame) -> int:
+    return int(evaluated["num_val"].max()) if len(evaluated) else 0

@@ -1,0 +1,131 @@
+"""The summary table for people: as Markdown, and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from pcr_exp.analysis.core.cells import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    kilobytes,
+    markdown_table,
+    number,
+    percent,
+    reached_cell,
+    spread_cell,
+    three_figures,
+)
+from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS
+
+DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
+
+
+def to_markdown(summary: pd.DataFrame, unfinished: pd.DataFrame | None = None) -> str:
+    """One Markdown table per dataset x label x model x storage; runs without a result are listed below."""
+    parts = []
+    for title, facts, rows, columns, notes in _tables(summary):
+        table = markdown_table(rows, columns)
+        footer = f"\n{notes}\n" if str(notes) else ""
+        parts.append(f"### {title}\n\n{facts}\n\n{table}\n{footer}")
+    if not parts:
+        parts.append("No finished runs.\n")
+    if unfinished is not None and len(unfinished):
+        listed = "\n".join(f"* `{row['run_id']}`: {row['status']}" for row in unfinished.to_dict("records"))
+        parts.append(f"Not in the tables, because they did not finish:\n\n{listed}\n")
+    return "\n".join(parts)
+
+
+def to_rich(summary: pd.DataFrame) -> list[Table]:
+    """The same tables for `rich.print`."""
+    tables = []
+    for title, facts, rows, columns, notes in _tables(summary):
+        # One line per level, also in a terminal of 80 columns.
+        table = Table(title=title, box=SIMPLE_HEAD, padding=0, pad_edge=False)
+        table.title_justify = table.caption_justify = "left"
+        for i, name in enumerate(columns):
+            table.add_column(_broken(name), justify="left" if i == 0 else "right")
+        for row in rows.to_dict("records"):
+            table.add_row(*(cell(row) for cell in columns.values()))
+        table.caption = " ".join([facts, str(notes)])
+        tables.append(table)
+    return tables
+
+
+def _broken(name: str) -> str:
+    """A column's name on as many lines as it has words."""
+    return name.replace(" ", "\n")
+
+
+def _tables(
+    summary: pd.DataFrame,
+) -> Iterator[tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]]:
+    """(title, facts, rows, columns, footnotes) of every group of comparable runs.
+
+    Footnotes are complete once all cells are made.
+    """
+    if summary.empty:
+        return
+    keys = [*GROUP_KEYS, "timing"]
+    for (dataset, label, model, storage, setting, timing), rows in summary.groupby(keys, sort=True):
+        hardware = " / ".join(sorted(set(rows["hardware"])))
+        apart = summary.loc[summary["setting"] == setting, "timing"].nunique() > 1
+        facts = (
+            f"Storage {storage}; target {percent(rows['target_top1'].iloc[0])} validation top-1; mean over n "
+            f"seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; setting "
+            f"{setting}; {hardware}{f'; timing {timing}' if apart else ''}."
+        )
+        notes = Footnotes()
+        yield f"{dataset} · {label} · {model}", facts, rows, _columns(rows, notes), notes
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    baselines = rows[rows["encoding"] == "baseline"]
+
+    def timed(measure: str, show: Any) -> Cell:
+        def cell(row: Mapping[Any, Any]) -> str:
+            return notes.refuse(row["no_seconds"]) if row["no_seconds"] else spread_cell(row, measure, show)
+
+        return cell
+
+    def seconds(row: Mapping[Any, Any]) -> str:
+        text = spread_cell(row, "time_to_target_s", three_figures)
+        return text if row["n_timed"] == row["n"] else f"{text}, n = {row['n_timed']}"
+
+    def difference(row: Mapping[Any, Any]) -> str:
+        return NOTHING if row["encoding"] == "baseline" else difference_cell(row, notes)
+
+    def speedup(row: Mapping[Any, Any]) -> str:
+        if baselines.empty:
+            return "no baseline"
+        if reason := row["no_target"] or row["no_seconds"] or baselines["no_seconds"].iloc[0]:
+            return notes.refuse(reason)
+        if row["num_reached"] < row["n"]:
+            return NOTHING
+        if baselines["num_reached"].iloc[0] < baselines["n"].iloc[0]:
+            return "baseline: not reached"
+        return number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x")
+
+    return {
+        "scan": lambda row: scan_words(row["scan"]),
+        "n": lambda row: notes.count(row["n"]),
+        "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
+        "MS-SSIM": lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
+        "images/s": timed("images_per_s", three_figures),
+        "MiB/s": timed("storage_mib_per_s", three_figures),
+        "wait share": timed("wait_share", percent),
+        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
+        "its best": lambda row: spread_cell(row, "best_top1", percent),
+        "majority class": lambda row: percent(row["majority_share"]),
+        "difference to baseline, points": difference,
+        "seconds to target": lambda row: reached_cell(row, notes, seconds),
+        "speed-up over baseline": speedup,
+    }

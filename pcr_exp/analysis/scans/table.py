@@ -1,0 +1,100 @@
+"""Runs side by side: one line per scan level, over its seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.core.permitted import distinct, may_say_speedup
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS
+from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
+
+ACCURACY = ["final_top1", "best_top1"]
+SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]
+
+
+def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that figures of scan levels show: not of groups (GROUP_KEYS) of one level in several settings.
+
+    Those compare settings; as panels of one curve each, they would compare nothing.
+    """
+    *named, _ = GROUP_KEYS
+    num_levels = rows.groupby(GROUP_KEYS)["scan"].transform("nunique")
+    num_settings = rows.groupby(named)["setting"].transform("nunique")
+    return rows[(num_levels > 1) | (num_settings == 1)]
+
+
+def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
+
+    Then it tells nothing apart; where seconds may be said, rows of unlike hardware or settings stay apart.
+    """
+    may = runs["no_seconds"] == ""
+    any_may = may.groupby([runs[key] for key in GROUP_KEYS]).transform("any")
+    return runs.assign(timing=runs["timing"].where(any_may.astype(bool), ""))
+
+
+def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each seed's and scan level's first run, wherever it ran; `timing` tells nothing apart."""
+    first = rows.groupby([*GROUP_KEYS, "scan", "seed"])["run_id"].transform("first")
+    return rows[rows["run_id"] == first].assign(timing="")
+
+
+def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per GROUP_KEYS x timing x scan of `runs_frame`, over seeds; numbers, not text.
+
+    * Accuracies are over the `n` seeds of a setting, wherever they ran: `final_top1_*` (what is reported) and
+      `best_top1_*`, each mean, min, max; `difference_*`: final top-1 less the baseline's of the same seed.
+    * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
+      `no_seconds` says why they may not be shown. `num_reached`: seeds that reached the target. Where some
+      did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
+    * `speedup_over_baseline`: the baseline's mean seconds to the target over this level's, NaN unless every
+      seed of both reached it and both may be said.
+    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest.
+    """
+    rows = []
+    for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
+        baseline = of_group[of_group["encoding"] == "baseline"]
+        for (timing, scan), timed in of_group.groupby(["timing", "scan"], sort=True):
+            level = of_group[of_group["scan"] == scan]
+            keys = dict(zip([*GROUP_KEYS, "timing", "scan"], [*group, timing, scan], strict=True))
+            rows.append(keys | _summary(level, timed, baseline))
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    table["_level"] = table["group"].where(table["encoding"] != "baseline", 0)
+    table = table.sort_values([*GROUP_KEYS, "timing", "_level", "scan"])
+    return table.drop(columns="_level").reset_index(drop=True)
+
+
+def _summary(level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame) -> dict[str, Any]:
+    seeds = distinct_seeds(level)
+    first = seeds.iloc[0]
+    same_timing = baseline[baseline["timing"] == timed["timing"].iloc[0]]
+    reasons = distinct(timed["no_seconds"])
+    speed = spread(timed, SPEED)
+    if reasons:
+        speed = dict.fromkeys(speed, NEVER)
+    row: dict[str, Any] = {
+        "encoding": first["encoding"],
+        "group": first["group"],
+        "n": len(seeds),
+        "mean_image_bytes": seeds["mean_image_bytes"].mean(),
+        "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
+        "num_scales": seeds["num_scales"].min(),
+        "target_top1": first["target_top1"],
+        "majority_share": first["majority_share"],
+        "num_classes": first["num_classes"],
+        **spread(seeds, ["final_top1", "best_top1"]),
+        **paired_difference(seeds, baseline, "final_top1"),
+        "num_reached": int(seeds["epochs_to_target"].notna().sum()),
+        "no_target": first["no_target"],
+        "n_timed": len(timed),
+        "no_seconds": reasons[0] if reasons else "",
+        **speed,
+        "hardware": " / ".join(sorted(set(timed["hardware"]))),
+    }
+    may_not = may_say_speedup(timed, same_timing)
+    theirs = same_timing["time_to_target_s"].mean(skipna=False) if not may_not else NEVER
+    return row | {"speedup_over_baseline": theirs / row["time_to_target_s_mean"]}

@@ -1,0 +1,204 @@
+"""Bars of loaders and formats, and images per second at each scan group."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import panel_title, panels
+from pcr_exp.analysis.core.look import INK, MUTED, scan_color, scan_order, scan_words, style
+from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
+from pcr_exp.measuring.peers.catalog import is_ours, title_of
+
+PEER_COLOR = "#9aa5b1"
+
+
+def draw_loaders(summary: pd.DataFrame) -> Figure:
+    """All loaders without a limit, as fast as they go, and their ratio to ImageFolder (PIL)."""
+    lines = unlimited(free_running(summary))
+    with style():
+        figure, (ax,) = panels(1)
+        figure.set_size_inches(7, 1.3 + 0.32 * len(lines))
+        _loader_bars(ax, lines, [_ratio(row) for row in lines.to_dict("records")])
+        panel_title(ax, "loaders, no limit", f"n = {lines['n'].min()}, median, smallest to largest")
+    return figure
+
+
+def draw_file_per_image(summary: pd.DataFrame) -> Figure:
+    """Throttles that charge per request: what one request per image costs, and one per record.
+
+    One panel for each limit on latency or requests; there must be one.
+    """
+    free = free_running(summary)
+    charged = free[(free["latency_ms"] > 0) | free["requests_per_s"].notna()]
+    charged = charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
+    with style():
+        storages = list(dict.fromkeys(charged["storage"]))
+        figure, axes = panels(len(storages), max_columns=2)
+        for ax, storage in zip(axes, storages, strict=True):
+            lines = charged[charged["storage"] == storage]
+            requests = [f"; {files:,} requests an epoch" for files in lines["num_files"]]
+            _loader_bars(ax, lines, requests)
+            ax.set_xscale("log")
+            facts = f"n = {lines['n'].min()}, median, smallest to largest"
+            panel_title(ax, f"{storage} of latency" if storage.endswith(" ms") else storage, facts)
+    return figure
+
+
+def is_charged(summary: pd.DataFrame) -> bool:
+    """Whether there is anything for `draw_file_per_image`."""
+    free = free_running(summary)
+    return bool(((free["latency_ms"] > 0) | free["requests_per_s"].notna()).any())
+
+
+def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
+    """Horizontal bars in the order of the lines, first on top."""
+    for position, (row, note) in enumerate(zip(lines.to_dict("records"), notes, strict=True)):
+        color = scan_color(row["loader"]) if is_ours(row["loader"]) else PEER_COLOR
+        ax.barh(position, row["images_per_s_median"], color=color, height=0.66)
+        ax.hlines(position, row["images_per_s_min"], row["images_per_s_max"], color="black", linewidth=1)
+        ax.annotate(
+            f"{row['images_per_s_median']:,.0f}{note}",
+            (row["images_per_s_max"], position),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+        )
+    several = lines["decode"][lines["loader"].map(is_ours)].nunique() > 1
+    names = [
+        f"{title_of(loader)}, {decode}" if several and is_ours(loader) else title_of(loader)
+        for loader, decode in zip(lines["loader"], lines["decode"], strict=True)
+    ]
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(x=0.25)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("images/s")
+
+
+def _ratio(row: dict) -> str:
+    ratio = row["ratio_median"]
+    return "" if ratio != ratio else f"  {ratio:.2f} x"
+
+
+_FORMAT_COLORS = {"pcr": "#b5367a", "baseline": "#1a1a1a"}
+_OTHER_FORMAT = "#9aa5b1"
+
+
+def draw_formats(formats: pd.DataFrame) -> Figure:
+    """Two panels of bars, one per format (FORMAT_COLUMNS): kB per image, and CPU ms per image to build.
+
+    Both encodings of records are written in one go, whose time is `pcr`'s.
+    """
+    with style():
+        figure, (space, build) = panels(2)
+        names = list(formats["format"])
+        per_image = formats["num_bytes"] / formats["num_images"] / 1e3
+        cpu_ms = 1e3 * formats["build_cpu_s"] / formats["num_images"]
+        _format_bars(space, names, per_image, [kilobytes(1e3 * value) for value in per_image])
+        _format_bars(build, names, cpu_ms, ["" if value != value else f"{value:.3g} ms" for value in cpu_ms])
+        space.set_xlabel("kB per image")
+        build.set_xlabel("CPU ms per image")
+        build.set_yticklabels([])
+        facts = f"{formats['num_images'].max():,} images"
+        panel_title(space, "space of each format", facts)
+        panel_title(build, "time to build it", f"{facts}; n = 1")
+    return figure
+
+
+def _format_bars(ax: Axes, names: list[str], values: pd.Series, texts: list[str]) -> None:
+    for position, (name, value, text) in enumerate(zip(names, values, texts, strict=True)):
+        ax.barh(
+            position,
+            0 if value != value else value,
+            color=_FORMAT_COLORS.get(name, _OTHER_FORMAT),
+            height=0.66,
+        )
+        ax.annotate(
+            text,
+            (0 if value != value else value, position),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+        )
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(x=0.25)
+    ax.grid(axis="y", visible=False)
+
+
+_BELOW, _ABOVE = 0.6, 1.6
+
+
+def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
+    """One panel per decoder of ours; `summary` is of `summarise_throughput`.
+
+    Point: median, bar: smallest to largest, coloured by scan level. Thin lines: min(the same loader without a
+    limit, bandwidth / bytes per image). Logarithmic: groups and throttles differ by factors.
+    """
+    ours = summary[summary["loader"].map(is_ours)]
+    with style():
+        decodes = list(dict.fromkeys(ours["decode"]))
+        figure, axes = panels(len(decodes), max_columns=2)
+        for ax, decode in zip(axes, decodes, strict=True):
+            _draw_panel(ax, ours[ours["decode"] == decode])
+            facts = f"n = {ours['n'].min()}, median, smallest to largest; line: min(compute, W / bytes)"
+            panel_title(ax, f"throughput per scan level, decode={decode}", facts)
+    return figure
+
+
+def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
+    scans = scan_order(lines["loader"])
+    position = {scan: i for i, scan in enumerate(scans)}
+    free = unlimited(free_running(lines))
+    _draw_points(ax, free, position)
+    _name_line(ax, free, position, "no limit")
+    bounded = bounds(lines)
+    for storage, limited in bounded.groupby("storage", sort=False):
+        limited = limited.sort_values("loader", key=lambda names: names.map(position))
+        ax.plot(
+            limited["loader"].map(position), limited["bound_images_per_s"], color=MUTED, linewidth=1, zorder=2
+        )
+        _draw_points(ax, limited, position)
+        _name_line(ax, limited, position, str(storage))
+    ax.set_yscale("log")
+    # Ticks at 1, 2 and 5 times powers of ten, in limits wide enough to hold one.
+    ax.set_ylim(_BELOW * lines["images_per_s_min"].min(), _ABOVE * lines["images_per_s_max"].max())
+    ax.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
+    ax.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
+    ax.set_xticks(range(len(scans)), [scan_words(scan) for scan in scans])
+    ax.set_xlim(-0.4, len(scans) - 0.2)
+    ax.set_ylabel("images/s (log scale)")
+    ax.grid(axis="x", visible=False)
+
+
+def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
+    for row in lines.to_dict("records"):
+        x, color = position[row["loader"]], scan_color(row["loader"])
+        ax.vlines(x, row["images_per_s_min"], row["images_per_s_max"], color=color, linewidth=2.2, zorder=3)
+        ax.plot(
+            x, row["images_per_s_median"], "o", color=color, markersize=6, markeredgecolor="white", zorder=4
+        )
+
+
+def _name_line(ax: Axes, lines: pd.DataFrame, position: dict[str, int], name: str) -> None:
+    """Beside the baseline's point, or the first there is."""
+    first = min(lines.to_dict("records"), key=lambda row: position[row["loader"]])
+    ax.annotate(
+        name,
+        (position[first["loader"]], first["images_per_s_median"]),
+        xytext=(6, -11),
+        textcoords="offset points",
+        fontsize=8,
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
+        zorder=5,
+    )

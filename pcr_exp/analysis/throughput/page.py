@@ -1,0 +1,168 @@
+"""The page of a throughput measurement: its tables in Markdown, and its figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, three_figures
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.throughput.figures import (
+    draw_file_per_image,
+    draw_formats,
+    draw_loaders,
+    draw_throughput_vs_scan,
+    is_charged,
+)
+from pcr_exp.analysis.throughput.table import (
+    Throughput,
+    free_running,
+    load_throughput,
+    summarise_throughput,
+    unlimited,
+)
+from pcr_exp.measuring.peers.catalog import filter_of, is_ours, title_of
+
+PAGE_FILE = "throughput.md"
+SUMMARY_FILE = "throughput_summary.csv"
+
+
+def report_throughput(folder: str | Path) -> list[Path]:
+    """Write throughput_summary.csv, throughput.md and every figure that there is data for; returns all files.
+
+    Raises:
+        RunError: the measurement in `folder` is missing or damaged.
+    """
+    folder = Path(folder)
+    measured = load_throughput(folder)
+    summary = summarise_throughput(measured.rows)
+    tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
+    summary.to_csv(tables[0], index=False)
+    tables[1].write_text(to_markdown(measured))
+    figures = [
+        *save_figure(draw_loaders(summary), summary, folder, "loaders"),
+        *save_figure(draw_formats(measured.formats), measured.formats, folder, "space_and_build_time"),
+    ]
+    if summary["loader"].map(is_ours).any():
+        figures += save_figure(draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan")
+    if is_charged(summary):
+        figures += save_figure(draw_file_per_image(summary), summary, folder, "file_per_image")
+    return [*tables, *figures]
+
+
+def to_markdown(measured: Throughput) -> str:
+    """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
+    summary = summarise_throughput(measured.rows)
+    parts = [_facts(measured), _loaders(summary), _absent(measured.absent)]
+    limited = free_running(summary[summary["storage"] != "unlimited"])
+    if len(limited):
+        parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))
+        parts.append(_never_limited(summary, limited))
+    parts.append("### Formats\n\n" + _formats(measured.formats))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _facts(measured: Throughput) -> str:
+    meta, rows = measured.meta, measured.rows
+    settings = meta["settings"]
+    commit = f"{meta['git_sha'] or 'unknown'}{' with uncommitted changes' if meta['git_dirty'] else ''}"
+    return (
+        f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
+        f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
+        f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
+        f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
+        f"commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
+    )
+
+
+def _cached(shares: pd.Series) -> str:
+    if shares.isna().any():
+        return "how much lay in the page cache is not known: the kernel tells it to the files' owner only"
+    low, high = 100 * shares.min(), 100 * shares.max()
+    return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
+
+
+def _loaders(summary: pd.DataFrame) -> str:
+    """Free-running lines, with the wait share of the same loader at the model's speed."""
+    lines = unlimited(summary)
+    paced = lines[lines["model_images_per_s"].notna()]
+    shares = paced.set_index(["loader", "decode"])["wait_share_median"].to_dict()
+    free = free_running(lines)
+    keys = zip(free["loader"], free["decode"], strict=True)
+    free = free.assign(paced_wait_share=[shares.get(key, math.nan) for key in keys])
+    columns = dict(_LOADERS)
+    if len(paced):
+        model = paced["model_images_per_s"].iloc[0]
+        columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
+    return "### Loaders\n\n" + markdown_table(free, columns)
+
+
+def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
+    """Loaders without a line under throttles, and why they have none."""
+    missing = [name for name in summary["loader"].unique() if name not in set(limited["loader"])]
+    titles = "; ".join(title_of(name) for name in missing)
+    because = "they open their files past the storage layer that holds the throttle"
+    return f"Measured without a throttle only, as {because}: {titles}." if missing else ""
+
+
+def _absent(absent: Mapping[str, str]) -> str:
+    return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
+
+
+def _formats(formats: pd.DataFrame) -> str:
+    return markdown_table(formats, _FORMATS)
+
+
+def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any, Any]], str]:
+    def cell(row: Mapping[Any, Any]) -> str:
+        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
+        if math.isnan(median):
+            return NOTHING
+        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
+
+    return cell
+
+
+def _percent(share: float) -> str:
+    return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
+
+
+def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
+    return lambda row: three_figures(1e3 * row[column] / row["num_images"])
+
+
+_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+
+_LOADERS: _Columns = {
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
+    "images/s": _spread("images_per_s", three_figures),
+    "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
+    "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
+    "first batch (s)": _spread("first_batch_s", three_figures),
+}
+
+_LIMITED: _Columns = {
+    "storage": lambda row: row["storage"],
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "images/s": _spread("images_per_s", three_figures),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "first batch (s)": _spread("first_batch_s", three_figures),
+}
+
+_FORMATS: _Columns = {
+    "format": lambda row: row["format"],
+    "files": lambda row: f"{row['num_files']:,}",
+    "size": lambda row: kilobytes(row["num_bytes"]),
+    "kB per image": lambda row: three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
+    "build, ms per image": _per_image("build_s"),
+    "build, CPU ms per image": _per_image("build_cpu_s"),
+}
