@@ -19,7 +19,7 @@ def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
     from pcr_exp.analysis.report import write_report
 
-    show(write_report(config.runs_root, config.quality_root, config.out, config.target_top1))
+    show(write_report(config.runs_root, config.quality_root, config.out, config.target))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
     return "finished"
@@ -36,7 +36,7 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
         draw_comparison,
     )
 
-    runs, out = read_runs(config.runs_root, config.target_top1), Path(config.out)
+    runs, out = read_runs(config.runs_root, config.target), Path(config.out)
     table = compare_setting(runs, key, reference)
     table.to_csv(out / "comparison.csv", index=False)
     text = comparison_to_markdown(table, key, reference)

@@ -52,7 +52,7 @@ _WITHOUT_EFFECT = (
     "name",
     "root",
     "label",
-    "target_top1",
+    "targets",
     "max_tune_images",
     "max_val_images",
     "augment",

@@ -19,7 +19,7 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.slots import check_lanes, num_slots
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
-from pcr_exp.config.training import TrainingConfig
+from pcr_exp.config.training import TaskConfig, TrainingConfig
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,6 +38,7 @@ class TrainConfig:
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = MISSING
     scan: ScanConfig = MISSING
     storage: StorageConfig = MISSING
@@ -105,8 +106,8 @@ class FiguresConfig:
     runs_root: str = "results/runs"
     quality_root: str = "results/quality"
     out: str = "results/figures"
-    target_top1: float | None = None
-    """Validation accuracy to which time is measured; null: that of each run's dataset."""
+    target: float | None = None
+    """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
     compare: str | None = None
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None
@@ -115,8 +116,8 @@ class FiguresConfig:
     def __post_init__(self) -> None:
         for key in ("runs_root", "quality_root", "out"):
             setattr(self, key, expanded(getattr(self, key)))
-        there = self.target_top1 is None or 0 < self.target_top1 <= 1
-        require(there, "target_top1", self.target_top1, "an accuracy in (0, 1], or null")
+        there = self.target is None or 0 < self.target <= 1
+        require(there, "target", self.target, "a share in (0, 1], or null")
         given = self.compare is None or self.reference is not None
         require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
 

@@ -15,6 +15,15 @@ REFERENCE_BATCH_SIZE = 256
 
 
 @dataclass(kw_only=True, slots=True)
+class TaskConfig:
+    """What is learned from the label, and by which metric it is judged: `pcr_exp.training.task`."""
+
+    name: str = "classification"
+    """`classification`: by top-1; `balanced`: by balanced accuracy, with the recall of each class; `auc`: of
+    two classes, by the area under the ROC curve."""
+
+
+@dataclass(kw_only=True, slots=True)
 class TrainingConfig:
     """SGD with momentum, its schedule, and how often things are looked at."""
 

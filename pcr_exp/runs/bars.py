@@ -12,17 +12,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pcr_exp.training.report import interval_rates
+from pcr_exp.training.task import TOP1, Headline
 
 
 class TrainingBar:
     """A bar over all updates of a run, fed with its rows."""
 
-    def __init__(self, bar: Progress, *, epochs: int, total_steps: int, step: int) -> None:
+    def __init__(
+        self, bar: Progress, *, epochs: int, total_steps: int, step: int, headline: Headline = TOP1
+    ) -> None:
         self._bar = bar
         self._epochs = epochs
+        self._headline = headline
         self._last: Mapping[str, Any] | None = None
         self._task = bar.add_task(
-            "training", total=total_steps, completed=step, epoch=f"epoch -/{epochs}", rates="", top1=""
+            "training", total=total_steps, completed=step, epoch=f"epoch -/{epochs}", rates="", score=""
         )
 
     def update(self, row: Mapping[str, Any]) -> None:
@@ -31,7 +35,7 @@ class TrainingBar:
         if row["kind"] == "train":
             fields["rates"] = _rates(row)
         elif row["kind"] == "eval":
-            fields["top1"] = f"top-1 {row['val_top1']:.3f}"
+            fields["score"] = f"{self._headline.words} {row[f'val_{self._headline.name}']:.3f}"
         self._bar.update(self._task, completed=row["step"], **fields)
         self._last = row
 
@@ -50,16 +54,18 @@ def _rates(rates: Mapping[str, float]) -> str:
 
 
 @contextmanager
-def training_bar(*, epochs: int, total_steps: int, step: int, shown: bool) -> Iterator[TrainingBar]:
+def training_bar(
+    *, epochs: int, total_steps: int, step: int, shown: bool, headline: Headline = TOP1
+) -> Iterator[TrainingBar]:
     """Show a bar on stderr while the block runs, then the run's totals (off a terminal those alone)."""
-    columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[top1]}")
+    columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[score]}")
     texts = [TextColumn(column) for column in columns]
     console = Console(stderr=True)
     bar = Progress(
         texts[0], BarColumn(), *texts[1:], TimeRemainingColumn(), console=console, disable=not shown
     )
     with bar, _logs_above_bar(live=shown and console.is_terminal):
-        training = TrainingBar(bar, epochs=epochs, total_steps=total_steps, step=step)
+        training = TrainingBar(bar, epochs=epochs, total_steps=total_steps, step=step, headline=headline)
         try:
             yield training
         finally:

@@ -12,7 +12,9 @@ from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
+from pcr_exp.training.task import headline_of
 
 # What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
@@ -32,6 +34,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "loader": {"antialias": False},
     "model": {"mean": None, "std": None},
     "training": {"global_batch_size": None},
+    "task": asdict(TaskConfig()),
 }
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
@@ -106,7 +109,20 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
             part.pop(key, None)
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
+    part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))
     return without_defaults(part, _ADDED_LATER)
+
+
+def _with_one_target(dataset: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+    """A dataset's settings with the target of the task's headline alone, as `target_<headline>`.
+
+    That is what a configuration from before there were tasks has.
+    """
+    kept = {key: value for key, value in dataset.items() if key != "targets"}
+    if "targets" in dataset:
+        headline = headline_of(TaskConfig(**task)).name
+        kept[f"target_{headline}"] = dataset["targets"].get(headline)
+    return kept
 
 
 def _names_of_added_groups(part: Mapping[str, Any]) -> list[str]:

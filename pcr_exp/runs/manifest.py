@@ -17,6 +17,7 @@ from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys, utc_now
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.training.task import headline_of, target_of
 
 T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")
@@ -45,7 +46,10 @@ class Manifest:
     encoding: str
     scan_group: int
     """Of a scan policy, the group that it chose last."""
-    target_top1: float
+    target: float
+    """Of the headline, what times are measured to."""
+    headline: str = "top1"
+    """The metric that the run is judged by; rows hold it as `val_<headline>`."""
     numerics: int = 1
     """`pcr_exp.numerics`; 1: of all runs before there was such a number."""
     images_key: str | None = None
@@ -112,7 +116,8 @@ def new_manifest(
         model=config.model.name,
         encoding=config.scan.encoding,
         scan_group=previous.scan_group if previous else config.scan.group,
-        target_top1=config.dataset.target_top1,
+        target=target_of(config),
+        headline=headline_of(config.task).name,
         numerics=NUMERICS,
         images_key=images,
         records_key=previous.records_key if previous else None,
@@ -189,6 +194,8 @@ def read_manifest(path: Path) -> Manifest:
         raise RunError(
             f"{path} is damaged: {error}. Delete the run directory to start the run again."
         ) from error
+    if isinstance(values, dict) and "target_top1" in values:  # of a run from before there were tasks
+        values["target"] = values.pop("target_top1")
     names = {f.name for f in fields(Manifest)}
     # What has a default may have come later than the manifest.
     needed = {f.name for f in fields(Manifest) if f.default is MISSING and f.default_factory is MISSING}

@@ -58,6 +58,18 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Metric:
+    """One column: a share, null where it is not defined, or one of these for each class."""
+
+    def problem(self, value: object) -> str | None:
+        """Return what was wanted, or None."""
+        shares = value.values() if isinstance(value, dict) else [value]
+        column = Column(whole=False, high=1, nullable=True)
+        problems = [problem for share in shares if (problem := column.problem(share))]
+        return f"{problems[0]}, or one for each class" if problems else None
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """One column: a finite number for each of some scan groups; JSON's keys are strings."""
 
@@ -109,8 +121,6 @@ COLUMNS: dict[str, dict[str, AnyColumn]] = {
     | {
         "train_loss": _REAL,  # over the epoch
         "val_loss": _REAL,
-        "val_top1": _SHARE,
-        "val_top5": Column(whole=False, high=1, nullable=True),  # null: fewer than 5 classes
         "num_val": _POSITIVE,
     },
     "policy": COMMON
@@ -181,6 +191,9 @@ def validate_row(row: Mapping[str, Any]) -> None:
     row = {**LATER, **row}
     if TRAFFIC.keys() & row.keys():
         columns = columns | TRAFFIC
+    if kind == "eval":  # which metrics there are is the task's to say
+        metrics = {name for name in row if name.startswith("val_")} - columns.keys()
+        columns = columns | dict.fromkeys(metrics, Metric())
     missing = sorted(columns.keys() - row.keys())
     unknown = sorted(row.keys() - columns.keys() - OPTIONAL.keys() - {"kind"})
     if missing or unknown:

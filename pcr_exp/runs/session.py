@@ -32,6 +32,7 @@ from pcr_exp.training.models import check_model, open_model
 from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.progress import Progress
 from pcr_exp.training.report import Row
+from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer
 
 
@@ -110,7 +111,7 @@ class Session:
         )
         return self.trainer.kept.columns() | stages
 
-    def _global_scores(self) -> dict[str, float | int | None]:
+    def _global_scores(self) -> dict[str, Any]:
         with self.trainer.exchange.global_weights():
             return _scores(self.trainer, self.validation)
 
@@ -156,6 +157,7 @@ def open_session(
     )
     num_fresh = share.samples_per_slot(data.train.index.num_samples)
     num_train = num_examples(config.echo, num_fresh)
+    task = open_task(config.task, data.train.index.classes[config.dataset.label], training.label_smoothing)
     looked_at = {training.eval_split, *(["tune"] if judges_by_tune(config.scan) else [])}
     check_model(
         model,
@@ -187,6 +189,7 @@ def open_session(
         activations=config.activations,
         exchange=open_exchange(config.gradients, config.network, processes, config.seed),
         normalization=normalization_of(config.model),
+        task=task,
     )
     _check_precision(config, trainer)
     index_bytes = data.storage.bytes_read
@@ -251,13 +254,12 @@ def _check_bounds(config: TrainConfig) -> None:
 
 
 def _loss(trainer: Trainer, validation: ValidationBatches) -> float:
-    loss = _scores(trainer, validation)["val_loss"]
-    assert loss is not None  # only val_top5 may be
+    loss: float = _scores(trainer, validation)["val_loss"]
     return loss
 
 
-def _scores(trainer: Trainer, validation: ValidationBatches) -> dict[str, float | int | None]:
-    return evaluate(trainer.model, trainer.forward, validation)
+def _scores(trainer: Trainer, validation: ValidationBatches) -> dict[str, Any]:
+    return evaluate(trainer.model, trainer.forward, trainer.task, validation)
 
 
 def _batch_shapes(num_samples: int, batch_size: int, size_px: int) -> list[tuple[int, int]]:

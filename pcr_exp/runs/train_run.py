@@ -42,6 +42,7 @@ from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.open import check_exchange
 from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 from pcr_exp.training.models import check_name
+from pcr_exp.training.task import headline_called
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ def _train(
     describe_records(manifest, data.train.index, data.tune.index, data.val.index)
     evaluated: RecordSet = getattr(data, config.training.eval_split)
     manifest.majority_share = majority_share(evaluated, config.dataset.label)
-    _warn_of_majority(manifest)
+    _warn_of_guessing(manifest)
     if not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)
@@ -134,7 +135,11 @@ def _train(
         RowFile(directory.rows_path, _restore(session, directory)) as rows,
         _tracked(config, directory) as tracker,
         training_bar(
-            epochs=epochs, total_steps=session.total_steps, step=session.progress.step, shown=progress
+            epochs=epochs,
+            total_steps=session.total_steps,
+            step=session.progress.step,
+            shown=progress,
+            headline=headline_called(manifest.headline),
         ) as bar,
     ):
         begin_at(manifest, session.progress.step)
@@ -165,21 +170,23 @@ def _train(
                     describe_group(manifest, data.train.index, row["group"])
                     write_manifest(directory.manifest_path, manifest)
                 if row["kind"] == "eval":
-                    _log_eval(row, epochs)
-                    tracker.summary({key: row[key] for key in ("val_top1", "val_loss", "train_s", "wait_s")})
+                    _log_eval(row, epochs, manifest.headline)
+                    keys = (f"val_{manifest.headline}", "val_loss", "train_s", "wait_s")
+                    tracker.summary({key: row[key] for key in keys})
         if draw is not None:  # it takes seconds and there is nothing to save: an interrupt acts at once
             rows.sync()
             for name, path in draw(directory.path).items():
                 tracker.figure(name, path)
 
 
-def _warn_of_majority(manifest: Manifest) -> None:
-    share, target = manifest.majority_share, manifest.target_top1
-    if share is not None and target <= share:
+def _warn_of_guessing(manifest: Manifest) -> None:
+    headline, target = headline_called(manifest.headline), manifest.target
+    guessed = headline.guessed(manifest.majority_share, manifest.num_classes)
+    if guessed is not None and target <= guessed:
         log.warning(
-            "dataset.target_top1=%g: %.1f%% of the evaluated images are of one class, so a model that "
-            "always says it reaches this, and tables show no time to it; wanted a target above that",
-            *(target, 100 * share),
+            "dataset.targets.%s=%g: a model that has learned nothing reaches a %s of %.1f%% (always saying "
+            "the most frequent class, or guessing), so tables show no time to it; wanted a target above that",
+            *(headline.name, target, headline.words, 100 * guessed),
         )
 
 
@@ -197,10 +204,10 @@ def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
     return row["epoch"], row["group"], row["measure"], row["scores"]
 
 
-def _log_eval(row: Row, epochs: int) -> None:
+def _log_eval(row: Row, epochs: int, headline: str) -> None:
     log.info(
-        "epoch %d/%d: val_top1 %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
-        *(row["epoch"], epochs, row["val_top1"], row["val_loss"], row["train_loss"]),
+        "epoch %d/%d: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
+        *(row["epoch"], epochs, headline, row[f"val_{headline}"], row["val_loss"], row["train_loss"]),
         *(row["train_s"], row["wait_s"]),
     )
 

@@ -64,7 +64,7 @@ def fit(
         policy: Told of every update; asked after each epoch what it wants to have probed.
         progress: Moved on in place.
         clocks: Stand still; run from here on, and stand still again at the end.
-        evaluate: Returns `val_loss`, `val_top1`, `val_top5`, `num_val`; runs on the `eval` clock.
+        evaluate: Returns `val_loss`, the task's metrics and `num_val`; runs on the `eval` clock.
         probe: Finds out what the policy wants to know, on the `probe` clock, with the loader paused.
         bytes_read: What storage has delivered since the run began.
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcr_exp.activations.keep import open_activations
@@ -20,6 +19,7 @@ from pcr_exp.training.distributed.exchange import Exchange, NoExchange
 from pcr_exp.training.inputs import model_input
 from pcr_exp.training.normalization import IMAGENET, Normalization
 from pcr_exp.training.normalization import KEY as NORMALIZATION_KEY
+from pcr_exp.training.task import Classification, Task
 
 
 class Trainer:
@@ -40,10 +40,12 @@ class Trainer:
         activations: ActivationsConfig | None = None,
         exchange: Exchange | None = None,
         normalization: Normalization = IMAGENET,
+        task: Task | None = None,
     ) -> None:
         """Move `model` to `device` and make its optimizer; `exchange` reaches the other processes, if any.
 
-        `normalization` is what the model's weights want their pixels normalised with.
+        `normalization` is what the model's weights want their pixels normalised with; `task` says what the
+        loss is (None: plain classification).
 
         Raises:
             ConfigError: the model or the optimizer does not suit `activations`.
@@ -52,6 +54,7 @@ class Trainer:
         self.device = device
         self.seed = seed
         self.normalization = normalization
+        self.task: Task = task or Classification(label_smoothing=config.label_smoothing)
         self.amp_dtype = amp_dtype(device) if config.amp else None
         self.model = model.to(device)
         if config.channels_last:
@@ -90,9 +93,8 @@ class Trainer:
         torch.manual_seed(_seed_of_draws(self.seed, step, slot))
         self.model.train()
         self.activations.begin(step)
-        logits = self.forward(images)
-        targets = labels.to(self.device, non_blocking=True)
-        return F.cross_entropy(logits, targets, label_smoothing=self.config.label_smoothing)
+        outputs = self.forward(images)
+        return self.task.loss(outputs, self.task.target(labels.to(self.device, non_blocking=True)))
 
     def update(
         self,

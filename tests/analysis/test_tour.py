@@ -40,7 +40,7 @@ def tiny_run(folder: Path) -> TrainConfig:
             root=str(folder / "photos"),
             label="photo",
             images_per_record=16,
-            target_top1=0.05,
+            targets={"top1": 0.05},
             num_train=32,
             num_val=16,
             size_px=64,

@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
 
 def _config(schema: type[DatasetConfig], name: str, folder: str, label: str) -> DatasetConfig:
-    return schema(name=name, root=str(DATA / folder), label=label, images_per_record=1, target_top1=0.5)
+    return schema(name=name, root=str(DATA / folder), label=label, images_per_record=1, targets={"top1": 0.5})
 
 
 TASKS = [

@@ -23,7 +23,12 @@ def make_config(tmp_path: Path) -> Callable[..., DatasetConfig]:
     """A dataset's configuration; its root is tmp_path and nothing is held out to tune by, unless given."""
 
     def make(kind: str, **settings: Any) -> DatasetConfig:
-        given = {"root": str(tmp_path), "label": LABELS[kind], "images_per_record": 8, "target_top1": 0.5}
+        given = {
+            "root": str(tmp_path),
+            "label": LABELS[kind],
+            "images_per_record": 8,
+            "targets": {"top1": 0.5},
+        }
         given |= {"name": kind, "tune_fraction": 0.0}
         return DATASET_SCHEMAS[kind](**(given | settings))
 

@@ -39,7 +39,7 @@ def test_subsets_are_nested_and_mixed(make_config):
 
 
 def test_settings_of_no_dataset():
-    config = DatasetConfig(name="photos", label="photo", images_per_record=1, target_top1=0.5)
+    config = DatasetConfig(name="photos", label="photo", images_per_record=1, targets={"top1": 0.5})
     with pytest.raises(ConfigError, match=r"settings of DatasetConfig; choose one with dataset=imagenet"):
         open_dataset(config)
 

@@ -17,7 +17,7 @@ def samples(*ids: str, kind: int = 0) -> list[Sample]:
 
 
 def dataset(train: list[Sample], val: list[Sample] | None = None) -> Dataset:
-    config = FolderConfig(name="d", label="kind", images_per_record=1, target_top1=0.5, tune_fraction=0)
+    config = FolderConfig(name="d", label="kind", images_per_record=1, targets={"top1": 0.5}, tune_fraction=0)
     return make_dataset(config, train, CLASSES, Looked(), val=samples("v") if val is None else val)
 
 

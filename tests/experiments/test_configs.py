@@ -24,7 +24,7 @@ RUNNER_OF_EXPERIMENT = {
     "throughput_model": "throughput",
 }
 """Experiments of another runner than `train`."""
-GROUPS = ("scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
+GROUPS = ("task", "scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 
 
 def composed(runner: str, *overrides: str) -> Any:
@@ -89,7 +89,7 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("storage.seek_ms=-1", "storage.seek_ms=-1.0: wanted 0 or more"),
         ("storage.reads_in_flight=0", "storage.reads_in_flight=0: wanted null or 1 to 512, a thread each"),
         ("dataset.images_per_record=0", "dataset.images_per_record=0: wanted at least 1"),
-        ("dataset.target_top1=80", r"dataset.target_top1=80.0: wanted a share in \(0, 1\]"),
+        ("dataset.targets.top1=80", r"dataset.targets.top1=80.0: wanted a share in \(0, 1\]"),
         ("dataset.max_val_images=0", "dataset.max_val_images=0: wanted null or at least 1"),
         ("dataset.num_train=0", "dataset.num_train=0: wanted at least 1"),
         ("dataset.size_px=32", "dataset.size_px=32: wanted at least 64"),
@@ -212,7 +212,7 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
         ("quality", "max_images=0", "max_images=0: wanted at least 1"),
         ("quality", "decodes=[fast]", r"decodes=\['fast'\]: wanted libjpeg or unsmoothed or scaled"),
         ("quality", "crop_size_px=16", "crop_size_px=16: wanted at least 32"),
-        ("figures", "target_top1=60", r"target_top1=60.0: wanted an accuracy in \(0, 1\], or null"),
+        ("figures", "target=60", r"target=60.0: wanted a share in \(0, 1\], or null"),
         ("figures", "compare=loader.decode", "reference=None: wanted a value of loader.decode"),
         ("quality", "num_workers=0", "num_workers=0: wanted at least 1"),
         ("activation_study", "bounds=[0]", r"bounds=\[0.0\]: wanted one value or more, each above 0"),

@@ -22,7 +22,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> RecordSet:
         root=str(root / "photos"),
         label="photo",
         images_per_record=8,
-        target_top1=0.5,
+        targets={"top1": 0.5},
         num_train=8,
         num_val=16,
     )

@@ -44,7 +44,7 @@ def folder_config(root: Path) -> FolderConfig:
         root=str(root),
         label="class",
         images_per_record=4,
-        target_top1=0.5,
+        targets={"top1": 0.5},
         tune_fraction=0.0,  # every picture is read
     )
 

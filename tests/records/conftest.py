@@ -27,7 +27,7 @@ def dataset(tmp_path: Path) -> FolderConfig:
         root=str(tmp_path / "in"),
         label="class",
         images_per_record=2,
-        target_top1=0.5,
+        targets={"top1": 0.5},
         tune_fraction=0.25,
         split_seed=0,
     )

@@ -26,7 +26,7 @@ def tiny_dataset(root: Path) -> PhotosConfig:
         root=str(root / "photos"),
         label="photo",
         images_per_record=16,
-        target_top1=0.5,
+        targets={"top1": 0.5},
         num_train=60,  # 52 to train on, 8 to tune by
         num_val=20,
         size_px=64,

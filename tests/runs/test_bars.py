@@ -29,7 +29,7 @@ def test_it_shows_epoch_rates_and_accuracy() -> None:
         bar.update(TOTALS | {"kind": "eval", "epoch": 2, "step": 8, "val_top1": 0.5})
         (task,) = bar._bar.tasks
         assert task.fields["rates"] == "123 images/s, 5.7 MiB/s, 25% waiting"
-        assert (task.fields["epoch"], task.fields["top1"]) == ("epoch 2/3", "top-1 0.500")
+        assert (task.fields["epoch"], task.fields["score"]) == ("epoch 2/3", "top-1 0.500")
 
 
 def test_its_last_line_shows_the_totals_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,9 +43,9 @@ def test_an_older_index_does_not_say_it(configure: Any, monkeypatch: pytest.Monk
 def test_a_target_that_always_saying_the_same_reaches_is_warned_of(
     configure: Any, caplog: pytest.LogCaptureFixture, target: float, warned: bool
 ) -> None:
-    config = configure(dataset__target_top1=target, training__epochs=1)
+    config = configure(dataset__targets={"top1": target}, training__epochs=1)
     with caplog.at_level(logging.WARNING):
         folder = run_training(config, progress=False).folder
-    assert ("dataset.target_top1=0.05: " in caplog.text) is warned
+    assert ("dataset.targets.top1=0.05: " in caplog.text) is warned
     share = read_manifest(folder / "manifest.json").majority_share
     assert share == majority_share(open_data(config).val, "photo")

@@ -72,6 +72,7 @@ def test_whole_numbers_are_good_reals() -> None:
         ("train", "wait_share", 1.01, r"wait_share=1.01; wanted a finite number in \[0, 1\]"),
         ("eval", "val_top1", 55.0, r"val_top1=55.0; wanted a finite number in \[0, 1\]"),
         ("eval", "val_top5", 2, r"or null"),
+        ("eval", "val_recall", {"nv": 1.2}, r"in \[0, 1\] or null, or one for each class"),
         ("policy", "group", 0, r"group=0; wanted a whole number in \[1, inf\]"),
         ("policy", "measure", "taste", "measure='taste'; wanted given or ms_ssim or cosine"),
         ("policy", "scores", {"1": float("nan")}, "a finite number for each scan group"),

@@ -10,6 +10,7 @@ import torchmetrics.functional as tm
 from torch import Tensor, nn
 
 from pcr_exp.training.evaluate import evaluate
+from pcr_exp.training.task import Classification
 
 
 @dataclass
@@ -37,7 +38,7 @@ def scored() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("size", [50, 16, 7, 1])
 def test_scores_do_not_depend_on_how_images_are_batched(scored: tuple[Tensor, Tensor], size: int) -> None:
     logits, labels = scored
-    scores = evaluate(nn.Identity(), identity, batches(logits, labels, size))
+    scores = evaluate(nn.Identity(), identity, Classification(), batches(logits, labels, size))
     assert scores["val_loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-6)
     for k in (1, 5):
         wanted = tm.accuracy(logits, labels, task="multiclass", num_classes=9, average="micro", top_k=k)
@@ -47,7 +48,7 @@ def test_scores_do_not_depend_on_how_images_are_batched(scored: tuple[Tensor, Te
 
 def test_top5_of_fewer_than_five_classes_is_none() -> None:
     logits, labels = torch.eye(4), torch.tensor([0, 1, 2, 0])
-    scores = evaluate(nn.Identity(), identity, batches(logits, labels, 3))
+    scores = evaluate(nn.Identity(), identity, Classification(), batches(logits, labels, 3))
     assert (scores["val_top1"], scores["val_top5"]) == (0.75, None)
 
 
@@ -60,11 +61,11 @@ def test_the_model_scores_in_eval_mode_and_comes_back_as_it_was(training: bool) 
         modes.append(model.training)
         return model(images)
 
-    evaluate(model, forward, batches(torch.eye(6), torch.arange(6), 6))
+    evaluate(model, forward, Classification(), batches(torch.eye(6), torch.arange(6), 6))
     assert modes == [False]
     assert model.training is training
 
 
 def test_no_images_is_an_error() -> None:
     with pytest.raises(ValueError, match="validation split gave no images"):
-        evaluate(nn.Identity(), identity, [])
+        evaluate(nn.Identity(), identity, Classification(), [])

@@ -130,7 +130,9 @@ class Run:
         assert self.loader.events[-1] == "pause"
         assert self.clocks.current == "eval"
         self.time.now_s += 5
-        return evaluate(self.trainer.model, self.trainer.forward, [self.loader.batch(99, 0)])
+        return evaluate(
+            self.trainer.model, self.trainer.forward, self.trainer.task, [self.loader.batch(99, 0)]
+        )
 
     def probe(self, wanted: Probe) -> dict[int, float]:
         assert self.loader.events[-1] == "pause"

@@ -104,5 +104,5 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hardware": hardware_of(manifest),
         "timing": timing_of(run),
         "no_seconds": may_say_seconds(run),
-        "no_target": may_say_time_to(manifest.target_top1, run.majority_share),
+        "no_target": may_say_time_to(manifest.target, run.majority_share),
     }

@@ -56,7 +56,7 @@ def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[R
     runs = [_read_run(entry, notes, company) for entry in directories if entry.status == "finished"]
     if target_top1 is None:
         return runs
-    return [replace(run, manifest=replace(run.manifest, target_top1=target_top1)) for run in runs]
+    return [replace(run, manifest=replace(run.manifest, target=target_top1)) for run in runs]
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:

@@ -94,7 +94,7 @@ def _run_row(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
         "storage": storage_label(config["storage"]),
         "setting": setting_of(run),
         "seed": manifest.seed,
-        "target_top1": manifest.target_top1,
+        "target_top1": manifest.target,
         "mean_image_bytes": _mean_image_bytes(run),
         **facts_of(run),
         "decode": config["loader"].get("decode", "libjpeg"),
@@ -134,7 +134,7 @@ def scientific_setting(run: Run) -> dict[str, Any]:
 def setting_of(run: Run) -> str:
     """Eight hex digits of a run's scientific configuration without scan, seed and target."""
     part = scientific_setting(run)
-    part["dataset"] = {key: value for key, value in part["dataset"].items() if key != "target_top1"}
+    part["dataset"] = {key: value for key, value in part["dataset"].items() if not key.startswith("target_")}
     return key_of({key: value for key, value in part.items() if key not in ("scan", "seed")})
 
 

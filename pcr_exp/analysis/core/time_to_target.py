@@ -30,7 +30,7 @@ def time_to_accuracy(rows: Iterable[Mapping[str, Any]], target_top1: float) -> f
 def reached_of(run: Run) -> dict[str, float]:
     """`epochs_to_target` and `time_to_target_s`, each NaN where it may not be said or was not reached."""
     facts = facts_of(run)
-    row = None if facts["no_target"] else first_reached(run.rows, run.manifest.target_top1)
+    row = None if facts["no_target"] else first_reached(run.rows, run.manifest.target)
     return {
         "epochs_to_target": NEVER if row is None else row["epoch"],
         "time_to_target_s": NEVER if row is None or facts["no_seconds"] else seconds_of(row),

@@ -114,7 +114,7 @@ def _frame_row(run: Run) -> dict[str, Any]:
     manifest, config, last = run.manifest, run.config, run.rows[-1]
     echo = {**_no_echo(), **config.get("echo", {})}
     facts = facts_of(run)
-    reached = None if facts["no_target"] else first_reached(run.rows, manifest.target_top1)
+    reached = None if facts["no_target"] else first_reached(run.rows, manifest.target)
     return {
         "run_id": manifest.run_id,
         "dataset": manifest.dataset,
@@ -131,7 +131,7 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "epochs": config["training"]["epochs"],
         "learning_rate": config["training"]["learning_rate"],
         "seed": manifest.seed,
-        "target_top1": manifest.target_top1,
+        "target_top1": manifest.target,
         "updates": last["step"],
         "fresh": last["samples_seen"],
         "record_bytes": last["record_bytes"] + last["probe_bytes"],

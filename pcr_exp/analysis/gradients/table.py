@@ -135,7 +135,7 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "zero_run": is_threelc and gradients["zero_run"],
         "seed": manifest.seed,
         "updates": last["step"],
-        "target_top1": manifest.target_top1,
+        "target_top1": manifest.target,
         "bits_per_value": 8 * (last["pushed_bytes"] + last["pulled_bytes"]) / values,
         "coded_bits": coded_bits(last, None, ["pushed", "pulled"]),
         "push_coded_bits": coded_bits(last, None, ["pushed"]),

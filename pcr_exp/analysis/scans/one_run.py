@@ -38,11 +38,12 @@ def draw_run(folder: Path) -> dict[str, Path]:
     config = OmegaConf.load(directory.config_path)
     rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
+    assert manifest is not None  # there is a run
     title = f"{config.dataset.name} · {config.dataset.label} · {config.model.name}"
     scan = scan_label(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
-    guessed = (getattr(manifest, "majority_share", None), getattr(manifest, "num_classes", None))
-    curve = draw_training_curve(measured, title, scan, config.dataset.target_top1, *guessed)
+    guessed = (manifest.majority_share, manifest.num_classes)
+    curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve")}
     if trace := draw_trace(rows, title, scan, folder, "policy_trace"):
         drawn["policy_trace"] = trace

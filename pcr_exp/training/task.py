@@ -1,0 +1,257 @@
+"""What is learned from a label: its target, the loss, the metrics of validation, and the headline of these.
+
+The loader gives images and integer labels; a task turns labels into what the loss compares with, and says how
+good a model is. Training, runs and analysis ask the task, and name no metric themselves. To add one, write a
+class with the attributes and methods of `Task` and put it into `TASKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.training import TaskConfig
+from pcr_exp.errors import ConfigError, RunError
+
+TOP_K = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The metric that targets, times to a target, tables and figures are about: a number in [0, 1]."""
+
+    name: str
+    """Rows hold it as `val_<name>`."""
+    words: str
+    """For people: on axes and in tables."""
+    guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
+    """What a model reaches that has learned nothing, given the share of the most frequent class and the
+    number of classes; None where it is not known."""
+
+
+TOP1 = Headline("top1", "top-1", lambda share, _: share)
+BALANCED_ACCURACY = Headline(
+    "balanced_accuracy", "balanced accuracy", lambda _, classes: 1 / classes if classes else None
+)
+AUC = Headline("auc", "AUC", lambda _share, _classes: 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What evaluated images add up to, before it is finished into metrics.
+
+    Tallies of batches, and of processes that evaluated different images, are joined exactly: counts are
+    added, values are kept one by one.
+    """
+
+    totals: Mapping[str, Any]
+    """Sums over images: numbers, or arrays of one number per class."""
+    values: Mapping[str, NDArray[Any]]
+    """Arrays of one entry per image, for metrics that no sum can give."""
+
+
+def joined(tallies: Sequence[Tally]) -> Tally:
+    """Return the tally of all images behind at least one tally; sums are added in the given order."""
+    first, *others = tallies
+    totals = dict(first.totals)
+    for other in others:
+        totals = {key: total + other.totals[key] for key, total in totals.items()}
+    return Tally(
+        totals, {key: np.concatenate([part.values[key] for part in tallies]) for key in first.values}
+    )
+
+
+class Task(Protocol):
+    """What training, evaluation, runs and analysis ask of a task."""
+
+    headline: ClassVar[Headline]
+
+    def target(self, labels: Tensor) -> Tensor:
+        """Turn labels, int64 [B] on any device, into what `loss` and `tally` compare outputs with."""
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the mean loss of a batch, as training minimises it."""
+
+    def tally(self, outputs: Tensor, target: Tensor) -> Tally:
+        """Return what a validation batch contributes; all tallies of a task have the same keys."""
+
+    def metrics(self, tally: Tally) -> dict[str, Any]:
+        """Finish a tally: `val_loss`, and `val_<name>` for every metric, the headline among them.
+
+        A metric is a number in [0, 1], None where it is not defined, or a dict of these by class.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """One of several classes, judged by the share of images that the model gets right."""
+
+    headline: ClassVar[Headline] = TOP1
+    classes: tuple[str, ...] = ()
+    """Names, by label; only metrics by class need them."""
+    label_smoothing: float = 0.0
+
+    def target(self, labels: Tensor) -> Tensor:
+        """Return the class indices as they are."""
+        return labels
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy of logits [B, classes] with class indices [B], label smoothing included."""
+        return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
+
+    def tally(self, outputs: Tensor, target: Tensor) -> Tally:
+        """Count hits; the loss is cross-entropy without label smoothing."""
+        num_classes = outputs.shape[1]
+        hits = outputs.topk(min(TOP_K, num_classes), dim=1).indices == target[:, None]
+        totals = {
+            "loss": F.cross_entropy(outputs, target, reduction="sum").item(),
+            "num_images": len(target),
+            "num_top5": int(hits.sum()),
+            "num_hits": target[hits[:, 0]].bincount(minlength=num_classes).cpu().numpy(),
+            "num_of_class": target.bincount(minlength=num_classes).cpu().numpy(),
+        }
+        return Tally(totals, {})
+
+    def metrics(self, tally: Tally) -> dict[str, Any]:
+        """`val_loss`, mean per image; `val_top1`; `val_top5`, which is None for fewer than 5 classes."""
+        total = tally.totals
+        num_images = total["num_images"]
+        return {
+            "val_loss": total["loss"] / num_images,
+            "val_top1": int(total["num_hits"].sum()) / num_images,
+            "val_top5": total["num_top5"] / num_images if len(total["num_hits"]) >= TOP_K else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BalancedClassification(Classification):
+    """Classes count alike, however many images they have: the mean of the classes' recalls.
+
+    As scikit-learn's `balanced_accuracy_score`: classes without an evaluated image do not enter the mean.
+    """
+
+    headline: ClassVar[Headline] = BALANCED_ACCURACY
+
+    def metrics(self, tally: Tally) -> dict[str, Any]:
+        """Add `val_balanced_accuracy`, and `val_recall` by class name (None: no image of that class)."""
+        hits, counts = tally.totals["num_hits"].tolist(), tally.totals["num_of_class"].tolist()
+        names = self.classes or [str(number) for number in range(len(counts))]
+        recalls = [hit / count if count else None for hit, count in zip(hits, counts, strict=True)]
+        known = [recall for recall in recalls if recall is not None]
+        return {
+            **Classification.metrics(self, tally),
+            "val_balanced_accuracy": sum(known) / len(known),
+            "val_recall": dict(zip(names, recalls, strict=True)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TwoClasses(Classification):
+    """Two classes, judged by how well the outputs rank them: the area under the ROC curve."""
+
+    headline: ClassVar[Headline] = AUC
+
+    def __post_init__(self) -> None:
+        if len(self.classes) not in (0, 2):
+            raise ConfigError(
+                f"task=auc: the label that is trained on has {len(self.classes)} classes; wanted a label of "
+                "two, as dataset.label. For more classes use task=balanced or task=classification."
+            )
+
+    def tally(self, outputs: Tensor, target: Tensor) -> Tally:
+        """Keep the margin of the second class over the first, and the label, of every image."""
+        margins = (outputs[:, 1].double() - outputs[:, 0].double()).cpu().numpy()
+        counted = Classification.tally(self, outputs, target)
+        return Tally(counted.totals, {"margin": margins, "label": target.cpu().numpy()})
+
+    def metrics(self, tally: Tally) -> dict[str, Any]:
+        """Add `val_auc`.
+
+        Raises:
+            RunError: there are no images of one of the classes.
+        """
+        auc = area_under_roc(tally.values["margin"], tally.values["label"] == 1)
+        return {**Classification.metrics(self, tally), "val_auc": auc}
+
+
+def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
+    """Return the probability that a positive scores above a negative; ties count half (Mann, Whitney 1947).
+
+    Args:
+        scores: Real numbers [N].
+        positive: Booleans [N].
+
+    Raises:
+        RunError: all are positive, or none is.
+    """
+    num_positive = int(positive.sum())
+    num_negative = len(positive) - num_positive
+    if num_positive == 0 or num_negative == 0:
+        raise RunError(
+            f"AUC of {num_positive} images of the second class and {num_negative} of the first: wanted some "
+            "of both among the evaluated images. Evaluate more (dataset.max_val_images), or use another task."
+        )
+    rank_sum = float(rankdata(scores)[positive].sum())
+    return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
+
+
+TASKS: dict[str, type[Classification]] = {
+    "classification": Classification,
+    "balanced": BalancedClassification,
+    "auc": TwoClasses,
+}
+"""By the name that `task.name` has, which is that of the option in configs/task/."""
+HEADLINES = {task.headline.name: task.headline for task in TASKS.values()}
+
+
+def open_task(config: TaskConfig, classes: Sequence[str] = (), label_smoothing: float = 0.0) -> Task:
+    """Make the task that the configuration names.
+
+    Args:
+        config: The group `task`.
+        classes: Names of the label's classes, by number.
+        label_smoothing: Of the training loss.
+
+    Raises:
+        ConfigError: there is no such task, or it does not suit the classes.
+    """
+    return _kind(config.name)(tuple(classes), label_smoothing)
+
+
+def headline_of(config: TaskConfig) -> Headline:
+    """Return what a task is judged by. Raises ConfigError if there is no such task."""
+    return _kind(config.name).headline
+
+
+def headline_called(name: str) -> Headline:
+    """Return the headline that a run's manifest names; that of a task not known here has plain words."""
+    return HEADLINES.get(name) or Headline(name, name.replace("_", " "))
+
+
+def target_of(config: TrainConfig) -> float:
+    """Return the share that time is measured to, as the dataset declares it for the task's headline.
+
+    Raises:
+        ConfigError: the dataset declares none.
+    """
+    headline, targets = headline_of(config.task).name, config.dataset.targets
+    if headline not in targets:
+        raise ConfigError(
+            f"dataset.targets={dict(targets)}: task={config.task.name} is judged by {headline}; declare what "
+            f"it is to reach, before any run, such as +dataset.targets.{headline}=0.8."
+        )
+    return float(targets[headline])
+
+
+def _kind(name: str) -> type[Classification]:
+    if name not in TASKS:
+        raise ConfigError(f"task.name={name!r}: wanted {' or '.join(TASKS)}.")
+    return TASKS[name]
