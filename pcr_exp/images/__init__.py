@@ -1,1 +1,6 @@
-"""JPEG: markers and scans, lossless transcoding, decoding at a scan group, resampling, MS-SSIM."""
+"""Image files: the codec seam that records read and write through, and JPEG behind it.
+
+`codec` is the seam, `decode` has JPEG's two codecs. They need markers and scans (`jpeg`), lossless
+transcoding (`transcode`), decoding at a scan group (`smoothing`, `decoded`) and the C library
+(`libturbojpeg`). `resample` and `ms_ssim` work on pixels.
+"""

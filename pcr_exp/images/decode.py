@@ -1,5 +1,6 @@
-"""JPEG bytes to pixels: one decoder for all scan groups, in three modes.
+"""JPEG behind the codec seam: two codecs, and decoding at any scan group in three modes.
 
+`ProgressiveJpeg` cuts files into libjpeg's progressive scans, `WholeJpeg` keeps them as they are. Of modes,
 `libjpeg` gives what programs built on libjpeg show of the first scans: smoothed over. `unsmoothed` leaves the
 smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
 """
@@ -7,23 +8,30 @@ smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
 
-from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
+from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS, SCANS
 from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.images.jpeg import PROGRESSIVE_CODE, Frame, check_frame
+from pcr_exp.images.codec import Buffer, Decoder, Pixels, Source, register
+from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
+from pcr_exp.images.jpeg import (
+    EOI,
+    PROGRESSIVE_CODE,
+    UPRIGHT,
+    Frame,
+    check_frame,
+    group_pieces,
+    read_orientation,
+    split_scans,
+)
 from pcr_exp.images.libturbojpeg import find_part_decoder
-from pcr_exp.images.parts import PartlyDecodedImage
 from pcr_exp.images.smoothing import read_progressive, without_smoothing
-from pcr_exp.images.source import DecodedImage, Pixels, Source
-
-Decoder = Callable[[bytes, int, str], Source]
-"""Of (JPEG, the scan group that it is read at, what to call it in an error). Raises as `decode` does."""
+from pcr_exp.images.transcode import find_transcoder, refuse_unsupported, to_progressive
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
 _DENOMINATORS = {1: 8, 2: 2}
@@ -32,7 +40,7 @@ _SMALLEST_SCALED_PX = 16
 """Of smaller images libjpeg-turbo has several scales with the same number of pixels."""
 
 
-def decode(jpeg: bytes, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
+def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode a JPEG, complete or a prefix of its scans, to uint8 [H, W, 3] RGB.
 
     libjpeg-turbo with accurate DCT and smooth chroma upsampling: scan group 10 gives the pixels of the
@@ -48,7 +56,7 @@ def decode(jpeg: bytes, name: str = "an image", max_pixels: int = MAX_PIXELS) ->
     return _decode(jpeg, name, _check(jpeg, name, max_pixels))
 
 
-def _check(jpeg: bytes, name: str, max_pixels: int) -> Frame:
+def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
     """The frame header, before any decoder is given the file: they believe what it says."""
     try:
         return check_frame(jpeg, max_pixels)
@@ -59,7 +67,7 @@ def _check(jpeg: bytes, name: str, max_pixels: int) -> Frame:
         ) from error
 
 
-def _decode(jpeg: bytes, name: str, frame: Frame, min_height: int = 0, min_width: int = 0) -> Pixels:
+def _decode(jpeg: Buffer, name: str, frame: Frame, min_height: int = 0, min_width: int = 0) -> Pixels:
     """As `decode`, at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
     try:
         if frame.num_components != 4:
@@ -89,7 +97,7 @@ def _decode(jpeg: bytes, name: str, frame: Frame, min_height: int = 0, min_width
         ) from error
 
 
-def _colours(jpeg: bytes) -> str:
+def _colours(jpeg: Buffer) -> str:
     try:
         _, _, colours, _ = simplejpeg.decode_jpeg_header(jpeg)
     except (ValueError, KeyError):
@@ -97,25 +105,25 @@ def _colours(jpeg: bytes) -> str:
     return str(colours)
 
 
-def _baseline(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:  # noqa: ARG001
+def _baseline(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:  # noqa: ARG001
     # A progressive original might lack scans, and would be smoothed.
     return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
 
 
-def _libjpeg(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+def _libjpeg(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
     return (_in_parts if group == NUM_GROUPS else _whole)(jpeg, name, frame)
 
 
-def _unsmoothed(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+def _unsmoothed(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
     return _without_smoothing(jpeg, group, name, frame, {})
 
 
-def _scaled(jpeg: bytes, group: int, name: str, frame: Frame) -> Source:
+def _scaled(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
     return _without_smoothing(jpeg, group, name, frame, _DENOMINATORS)
 
 
 def _without_smoothing(
-    jpeg: bytes, group: int, name: str, frame: Frame, denominators: Mapping[int, int]
+    jpeg: Buffer, group: int, name: str, frame: Frame, denominators: Mapping[int, int]
 ) -> Source:
     try:
         header = read_progressive(jpeg)
@@ -132,11 +140,11 @@ def _without_smoothing(
     return _in_parts(unsmoothed or jpeg, name, frame, denominator)
 
 
-def _whole(jpeg: bytes, name: str, frame: Frame) -> Source:
+def _whole(jpeg: Buffer, name: str, frame: Frame) -> Source:
     return DecodedImage(_decode(jpeg, name, frame))
 
 
-def _in_parts(jpeg: bytes, name: str, frame: Frame, denominator: int = 1) -> Source:
+def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> Source:
     """Of what is not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
     size = frame.height_px, frame.width_px
 
@@ -154,7 +162,7 @@ def _in_parts(jpeg: bytes, name: str, frame: Frame, denominator: int = 1) -> Sou
     return DecodedImage(whole(), None if denominator == 1 else size, denominator)
 
 
-_MODES: dict[str, Callable[[bytes, int, str, Frame], Source]] = {
+_MODES: dict[str, Callable[[Buffer, int, str, Frame], Source]] = {
     "libjpeg": _libjpeg,
     "unsmoothed": _unsmoothed,
     "scaled": _scaled,
@@ -163,7 +171,7 @@ _MODES: dict[str, Callable[[bytes, int, str, Frame], Source]] = {
 
 
 def open_decoder(mode: str, encoding: str, max_pixels: int = MAX_PIXELS) -> Decoder:
-    """The decoder that `loader.decode=<mode>` asks for, of records in `encoding` (`pcr` or `baseline`).
+    """The JPEG decoder for `loader.decode=<mode>`, of records in `encoding` (`pcr` or `baseline`).
 
     Images of more than `max_pixels` (`records.max_pixels`) are refused before anything is decoded.
 
@@ -174,6 +182,77 @@ def open_decoder(mode: str, encoding: str, max_pixels: int = MAX_PIXELS) -> Deco
 
 
 def _open(
-    mode: Callable[[bytes, int, str, Frame], Source], max_pixels: int, jpeg: bytes, group: int, name: str
+    mode: Callable[[Buffer, int, str, Frame], Source], max_pixels: int, jpeg: Buffer, group: int, name: str
 ) -> Source:
     return mode(jpeg, group, name, _check(jpeg, name, max_pixels))
+
+
+class _Jpeg:
+    """What both ways to store a JPEG have in common."""
+
+    def check(self, original: bytes, max_pixels: int) -> None:
+        """Refuse what is no 8-bit Huffman-coded DCT JPEG, or too large."""
+        refuse_unsupported(original, max_pixels)
+
+    def is_turned(self, original: bytes) -> bool:
+        """Whether EXIF says so."""
+        return read_orientation(original) != UPRIGHT
+
+
+class ProgressiveJpeg(_Jpeg):
+    """Scan i of the losslessly transcoded file is group i; surplus scans join the last group."""
+
+    name = SCANS["pcr"]
+    num_groups = NUM_GROUPS
+
+    def check_installed(self) -> None:
+        """Raise RecordError where neither libturbojpeg nor jpegtran is installed."""
+        find_transcoder()
+
+    def encode(self, original: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
+        """The same quantised coefficients in libjpeg's default progressive scans."""
+        return to_progressive(original, max_pixels)
+
+    def split(self, encoded: bytes) -> list[bytes]:
+        """The scans; without the end-of-image marker, which `join` adds."""
+        return group_pieces(split_scans(encoded), self.num_groups)
+
+    def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """The scans, then the end-of-image marker."""
+        return (*pieces, EOI)
+
+    def open_decoder(self, mode: str, max_pixels: int = MAX_PIXELS) -> Decoder:
+        """See `open_decoder`."""
+        return open_decoder(mode, "pcr", max_pixels)
+
+
+class WholeJpeg(_Jpeg):
+    """The file as it was, in one group."""
+
+    name = SCANS["baseline"]
+    num_groups = 1
+
+    def check_installed(self) -> None:
+        """Nothing is needed."""
+
+    def encode(self, original: bytes, max_pixels: int = MAX_PIXELS) -> bytes:  # noqa: ARG002
+        """The file."""
+        return original
+
+    def split(self, encoded: bytes) -> list[bytes]:
+        """The file, as the only piece."""
+        return [encoded]
+
+    def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """The only piece."""
+        return pieces
+
+    def open_decoder(self, mode: str, max_pixels: int = MAX_PIXELS) -> Decoder:
+        """See `open_decoder`."""
+        return open_decoder(mode, "baseline", max_pixels)
+
+
+PROGRESSIVE = ProgressiveJpeg()
+WHOLE = WholeJpeg()
+register(PROGRESSIVE)
+register(WHOLE)

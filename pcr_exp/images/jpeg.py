@@ -7,17 +7,18 @@ stated lengths: searching for a marker's bytes would find those of an EXIF thumb
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from pcr_exp.errors import ImageError
+from pcr_exp.images.codec import Buffer
 
 SOI = b"\xff\xd8"
 EOI = b"\xff\xd9"
 _EOI_CODE = 0xD9
 _SOS_CODE = 0xDA
-_SOS = b"\xff\xda"
 MAX_SCANS = 64
 """Programs write 18 at most; a file of 10 kB can hold thousands."""
 PROGRESSIVE_CODE = 0xC2
@@ -25,7 +26,14 @@ _FRAME_CODES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """SOF0..SOF15: all of C0..CF but DHT, JPG and DAC."""
 _CODES_WITHOUT_LENGTH = frozenset({0x00, 0x01, *range(0xD0, 0xD9)})
 
+_APP1_CODE = 0xE1
+_EXIF_HEADER = b"Exif\x00\x00"
+_ORIENTATION_TAG = 0x0112
+_SHORT_TYPE = 3
+UPRIGHT = 1
+
 _FILL = re.compile(rb"\xff*")
+_SOS = re.compile(rb"\xff\xda")
 _END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that is not a stuffed FF (00), a restart (D0..D7) or a fill byte (FF)."""
 
@@ -61,13 +69,13 @@ class JpegHeader(NamedTuple):
     num_scans: int
 
 
-def segments(jpeg: bytes) -> Iterator[Segment]:
+def segments(jpeg: Buffer) -> Iterator[Segment]:
     """Walk from the segment after SOI to EOI, both without gaps; bytes after EOI are not looked at.
 
     Raises:
         ImageError: the bytes are not a JPEG, are damaged, or end before EOI. Raised when the walk gets there.
     """
-    if not jpeg.startswith(SOI):
+    if jpeg[: len(SOI)] != SOI:
         raise ImageError("not a JPEG: it does not begin with FF D8")
     position = 2
     while True:
@@ -98,7 +106,7 @@ def segments(jpeg: bytes) -> Iterator[Segment]:
         position = end
 
 
-def read_frame(jpeg: bytes) -> Frame:
+def read_frame(jpeg: Buffer) -> Frame:
     """The frame header; nothing after it is looked at. Raises ImageError if a scan comes first."""
     for segment in segments(jpeg):
         if segment.code in _FRAME_CODES:
@@ -108,7 +116,7 @@ def read_frame(jpeg: bytes) -> Frame:
     raise ImageError("damaged: no frame header (SOF) before the first scan")
 
 
-def check_frame(jpeg: bytes, max_pixels: int) -> Frame:
+def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
     """The frame header of a file that is no larger than decoders should be given.
 
     Raises:
@@ -120,7 +128,7 @@ def check_frame(jpeg: bytes, max_pixels: int) -> Frame:
             f"{frame.width_px} x {frame.height_px} pixels are more than records.max_pixels={max_pixels}"
         )
     # Almost always few; what looks like a marker may be part of a thumbnail, so many are counted properly.
-    if jpeg.count(_SOS) > MAX_SCANS:
+    if len(_SOS.findall(jpeg)) > MAX_SCANS:
         num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
         if num_scans > MAX_SCANS:
             raise ImageError(
@@ -170,15 +178,47 @@ def group_pieces(pieces: Sequence[bytes], num_groups: int = 10) -> list[bytes]:
     return groups + [b""] * (num_groups - len(groups))
 
 
-def join_pieces(pieces: Sequence[bytes]) -> bytes:
+def join_pieces(pieces: Sequence[Buffer]) -> bytes:
     """A decodable file from the first pieces of an image: the pieces in order, then EOI."""
     return b"".join((*pieces, EOI))
 
 
-def _parse_frame(jpeg: bytes, segment: Segment) -> Frame:
+def _parse_frame(jpeg: Buffer, segment: Segment) -> Frame:
     # T.81 B.2.2: precision (1 byte), lines (2), samples per line (2), components (1).
     fields = jpeg[segment.payload : segment.end]
     if len(fields) < 6:
         raise ImageError("damaged: the frame header (SOF) is too short")
     height_px, width_px = int.from_bytes(fields[1:3], "big"), int.from_bytes(fields[3:5], "big")
     return Frame(segment.code, fields[0], width_px, height_px, fields[5])
+
+
+def read_orientation(jpeg: bytes) -> int:
+    """The EXIF orientation, by which viewers turn an image and training does not.
+
+    1 (upright, also if EXIF says nothing or nonsense) to 8, from the EXIF segment before the first scan.
+
+    EXIF 2.32, section 4.6.2: a TIFF header, then image file directory 0 with 12 bytes per entry.
+    Raises ImageError where the bytes up to there are no JPEG.
+    """
+    for segment in segments(jpeg):
+        if segment.code == _SOS_CODE:
+            break
+        if segment.code == _APP1_CODE and jpeg.startswith(_EXIF_HEADER, segment.payload):
+            return _from_tiff(jpeg[segment.payload + len(_EXIF_HEADER) : segment.end])
+    return UPRIGHT
+
+
+def _from_tiff(tiff: bytes) -> int:
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return UPRIGHT
+    try:
+        (directory,) = struct.unpack_from(f"{order}I", tiff, 4)
+        (num_entries,) = struct.unpack_from(f"{order}H", tiff, directory)
+        for entry in range(num_entries):
+            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, directory + 2 + 12 * entry)
+            if tag == _ORIENTATION_TAG and kind == _SHORT_TYPE:
+                return value if 1 <= value <= 8 else UPRIGHT
+    except struct.error:  # damaged EXIF harms nobody: decoders skip it, and so do we
+        pass
+    return UPRIGHT

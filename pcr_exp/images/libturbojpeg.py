@@ -12,13 +12,13 @@ import functools
 import importlib.metadata
 import threading
 import weakref
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.source import Pixels
+from pcr_exp.images.codec import Buffer, Pixels
 
 
 def library_paths() -> Iterator[str]:
@@ -34,6 +34,63 @@ def library_paths() -> Iterator[str]:
     for file in files:
         if file.parent.name == "turbojpeg.libs" and file.name.startswith("libturbojpeg"):
             yield str(file.locate())
+
+
+def _load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
+    """The shared library at `path`, with the types of these functions: (result, arguments) by name."""
+    library = ctypes.CDLL(path)
+    for name, (result, arguments) in functions.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _pointer(jpeg: Buffer) -> Any:
+    """The address of the bytes, as ctypes passes it; copies them only if they are a view of what is const."""
+    if isinstance(jpeg, bytes):
+        return jpeg
+    view = memoryview(jpeg)
+    return bytes(view) if view.readonly else ctypes.byref(ctypes.c_char.from_buffer(view))
+
+
+class _Handle:
+    """A handle of a library, destroyed when it is dropped or its thread ends."""
+
+    def __init__(self, pointer: int | None, destroy: Callable[[int], None]) -> None:
+        if not pointer:
+            raise MemoryError("libturbojpeg could not make a handle")
+        self.pointer = pointer
+        self.destroy = weakref.finalize(self, destroy, pointer)
+
+
+class _Handles:
+    """One handle per thread; one that has failed is replaced, as it would fail every later call."""
+
+    def __init__(
+        self,
+        make: Callable[[], int | None],
+        destroy: Callable[[int], None],
+        last_error: Callable[[int], bytes],
+    ) -> None:
+        self._make, self._destroy, self._last_error = make, destroy, last_error
+        self._of_thread = threading.local()
+
+    def get(self) -> int:
+        """This thread's handle."""
+        handle: _Handle | None = getattr(self._of_thread, "handle", None)
+        if handle is None:
+            handle = self._of_thread.handle = _Handle(self._make(), self._destroy)
+        return handle.pointer
+
+    def check(self, status: int) -> None:
+        """Raise ImageError with the library's own text if the last call of this thread has failed."""
+        if status == 0:
+            return
+        handle: _Handle = self._of_thread.handle
+        reason = self._last_error(handle.pointer).decode(errors="replace")
+        del self._of_thread.handle
+        handle.destroy()
+        raise ImageError(reason)
 
 
 # turbojpeg.h, libjpeg-turbo 2.1
@@ -58,30 +115,14 @@ class _Transform(ctypes.Structure):
     )
 
 
-class _Transformer:
-    """A transformer of the library, destroyed when it is dropped or its thread ends."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.pointer = library.tjInitTransform()
-        if not self.pointer:
-            raise MemoryError("libturbojpeg could not make a transformer")
-        self.destroy = weakref.finalize(self, library.tjDestroy, self.pointer)
-
-
-class LibTurboJpeg:
-    """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it lacks the calls."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        library = ctypes.CDLL(path)
-        library.tjInitTransform.argtypes = ()
-        library.tjInitTransform.restype = ctypes.c_void_p
-        library.tjDestroy.argtypes = (ctypes.c_void_p,)
-        library.tjFree.argtypes = (ctypes.c_void_p,)
-        library.tjFree.restype = None
-        library.tjGetErrorStr2.argtypes = (ctypes.c_void_p,)
-        library.tjGetErrorStr2.restype = ctypes.c_char_p
-        library.tjTransform.argtypes = (
+_TRANSFORM_FUNCTIONS = {
+    "tjInitTransform": (ctypes.c_void_p, ()),
+    "tjDestroy": (ctypes.c_int, (ctypes.c_void_p,)),
+    "tjFree": (None, (ctypes.c_void_p,)),
+    "tjGetErrorStr2": (ctypes.c_char_p, (ctypes.c_void_p,)),
+    "tjTransform": (
+        ctypes.c_int,
+        (
             ctypes.c_void_p,  # handle
             ctypes.c_char_p,  # source bytes
             ctypes.c_ulong,  # source size
@@ -90,9 +131,18 @@ class LibTurboJpeg:
             ctypes.POINTER(ctypes.c_ulong),  # destination sizes
             ctypes.POINTER(_Transform),
             ctypes.c_int,  # flags
-        )
-        self._library = library
-        self._of_thread = threading.local()
+        ),
+    ),
+}
+
+
+class LibTurboJpeg:
+    """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it lacks the calls."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        library = self._library = _load(path, _TRANSFORM_FUNCTIONS)
+        self._handles = _Handles(library.tjInitTransform, library.tjDestroy, library.tjGetErrorStr2)
 
     def __call__(self, jpeg: bytes) -> bytes:
         """The same coefficients in libjpeg's default progressive scans, without APPn and COM markers.
@@ -100,15 +150,11 @@ class LibTurboJpeg:
         Raises:
             ImageError: the library refuses the bytes or warns about them; the message is the library's.
         """
-        library = self._library
-        handle: _Transformer | None = getattr(self._of_thread, "handle", None)
-        if handle is None:
-            handle = self._of_thread.handle = _Transformer(library)
         transform = _Transform(op=_TJXOP_NONE, options=_TJXOPT_PROGRESSIVE | _TJXOPT_COPYNONE)
         buffer, size = ctypes.c_void_p(), ctypes.c_ulong()
         try:
-            status = library.tjTransform(
-                handle.pointer,
+            status = self._library.tjTransform(
+                self._handles.get(),
                 jpeg,
                 len(jpeg),
                 1,
@@ -117,15 +163,10 @@ class LibTurboJpeg:
                 ctypes.byref(transform),
                 _TJFLAG_STOPONWARNING,
             )
-            if status != 0:
-                reason = library.tjGetErrorStr2(handle.pointer).decode(errors="replace")
-                # A handle that has failed once fails every later call.
-                del self._of_thread.handle
-                handle.destroy()
-                raise ImageError(reason)
+            self._handles.check(status)
             return ctypes.string_at(buffer, size.value)
         finally:
-            library.tjFree(buffer)
+            self._library.tjFree(buffer)
 
 
 # turbojpeg.h, libjpeg-turbo 3
@@ -155,15 +196,27 @@ class Frame(NamedTuple):
     mcu_width_px: int
 
 
-class _Decompressor:
-    """A decompressor of the library, destroyed when it is dropped or its thread ends."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.pointer = library.tj3Init(_TJINIT_DECOMPRESS)
-        if not self.pointer:
-            raise MemoryError("libturbojpeg could not make a decompressor")
-        self.destroy = weakref.finalize(self, library.tj3Destroy, self.pointer)
-        library.tj3Set(self.pointer, _TJPARAM_STOPONWARNING, 1)
+_DECODE_FUNCTIONS = {
+    "tj3Init": (ctypes.c_void_p, (ctypes.c_int,)),
+    "tj3Destroy": (None, (ctypes.c_void_p,)),
+    "tj3Set": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
+    "tj3Get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_int)),
+    "tj3GetErrorStr": (ctypes.c_char_p, (ctypes.c_void_p,)),
+    "tj3DecompressHeader": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
+    "tj3SetScalingFactor": (ctypes.c_int, (ctypes.c_void_p, _ScalingFactor)),
+    "tj3SetCroppingRegion": (ctypes.c_int, (ctypes.c_void_p, _Region)),
+    "tj3Decompress8": (
+        ctypes.c_int,
+        (
+            ctypes.c_void_p,  # handle
+            ctypes.c_void_p,  # source bytes
+            ctypes.c_size_t,  # source size
+            ctypes.c_void_p,  # destination
+            ctypes.c_int,  # bytes from row to row
+            ctypes.c_int,  # pixel format
+        ),
+    ),
+}
 
 
 class PartDecoder:
@@ -171,44 +224,31 @@ class PartDecoder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        library = ctypes.CDLL(path)
-        library.tj3Init.argtypes = (ctypes.c_int,)
-        library.tj3Init.restype = ctypes.c_void_p
-        library.tj3Destroy.argtypes = (ctypes.c_void_p,)
-        library.tj3Destroy.restype = None
-        library.tj3Set.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-        library.tj3Get.argtypes = (ctypes.c_void_p, ctypes.c_int)
-        library.tj3GetErrorStr.argtypes = (ctypes.c_void_p,)
-        library.tj3GetErrorStr.restype = ctypes.c_char_p
-        library.tj3DecompressHeader.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-        library.tj3SetScalingFactor.argtypes = (ctypes.c_void_p, _ScalingFactor)
-        library.tj3SetCroppingRegion.argtypes = (ctypes.c_void_p, _Region)
-        library.tj3Decompress8.argtypes = (
-            ctypes.c_void_p,  # handle
-            ctypes.c_char_p,  # source bytes
-            ctypes.c_size_t,  # source size
-            ctypes.c_void_p,  # destination
-            ctypes.c_int,  # bytes from row to row
-            ctypes.c_int,  # pixel format
-        )
-        self._library = library
-        self._of_thread = threading.local()
+        library = self._library = _load(path, _DECODE_FUNCTIONS)
 
-    def read_frame(self, jpeg: bytes) -> Frame:
+        def make() -> int | None:
+            pointer: int | None = library.tj3Init(_TJINIT_DECOMPRESS)
+            if pointer:
+                library.tj3Set(pointer, _TJPARAM_STOPONWARNING, 1)
+            return pointer
+
+        self._handles = _Handles(make, library.tj3Destroy, library.tj3GetErrorStr)
+
+    def read_frame(self, jpeg: Buffer) -> Frame:
         """What the header says.
 
         Raises:
             ImageError: damaged, of four components, or of a subsampling that the library has no name for.
         """
-        handle = self._open()
-        self._check(self._library.tj3DecompressHeader(handle, jpeg, len(jpeg)))
+        handle = self._handles.get()
+        self._handles.check(self._library.tj3DecompressHeader(handle, _pointer(jpeg), len(jpeg)))
         get = self._library.tj3Get
         mcu = _MCU_PX.get(get(handle, _TJPARAM_SUBSAMP))
         if mcu is None or get(handle, _TJPARAM_COLORSPACE) not in _COLOURS:
             raise ImageError("parts are decoded of images of one or three components in known subsampling")
         return Frame(get(handle, _TJPARAM_JPEGHEIGHT), get(handle, _TJPARAM_JPEGWIDTH), mcu[1])
 
-    def decode(self, jpeg: bytes, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
+    def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
         """uint8 [rows, columns, 3] RGB, of the file whose frame was read last in this thread.
 
         The rectangle is in pixels at 1/denominator of the size, and begins where an iMCU does at that scale.
@@ -216,30 +256,13 @@ class PartDecoder:
         Raises:
             ImageError: the file is damaged, or there is no such rectangle; the message is the library's.
         """
-        library, handle = self._library, self._open()
-        self._check(library.tj3SetScalingFactor(handle, _ScalingFactor(1, denominator)))
-        self._check(library.tj3SetCroppingRegion(handle, _Region(left, top, columns, rows)))
+        library, handle, check = self._library, self._handles.get(), self._handles.check
+        check(library.tj3SetScalingFactor(handle, _ScalingFactor(1, denominator)))
+        check(library.tj3SetCroppingRegion(handle, _Region(left, top, columns, rows)))
         pixels = np.empty((rows, columns, 3), dtype=np.uint8)
-        self._check(
-            library.tj3Decompress8(handle, jpeg, len(jpeg), pixels.ctypes.data, 3 * columns, _TJPF_RGB)
-        )
+        place, step = pixels.ctypes.data, 3 * columns
+        check(library.tj3Decompress8(handle, _pointer(jpeg), len(jpeg), place, step, _TJPF_RGB))
         return pixels
-
-    def _open(self) -> int:
-        handle: _Decompressor | None = getattr(self._of_thread, "handle", None)
-        if handle is None:
-            handle = self._of_thread.handle = _Decompressor(self._library)
-        return int(handle.pointer)
-
-    def _check(self, status: int) -> None:
-        if status == 0:
-            return
-        handle: _Decompressor = self._of_thread.handle
-        reason = self._library.tj3GetErrorStr(handle.pointer).decode(errors="replace")
-        # A handle that has failed once may fail every later call.
-        del self._of_thread.handle
-        handle.destroy()
-        raise ImageError(reason)
 
 
 @functools.cache

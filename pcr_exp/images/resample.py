@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from pcr_exp.images.source import Part, Pixels
+from pcr_exp.images.codec import Part, Pixels
 
 _MARGIN_PX = 2
 """Neighbours that cubic interpolation looks at beyond the pixels it lies between."""

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pcr_exp.images.codec import Buffer
 from pcr_exp.images.jpeg import segments
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
@@ -38,7 +39,7 @@ class FrameHeader(NamedTuple):
     """By table number: the bytes of the file that hold the entries which smoothing cannot do without."""
 
 
-def read_progressive(jpeg: bytes) -> FrameHeader | None:
+def read_progressive(jpeg: Buffer) -> FrameHeader | None:
     """The header up to the first Huffman table or scan; None unless it is that of a progressive file.
 
     Raises:
@@ -62,14 +63,14 @@ def read_progressive(jpeg: bytes) -> FrameHeader | None:
     return FrameHeader(*frame, entries) if frame else None
 
 
-def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes | None:
+def without_smoothing(jpeg: Buffer, header: FrameHeader, group: int) -> Buffer | None:
     """The file that decodes to the same pixels as `jpeg` does with libjpeg's block smoothing off.
 
     None where that cannot be had: it has four components, which are not decoded by libjpeg alone; or luma and
     chroma share a quantisation table, and only some coefficients of chroma have come (groups 3 and 4).
 
     Args:
-        jpeg: scan groups 1 to `group` of a record's image.
+        jpeg: scan groups 1 to `group` of a record's image. What is writable is changed where it lies.
 
     Raises:
         ImageError: the file is damaged.
@@ -82,7 +83,11 @@ def without_smoothing(jpeg: bytes, header: FrameHeader, group: int) -> bytes | N
     if not _detail_is_absent(header, group, shared=luma in chroma):
         return with_level_zero(jpeg)
     entries = header.entries[luma]
-    return b"".join((jpeg[: entries.start], bytes(entries.stop - entries.start), jpeg[entries.stop :]))
+    changed = memoryview(jpeg)
+    if changed.readonly:
+        changed = memoryview(bytearray(changed))
+    changed[entries] = bytes(entries.stop - entries.start)
+    return changed
 
 
 def _detail_is_absent(header: FrameHeader, group: int, *, shared: bool) -> bool:
@@ -96,7 +101,7 @@ def _detail_is_absent(header: FrameHeader, group: int, *, shared: bool) -> bool:
     return group <= (2 if shared else 4)
 
 
-def _entries(jpeg: bytes, position: int, end: int) -> Iterator[tuple[int, slice]]:
+def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, slice]]:
     """(number, place of the entries) of every table in a DQT segment (T.81 B.2.4.1)."""
     while position < end:
         entry_bytes, number = 1 + (jpeg[position] >> 4), jpeg[position] & 15
@@ -130,7 +135,7 @@ class _Structure(NamedTuple):
     scans: list[_Scan]
 
 
-def with_level_zero(jpeg: bytes) -> bytes | None:
+def with_level_zero(jpeg: Buffer) -> bytes | None:
     """The progressive file that decodes to the same coefficients, each at level 0.
 
     None where that cannot be said: coefficients have not come at all, quantisers have 16 bits already or need
@@ -158,7 +163,7 @@ def with_level_zero(jpeg: bytes) -> bytes | None:
     return bytes(changed)
 
 
-def _read(jpeg: bytes) -> _Structure | None:
+def _read(jpeg: Buffer) -> _Structure | None:
     tables: dict[int, bytes] = {}
     table_segments, scans, components = [], [], {}
     for segment in segments(jpeg):
@@ -168,7 +173,7 @@ def _read(jpeg: bytes) -> _Structure | None:
             for start in range(at, segment.end, _TABLE_BYTES):
                 if jpeg[start] >> 4 != 0:
                     return None
-                tables[jpeg[start]] = jpeg[start + 1 : start + _TABLE_BYTES]
+                tables[jpeg[start]] = bytes(jpeg[start + 1 : start + _TABLE_BYTES])
                 if start + _TABLE_BYTES > segment.end:
                     return None
         elif segment.code == _SOF2_CODE:
@@ -186,7 +191,7 @@ def _read(jpeg: bytes) -> _Structure | None:
     return _Structure(tables, table_segments, components, scans)
 
 
-def _fits(jpeg: bytes, structure: _Structure, levels: dict[int, int]) -> bool:
+def _fits(jpeg: Buffer, structure: _Structure, levels: dict[int, int]) -> bool:
     """Whether every scan came down to its component's level, and every restated quantiser has 16 bits."""
     for scan in structure.scans:
         level, high, low = levels.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
@@ -199,7 +204,7 @@ def _fits(jpeg: bytes, structure: _Structure, levels: dict[int, int]) -> bool:
     return True
 
 
-def _levels(jpeg: bytes, structure: _Structure) -> dict[int, int]:
+def _levels(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
     """By component, the level of all its AC coefficients; empty unless all have come, to one level."""
     levels: dict[int, int] = {}
     for component in structure.components:

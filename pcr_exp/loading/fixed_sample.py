@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.images.decode import Decoder
-from pcr_exp.images.source import Source
+from pcr_exp.images.codec import Decoder, Source
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 
@@ -53,12 +52,12 @@ class FixedSample:
             RecordError: it cannot be decoded.
         """
         prefix, i = self._places[position]
-        return self._decode(prefix.jpeg(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
+        return self._decode(prefix.encoded(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
 
     def num_bytes(self, position: int, group: int) -> int:
         """Bytes of an image's JPEG data up to a scan group."""
         prefix, i = self._places[position]
-        return len(prefix.jpeg(i, group))
+        return len(prefix.encoded(i, group))
 
     def batches(
         self, group: int, transform: EvalTransform, *, label: str, batch_size: int

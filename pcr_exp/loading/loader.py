@@ -27,7 +27,6 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.slots import check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.images.decode import open_decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.echo.ratio import Effort
 from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
@@ -102,9 +101,7 @@ class RecordLoader:
         self._shuffle = shuffle
         self._sizes = [record.num_samples for record in index.records]
         self._storage_config = storage_config
-        self._decoder = BatchDecoder(
-            transform, decode=open_decoder(config.decode, index.encoding, records.max_pixels), seed=seed
-        )
+        self._decoder = BatchDecoder(transform, decode=records.open_decoder(config.decode), seed=seed)
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from pcr_exp.errors import ImageError
+from pcr_exp.images.codec import Pixels, Source
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.resample import resample
-from pcr_exp.images.source import Pixels, Source
 from pcr_exp.loading.fixed_sample import FixedSample
 
 

@@ -207,7 +207,7 @@ class Tasks:
     ) -> None:
         prefix = opened[read]
         file = self._records.index.records[order.records[read]].file
-        draft.jpegs.append(prefix.jpeg(sample))
+        draft.jpegs.append(prefix.encoded(sample))
         draft.groups.append(prefix.group)
         draft.names.append(f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})")
         draft.labels.append(prefix.labels[self._label][sample])

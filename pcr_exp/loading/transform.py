@@ -11,8 +11,8 @@ import numpy as np
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import ANTIALIAS
+from pcr_exp.images.codec import Pixels, Source
 from pcr_exp.images.resample import resample
-from pcr_exp.images.source import Pixels, Source
 
 _NUM_TRIES = 10
 

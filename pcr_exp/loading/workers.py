@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
-from pcr_exp.images.decode import Decoder
+from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.slabs import Slabs, receive_pixels
 from pcr_exp.loading.tasks import Task, Tasks

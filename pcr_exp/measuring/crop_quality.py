@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.images.codec import Pixels
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.ms_ssim import ms_ssim
-from pcr_exp.images.source import Pixels
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.measuring.quality import chosen_images
 from pcr_exp.records.reader import RecordSet

@@ -98,7 +98,7 @@ def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, by
         if len(inside):
             prefix = records.read_prefix(record, index.num_groups)
             for i in inside:
-                yield prefix.ids[i], prefix.jpeg(int(i))
+                yield prefix.ids[i], prefix.encoded(int(i))
 
 
 def _measure_image(

@@ -59,6 +59,7 @@ def plan_append(
         dataset=writer.dataset,
         split=writer.split,
         images_per_record=images_per_record,
+        scans={encoding: codec.name for encoding, codec in writer.codecs.items()},
     )
     parts = [writer.fingerprint, own, sorted({str(entry.fingerprint) for entry in earlier["pcr"]})]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

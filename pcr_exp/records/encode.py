@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError
-from pcr_exp.images.transcode import find_transcoder
+from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
 from pcr_exp.records.image import StoredImage, load_image
@@ -70,6 +70,7 @@ def encode_split(
     on_change: str = "fail",
     reuse: StoredImages | None = None,
     known: Collection[str] | None = None,
+    codecs: Mapping[str, ImageCodec] = ENCODINGS,
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
@@ -79,6 +80,8 @@ def encode_split(
 
     With `on_change` "reencode", records of other files that lie there give way. With "append" and the ids
     `known` that finished records were made of, only the other samples are encoded, as records beside those.
+
+    `codecs` store the images of each encoding: files as they are in `baseline`, cut into scans in `pcr`.
 
     Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
     the record that is being written and of as many more, each in both encodings, and the encoding being
@@ -92,8 +95,11 @@ def encode_split(
     """
     started = time.monotonic()
     tasks = [(sample, file_size(sample.path)) for sample in samples]
-    key = fingerprint(tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record)
-    writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key)
+    scans = {encoding: codec.name for encoding, codec in codecs.items()}
+    key = fingerprint(
+        tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record, scans=scans
+    )
+    writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key, codecs=codecs)
     if on_change == "reencode":
         writer.remove_indexes_of_others()
     if on_change == "append" and known is not None:
@@ -103,9 +109,9 @@ def encode_split(
         make_folder(folder)
         with encode_lock(folder):
             if not writer.is_finished():
-                find_transcoder()  # before any work: its error says what to install
+                codecs["pcr"].check_installed()  # before any work: its error says what to install
                 num_taken_before = _num_taken(reuse)
-                load = partial(_load, max_pixels=max_pixels, reuse=reuse)
+                load = partial(_load, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"])
                 receipts = _encode_records(
                     tasks, writer, images_per_record, on_error, num_workers, progress, load
                 )
@@ -188,11 +194,16 @@ def _in_order(
 
 
 def _load(
-    sample: Sample, num_bytes: int | None, *, max_pixels: int, reuse: StoredImages | None
+    sample: Sample,
+    num_bytes: int | None,
+    *,
+    max_pixels: int,
+    reuse: StoredImages | None,
+    codec: ImageCodec,
 ) -> StoredImage | ImageError:
     known = None if reuse is None else partial(reuse.groups, sample.id)
     try:
-        return load_image(sample.path, num_bytes, max_pixels, known)
+        return load_image(sample.path, num_bytes, max_pixels, known, codec)
     except ImageError as error:
         return error
 

@@ -57,14 +57,15 @@ def fingerprint(
     dataset: str,
     split: str,
     images_per_record: int,
+    scans: Mapping[str, str] = SCANS,
 ) -> str:
     """16 hex digits of everything that decides which bytes an encode writes, short of the pixels themselves.
 
-    `samples` are pairs with the size of each file.
+    `samples` are pairs with the size of each file; `scans` names the codec of each encoding.
     File sizes stand in for the contents: reading every image to find an encode done would take as long as it.
     """
     digest = hashlib.sha256()
-    settings = [VERSION, SCANS, dataset, split, images_per_record, classes]
+    settings = [VERSION, dict(scans), dataset, split, images_per_record, classes]
     rows = ([sample.id, sample.labels, size] for sample, size in samples)
     for item in (settings, *rows):
         digest.update(json.dumps(item, sort_keys=True, separators=(",", ":")).encode() + b"\n")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
-from pcr_exp.images.jpeg import EOI
+from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
+from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec
 from pcr_exp.records.format import RecordHeader, unpack_header
 from pcr_exp.records.groups import unpack_group
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
-from pcr_exp.records.rereading import once_more_if_remote
 from pcr_exp.storage.range_reader import RangeReader
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class Stretch(NamedTuple):
@@ -46,13 +52,13 @@ class RecordPrefix:
     num_bytes: int
     """Bytes that were read for it."""
     _stretches: tuple[Stretch, ...]
-    _ending: bytes
+    _codec: ImageCodec
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def jpeg(self, i: int, group: int | None = None) -> bytes:
-        """Sample i as a JPEG file: its pieces of the groups read, then EOI; a baseline as it was.
+    def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:
+        """Buffers that, laid end to end, are sample i as a file: views of what was read, nothing is copied.
 
         With `group`, only the pieces up to that one: what a shorter prefix of the record would have given.
         """
@@ -61,8 +67,11 @@ class RecordPrefix:
         views = [
             (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
         ]
-        pieces = [view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]]
-        return b"".join((*pieces, self._ending))
+        return self._codec.join([view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]])
+
+    def encoded(self, i: int, group: int | None = None) -> bytes:
+        """Sample i as a file, of the groups read or of fewer; a baseline as it was."""
+        return b"".join(self.parts(i, group))
 
     def bounds(self, group: int) -> npt.NDArray[np.int64]:
         """[N + 1] offsets in the file that bound the pieces of a group that was read from its start on."""
@@ -108,14 +117,14 @@ class RecordSet:
         which all bytes are read and the first samples kept. `index` then tells of these alone.
 
         Raises:
-            RecordError: there is no index, or it cannot be used.
+            RecordError: there is no index, it cannot be used, or its images are of a codec that is not known.
         """
         self.max_pixels = max_pixels
         self._stored: RecordIndex = read_index(storage, folder)
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self._storage = storage
-        self._ending = b"" if self.index.encoding == "baseline" else EOI
+        self.codec = find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
     def storage(self) -> RangeReader:
@@ -132,8 +141,38 @@ class RecordSet:
 
     def path(self, record: int) -> str:
         """Where a record lies in the storage."""
-        file = self.index.records[record].file
+        return self.path_of(self.index.records[record].file)
+
+    def path_of(self, file: str) -> str:
+        """Where a file of the folder lies in the storage."""
         return f"{self.folder}/{file}" if self.folder else file
+
+    def open_decoder(self, mode: str) -> Decoder:
+        """The decoder of these records' images, for `loader.decode=<mode>`."""
+        return self.codec.open_decoder(mode, self.max_pixels)
+
+    def read_verified(self, read: Callable[[], Result]) -> Result:
+        """What `read` gives, which reads and verifies; from remote storage it is tried twice.
+
+        What lies on a disk is the same the second time, but what came damaged over a network may be whole
+        where it lies. `read` must raise RecordError for nothing else than what came.
+
+        Raises:
+            RecordError: what came is cut short or damaged, from remote storage both times.
+        """
+        try:
+            return read()
+        except RecordError as error:
+            if not getattr(self._storage, "is_remote", False):
+                raise
+            log.warning("%s It is read once more, since it came from %s.", error, self._storage)
+        try:
+            return read()
+        except RecordError as error:
+            raise RecordError(
+                f"{error} It was read twice from {self._storage}, and was wrong both times: either it is "
+                "damaged there, or something on the way (a proxy, a cache) damages it each time."
+            ) from error
 
     def stored(self, record: int) -> RecordEntry:
         """A record as it lies there: with all samples, whatever `max_samples` is."""
@@ -154,9 +193,9 @@ class RecordSet:
             RecordError: the records lack the group; the file is cut short, damaged, or not the index's.
             StorageError: the storage could not deliver.
         """
-        return self._read_prefix(record, group, self.index.prefix_bytes(record, group))
+        num_bytes = self.index.prefix_bytes(record, group)
+        return self.read_verified(lambda: self._read_prefix(record, group, num_bytes))
 
-    @once_more_if_remote
     def _read_prefix(self, record: int, group: int, num_bytes: int) -> RecordPrefix:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
@@ -167,7 +206,7 @@ class RecordSet:
         kept = self.index.records[record].num_samples
         labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}
         stretches = (Stretch(data, bounds),)
-        return RecordPrefix(header.ids[:kept], labels, group, num_bytes, stretches, self._ending)
+        return RecordPrefix(header.ids[:kept], labels, group, num_bytes, stretches, self.codec)
 
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
@@ -186,9 +225,8 @@ class RecordSet:
             return Extension(after, group, 0, Stretch(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
-        return self._read_extension(record, after, group, start, num_bytes)
+        return self.read_verified(lambda: self._read_extension(record, after, group, start, num_bytes))
 
-    @once_more_if_remote
     def _read_extension(self, record: int, after: int, group: int, start: int, num_bytes: int) -> Extension:
         entry = self.stored(record)
         where = f"record {self.path(record)}"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.errors import RecordError, StorageError
-from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.codec import ImageCodec
+from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.records.groups import Table
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reader import RecordSet
@@ -35,9 +35,10 @@ class StoredImages:
     to verify it), then ten small reads an image, so it should lie on an SSD. Half a kB an image is kept.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, codec: ImageCodec = PROGRESSIVE) -> None:
         """Raises RecordError unless `folder` holds splits, each with records in both encodings."""
         self.folder = folder
+        self._codec = codec
         self.num_taken = 0
         """Images that were found so far."""
         self._splits = sorted(path.parents[1].name for path in folder.glob(f"*/pcr/{INDEX_FILE}"))
@@ -77,7 +78,7 @@ class StoredImages:
                     "Leave records.reuse_from out."
                 )
             pieces.append(piece)
-        if group_pieces(split_scans(join_pieces(pieces)), NUM_GROUPS) != pieces:
+        if self._codec.split(b"".join(self._codec.join(pieces))) != pieces:
             raise RecordError(f"{image_id} in {self.folder} is not cut into its scans. Please report this.")
         with self._lock:
             self.num_taken += 1
@@ -88,10 +89,11 @@ class StoredImages:
         places: dict[str, tuple[_Record, int]] = {}
         for split in self._splits:
             whole, cut = (RecordSet(storage, f"{split}/{encoding}") for encoding in ("baseline", "pcr"))
-            if cut.index.scans != SCANS["pcr"] or cut.index.num_groups != NUM_GROUPS:
+            wanted = self._codec.num_groups, self._codec.name
+            if (cut.index.num_groups, cut.index.scans) != wanted:
                 raise RecordError(
                     f"records.reuse_from={self.folder}: {split} is cut into {cut.index.num_groups} groups by "
-                    f"the script {cut.index.scans!r}, wanted {NUM_GROUPS} by {SCANS['pcr']!r}. Leave it out."
+                    f"the script {cut.index.scans!r}, wanted {wanted[0]} by {wanted[1]!r}. Leave it out."
                 )
             for number in range(min(len(cut.index.records), len(whole.index.records))):
                 ids, groups = _tables(cut, number)

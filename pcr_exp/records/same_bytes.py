@@ -38,7 +38,7 @@ def of_other_bytes(folder: Path, paths: Mapping[str, Path], images: Mapping[str,
             for i, id_ in enumerate(prefix.ids):
                 if id_ in wanted:
                     wanted.remove(id_)
-                    if not _holds(paths[id_], prefix.jpeg(i)):
+                    if not _holds(paths[id_], prefix.encoded(i)):
                         other.append(id_)
         other += wanted & {id_ for id_, _ in read_rejected(folder / split)}
     return sorted(other)

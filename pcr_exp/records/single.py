@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import xxhash
 
 from pcr_exp.errors import RecordError
-from pcr_exp.images.jpeg import EOI
 from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.groups import Table, table_bytes, unpack_table
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.rereading import once_more_if_remote
-from pcr_exp.storage.range_reader import RangeReader
 
 _KEPT_TABLES = 256
 _REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
@@ -26,7 +23,7 @@ class SingleImage:
     id: str
     labels: dict[str, int]
     group: int
-    jpeg: bytes
+    encoded: bytes
 
 
 class SingleImages:
@@ -61,25 +58,17 @@ class SingleImages:
         num_samples = self.records.index.records[record].num_samples
         if not 0 <= i < num_samples:
             raise IndexError(f"sample {i} of a record of {num_samples}")
-        return self._read(record, i, group)
+        return self.records.read_verified(lambda: self._read(record, i, group))
 
-    @property
-    def storage(self) -> RangeReader:
-        """Where the bytes come from."""
-        return self.records.storage
-
-    @once_more_if_remote
     def _read(self, record: int, i: int, group: int) -> SingleImage:
         header, _ = self._open(record)
         pieces = [self._read_piece(record, i, number) for number in range(1, group + 1)]
-        ending = b"" if header.encoding == "baseline" else EOI
         labels = {name: values[i] for name, values in header.labels.items()}
-        return SingleImage(header.ids[i], labels, group, b"".join((*pieces, ending)))
+        return SingleImage(header.ids[i], labels, group, b"".join(self.records.codec.join(pieces)))
 
-    @once_more_if_remote
     def read_piece(self, record: int, i: int, group: int) -> bytes:
         """What one scan group adds to image i of a record. Raises as `read` does."""
-        return self._read_piece(record, i, group)
+        return self.records.read_verified(lambda: self._read_piece(record, i, group))
 
     def _read_piece(self, record: int, i: int, group: int) -> bytes:
         table = self.table(record, group)

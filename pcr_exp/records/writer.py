@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pcr_exp.config.records import NUM_GROUPS, SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.codec import ImageCodec
+from pcr_exp.images.decode import PROGRESSIVE, WHOLE
 from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
@@ -22,8 +23,8 @@ from pcr_exp.records.receipts import (
 )
 from pcr_exp.system.atomic import write_atomic
 
-ENCODINGS = {"baseline": 1, "pcr": NUM_GROUPS}
-"""Encoding, which is also its folder's name -> number of groups."""
+ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
+"""Encoding, which is also its folder's name -> the codec that stores images in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class SplitWriter:
     fingerprint: str
     earlier: dict[str, list[RecordEntry]] = field(default_factory=dict)
     """By encoding, records of encodes before this one, which stay and come first in its indexes."""
+    codecs: Mapping[str, ImageCodec] = field(default_factory=ENCODINGS.copy)
+    """By encoding."""
 
     @property
     def first_number(self) -> int:
@@ -69,11 +72,11 @@ class SplitWriter:
             split=self.split,
             encoding=encoding,
             fingerprint=self.fingerprint,
-            num_groups=ENCODINGS[encoding],
+            num_groups=self.codecs[encoding].num_groups,
             ids=[sample.id for sample, _ in images],
             labels={label: [sample.labels[label] for sample, _ in images] for label in self.classes},
             images=self.images,
-            scans=SCANS[encoding],
+            scans=self.codecs[encoding].name,
         )
         pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
         packed = pack_record(header, pieces)
@@ -95,7 +98,7 @@ class SplitWriter:
                 f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
                 "each one's reason. Check dataset.root."
             )
-        for encoding, num_groups in ENCODINGS.items():
+        for encoding, codec in self.codecs.items():
             entries = self.earlier.get(encoding, []) + [
                 RecordEntry(
                     receipt.file,
@@ -110,11 +113,11 @@ class SplitWriter:
                 split=self.split,
                 encoding=encoding,
                 fingerprint=self.fingerprint,
-                num_groups=num_groups,
+                num_groups=codec.num_groups,
                 classes=self.classes,
                 records=entries,
                 images=self.images,
-                scans=SCANS[encoding],
+                scans=codec.name,
             )
             write_atomic(self._index_path(encoding), [dump_index(index)])
 

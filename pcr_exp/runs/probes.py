@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.images.decode import open_decoder
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch
 from pcr_exp.loading.similarity import mean_similarities
@@ -89,6 +88,6 @@ class Probes:
     def _sample(self, num_images: int) -> FixedSample:
         if self.sample is None or len(self.sample) < num_images:
             train = self.data.train
-            decode = open_decoder(self.config.loader.decode, train.index.encoding, train.max_pixels)
+            decode = train.open_decoder(self.config.loader.decode)
             self.sample = FixedSample(train, num_images, decode=decode)
         return self.sample

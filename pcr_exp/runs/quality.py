@@ -21,9 +21,8 @@ import torch
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.codec import Pixels
 from pcr_exp.images.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
-from pcr_exp.images.source import Pixels
 from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.policies.catalog import open_policy
@@ -126,7 +125,7 @@ class _Measurement:
         self.num_images = min(num_images, index.num_samples)
         self._decode, self._antialias = config.loader.decode, config.loader.antialias
         self._transform = training_transform(config)
-        decode = open_decoder(self._decode, index.encoding, records.max_pixels)
+        decode = records.open_decoder(self._decode)
         self._sample = FixedSample(records, num_images, decode=decode)
         picture = np.zeros((size_px, size_px, 3), dtype=np.uint8)
         self._num_scales = scales_that_fit(picture, picture) if size_px >= WINDOW_PX else 0

@@ -22,9 +22,9 @@ from benchmark_photos import photo_records
 from benchmark_rows import save_rows
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.images.codec import Part, Pixels
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.resample import resample
-from pcr_exp.images.source import Part, Pixels
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -67,7 +67,7 @@ def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bo
     for record in range(len(records.index.records)):
         prefix = timed("read", records.read_prefix, record, group)
         for i in range(len(prefix)):
-            jpeg = timed("join", prefix.jpeg, i)
+            jpeg = timed("join", prefix.encoded, i)
             draws = rng.random(TrainTransform.num_draws).tolist()
             part = timed("decode", decoded, jpeg, draws)
             timed("resample", resized, part, out)

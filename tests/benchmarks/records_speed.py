@@ -79,7 +79,7 @@ def _split_seconds(records: RecordSet, group: int) -> float:
     def split() -> None:
         for _ in range(passes):
             prefix = records.read_prefix(0, group)
-            [prefix.jpeg(i) for i in range(len(prefix))]
+            [prefix.encoded(i) for i in range(len(prefix))]
 
     split()
     return _seconds(split) / passes

@@ -11,10 +11,10 @@ from jpeg_photos import KINDS, PHOTO, groups_of, to_jpeg
 from PIL import Image
 
 from pcr_exp.errors import RecordError
+from pcr_exp.images.codec import Part, Pixels, Source
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.smoothing import read_progressive, without_smoothing
-from pcr_exp.images.source import Part, Pixels, Source
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -73,7 +73,7 @@ def test_real_photographs_are_the_same_in_both_encodings(split: Path) -> None:
     for record in range(len(whole.index.records)):
         a, b = whole.read_prefix(record, 10), baseline.read_prefix(record, 1)
         for i in range(len(a)):
-            assert np.array_equal(decode(a.jpeg(i)), decode(b.jpeg(i)))
+            assert np.array_equal(decode(a.encoded(i)), decode(b.encoded(i)))
 
 
 def test_imagenet_files_are_the_same_in_both_encodings() -> None:

@@ -11,8 +11,14 @@ from PIL import Image
 from records_pictures import CASES, EOI, PLAIN, exif, photo, to_jpeg
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.jpeg import group_pieces, join_pieces, read_frame, read_header, split_scans
-from pcr_exp.images.orientation import read_orientation
+from pcr_exp.images.jpeg import (
+    group_pieces,
+    join_pieces,
+    read_frame,
+    read_header,
+    read_orientation,
+    split_scans,
+)
 
 PROGRESSIVE = CASES["progressive"]
 

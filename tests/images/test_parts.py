@@ -11,11 +11,11 @@ from jpeg_photos import KINDS, PHOTO, groups_of, to_jpeg
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
+from pcr_exp.images.codec import Source
 from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.libturbojpeg import PartDecoder, find_part_decoder
-from pcr_exp.images.parts import PartlyDecodedImage
-from pcr_exp.images.source import DecodedImage, Source
 from pcr_exp.images.transcode import library_paths, to_progressive
 from pcr_exp.loading.transform import TrainTransform
 

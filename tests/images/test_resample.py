@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.images.codec import Part
+from pcr_exp.images.decoded import DecodedImage
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.resample import resample, resize
-from pcr_exp.images.source import DecodedImage, Part
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 
 PHOTO_PIXELS = skimage.data.astronaut()[64:320, 64:320].copy()

@@ -26,7 +26,7 @@ class Prefix:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def jpeg(self, i: int) -> bytes:
+    def encoded(self, i: int) -> bytes:
         return f"{self.record}/{i}".encode()
 
 
@@ -51,7 +51,7 @@ def consume(
         for read, sample in zip(
             order.reads[first:end].tolist(), order.samples[first:end].tolist(), strict=True
         ):
-            jpegs.append(opened[read].jpeg(sample))
+            jpegs.append(opened[read].encoded(sample))
         opened = {read: samples for read, samples in opened.items() if order.last_use[read] >= end}
         if new:
             trimmer.trim(opened, end)
@@ -90,6 +90,6 @@ def test_a_large_buffer_does_not_hold_all_records() -> None:
 
 def test_what_was_let_go_is_not_there() -> None:
     few = SomeSamples(Prefix(3, 5), [1, 4])  # type: ignore[arg-type]
-    assert (len(few), few.jpeg(4), few.group, few.num_bytes, few.ids[2]) == (2, b"3/4", 5, 1000, "2")
+    assert (len(few), few.encoded(4), few.group, few.num_bytes, few.ids[2]) == (2, b"3/4", 5, 1000, "2")
     with pytest.raises(KeyError):
-        few.jpeg(2)
+        few.encoded(2)

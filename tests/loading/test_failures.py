@@ -16,7 +16,7 @@ from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
-from pcr_exp.images.source import Source
+from pcr_exp.images.codec import Source
 from pcr_exp.loading import workers as pool
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
@@ -92,8 +92,8 @@ class Unreadable(RecordSet):
         class Damaged:
             ids, labels, num_bytes, group = prefix.ids, prefix.labels, prefix.num_bytes, prefix.group
 
-            def jpeg(self, i: int) -> bytes:
-                return b"no JPEG" if i == 6 else prefix.jpeg(i)
+            def encoded(self, i: int) -> bytes:
+                return b"no JPEG" if i == 6 else prefix.encoded(i)
 
         return Damaged()
 

@@ -23,7 +23,7 @@ class MemoryPrefix:
         self.group = group
         self.num_bytes = 10**record
 
-    def jpeg(self, i: int) -> bytes:
+    def encoded(self, i: int) -> bytes:
         return self.ids[i].encode()
 
 

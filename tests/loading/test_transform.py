@@ -9,8 +9,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.images.decoded import DecodedImage
 from pcr_exp.images.resample import resize
-from pcr_exp.images.source import DecodedImage
 from pcr_exp.loading.transform import EvalTransform, TrainTransform, random_crop
 
 PHOTO = skimage.data.astronaut()

@@ -71,7 +71,7 @@ def test_bytes_are_those_that_the_record_holds_of_the_image(
 ) -> None:
     records = RecordSet(storage, "pcr")
     stored = {
-        (sample_id, group): len(prefix.jpeg(i)) - len(b"\xff\xd9")
+        (sample_id, group): len(prefix.encoded(i)) - len(b"\xff\xd9")
         for group in GROUPS
         for prefix in (records.read_prefix(r, group) for r in range(len(records.index.records)))
         for i, sample_id in enumerate(prefix.ids)

@@ -25,8 +25,7 @@ from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.images.decode import decode, open_decoder
-from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, split_scans
-from pcr_exp.images.orientation import read_orientation
+from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, read_orientation, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.index import parse_index
 from pcr_exp.records.reader import RecordSet
@@ -129,7 +128,7 @@ def read_all(records: RecordSet, rng: Random) -> None:
             prefix = prefix.extended(records.read_extension(record, group, index.num_groups))
         decoder = open_decoder(rng.choice(DECODE_MODES), index.encoding, MAX_PIXELS)
         for i in range(min(2, len(prefix))):
-            decoder(prefix.jpeg(i), prefix.group, f"sample {i}").part(0, 0, 1, 1)
+            decoder(prefix.encoded(i), prefix.group, f"sample {i}").part(0, 0, 1, 1)
         if index.version > 1:
             SingleImages(records).read(record, rng.randrange(len(prefix)), group)
 

@@ -19,9 +19,9 @@ from records_storage import FolderStorage
 from pcr_exp.config.records import SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError, StorageError
+from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records import encode as encode_module
-from pcr_exp.records import image as image_module
 from pcr_exp.records.format import unpack_header
 from pcr_exp.records.reader import RecordSet
 
@@ -112,10 +112,10 @@ def test_images_come_back(tmp_path: Path) -> None:
     pcr = RecordSet(FolderStorage(tmp_path / "out"), "pcr").read_prefix(0, 10)
     baseline = RecordSet(FolderStorage(tmp_path / "out"), "baseline").read_prefix(0, 1)
     for i, jpeg in enumerate(CASES.values()):
-        assert baseline.jpeg(i) == jpeg
+        assert baseline.encoded(i) == jpeg
         if CASES["grey"] != jpeg:
-            assert pcr.jpeg(i) == to_progressive(jpeg)
-        np.testing.assert_array_equal(pixels(pcr.jpeg(i)), pixels(jpeg))
+            assert pcr.encoded(i) == to_progressive(jpeg)
+        np.testing.assert_array_equal(pixels(pcr.encoded(i)), pixels(jpeg))
 
 
 def test_a_prefix_is_exactly_one_read_of_exactly_its_bytes(tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_a_prefix_is_exactly_one_read_of_exactly_its_bytes(tmp_path: Path) -> No
 def test_threads_read_the_same(tmp_path: Path) -> None:
     encode(write_images(tmp_path / "in", GOOD), tmp_path / "out")
     record_set = RecordSet(FolderStorage(tmp_path / "out"), "pcr")
-    wanted = [record_set.read_prefix(k, 10).jpeg(0) for k in range(3)]
+    wanted = [record_set.read_prefix(k, 10).encoded(0) for k in range(3)]
     found: dict[int, list[bytes]] = {}
 
     def read(thread: int) -> None:
-        found[thread] = [record_set.read_prefix(k, 10).jpeg(0) for k in range(3)]
+        found[thread] = [record_set.read_prefix(k, 10).encoded(0) for k in range(3)]
 
     threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -170,7 +170,7 @@ def test_both_encodings_hold_the_same_samples(messy: Path) -> None:
         prefixes = [record_set.read_prefix(k, 1) for k in range(2)]
         assert [prefix.ids for prefix in prefixes] == [["a.jpg", "b.jpg"], ["d.jpg", "e.jpg"]]
         assert [prefix.labels["size"].tolist() for prefix in prefixes] == [[0, 2], [2, 0]]
-    assert RecordSet(FolderStorage(messy), "baseline").read_prefix(1, 1).jpeg(0) == MESSY["d"]
+    assert RecordSet(FolderStorage(messy), "baseline").read_prefix(1, 1).encoded(0) == MESSY["d"]
 
 
 def test_a_skipped_encode_is_reported(messy: Path, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_file_that_changes_meanwhile_is_named(tmp_path: Path, monkeypatch: pyt
 def test_pieces_that_do_not_give_the_file_back_are_never_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_module, "split_scans", lambda jpeg: [jpeg[:-3]])
+    monkeypatch.setattr(jpeg_codec, "split_scans", lambda jpeg: [jpeg[:-3]])
     with pytest.raises(RecordError, match="scan groups do not give the file back"):
         encode(write_images(tmp_path / "in", GOOD), tmp_path / "out")
     assert not list((tmp_path / "out").rglob("*.pcr"))
@@ -271,7 +271,7 @@ def test_done_already_is_done_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     samples = write_images(tmp_path / "in", MESSY)
     first = encode(samples, tmp_path / "out", on_error="skip")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    monkeypatch.setattr(image_module, "to_progressive", None)
+    monkeypatch.setattr(jpeg_codec, "to_progressive", None)
     told: list[tuple[int, int]] = []
     again = encode(samples, tmp_path / "out", progress=lambda *numbers: told.append(numbers))
     assert told == [(10, 10)]

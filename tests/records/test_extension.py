@@ -28,7 +28,7 @@ class NotingStorage(MemoryStorage):
 
 
 def content(prefix: RecordPrefix) -> tuple[int, int, list[bytes]]:
-    return prefix.group, prefix.num_bytes, [prefix.jpeg(i) for i in range(len(prefix))]
+    return prefix.group, prefix.num_bytes, [prefix.encoded(i) for i in range(len(prefix))]
 
 
 @given(records(), st.data())

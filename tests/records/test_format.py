@@ -68,7 +68,7 @@ def test_round_trip_at_every_group(contents: Contents) -> None:
         assert all(values.dtype == "int64" for values in prefix.labels.values())
         assert (len(prefix), prefix.group) == (len(samples), group)
         for i, pieces in enumerate(samples):
-            assert prefix.jpeg(i) == b"".join(pieces[:group]) + ending
+            assert prefix.encoded(i) == b"".join(pieces[:group]) + ending
 
 
 @given(records())
@@ -224,7 +224,7 @@ def test_a_sample_that_is_not_there() -> None:
     prefix = RecordSet(MemoryStorage(write(*small())), "s").read_prefix(0, 3)
     for i in (-1, 2):
         with pytest.raises(IndexError, match=f"sample {i} of a record of 2"):
-            prefix.jpeg(i)
+            prefix.encoded(i)
 
 
 @pytest.mark.parametrize(

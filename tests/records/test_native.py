@@ -38,15 +38,15 @@ def test_native_photographs_are_stored_faithfully(folder: str, num_images: int, 
     prefixes = [pcr.read_prefix(0, group) for group in range(1, 11)]
     originals = baseline.read_prefix(0, 1)
     for i, path in enumerate(paths):
-        original, whole = path.read_bytes(), prefixes[-1].jpeg(i)
-        assert originals.jpeg(i) == original
+        original, whole = path.read_bytes(), prefixes[-1].encoded(i)
+        assert originals.encoded(i) == original
         before, after = (coefficients(tmp_path / "image.jpg", jpeg) for jpeg in (original, whole))
         for one, other in zip(before, after, strict=True):
             np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(simplejpeg.decode_jpeg(whole), simplejpeg.decode_jpeg(original))
         header = read_header(original)
         for prefix in prefixes:
-            decoded = simplejpeg.decode_jpeg(prefix.jpeg(i), strict=True)
+            decoded = simplejpeg.decode_jpeg(prefix.encoded(i), strict=True)
             assert decoded.shape[:2] == (header.height_px, header.width_px)
 
 

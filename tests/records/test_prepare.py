@@ -146,11 +146,11 @@ def test_fewer_images_to_look_at_are_read_from_the_same_records(
     for record in (0, 1):
         all_of_it, part = whole.read_prefix(record, 1), few.read_prefix(record, 1)
         assert part.ids == all_of_it.ids[: len(part)]
-        assert [part.jpeg(i) for i in range(len(part))] == [all_of_it.jpeg(i) for i in range(len(part))]
+        assert [part.encoded(i) for i in range(len(part))] == [all_of_it.encoded(i) for i in range(len(part))]
         assert part.labels["class"].tolist() == all_of_it.labels["class"].tolist()[: len(part)]
     assert len(part) == 1
     with pytest.raises(IndexError, match="sample 1 of a record of 1"):
-        part.jpeg(1)
+        part.encoded(1)
     assert RecordSet(storage, "val/baseline", 100).index == whole.index
 
 

@@ -42,12 +42,12 @@ def test_remote_storage_has_a_second_chance(cut: bool, caplog: pytest.LogCapture
     whole = records.read_prefix(0, 3)
     storage.num_bad, storage.num_reads = 1, 0
     with caplog.at_level(logging.WARNING, "pcr_exp"):
-        assert records.read_prefix(0, 3).jpeg(0) == whole.jpeg(0)
+        assert records.read_prefix(0, 3).encoded(0) == whole.encoded(0)
     assert storage.num_reads == 2
     assert "It is read once more, since it came from far://away" in caplog.text
     prefix = records.read_prefix(0, 1)
     storage.num_bad, storage.num_reads = 1, 0
-    assert prefix.extended(records.read_extension(0, 1, 3)).jpeg(0) == whole.jpeg(0)
+    assert prefix.extended(records.read_extension(0, 1, 3)).encoded(0) == whole.encoded(0)
     assert storage.num_reads == 2
 
 
@@ -65,13 +65,13 @@ def test_and_no_third_one(cut: bool) -> None:
 def test_single_images_have_a_second_chance_too() -> None:
     storage = DamagingStorage(is_remote=True, cut=False)
     records = RecordSet(storage, "s")
-    wanted = records.read_prefix(0, 2).jpeg(0)
+    wanted = records.read_prefix(0, 2).encoded(0)
     images = SingleImages(records)
     # Header with a table, a piece, another table (its group 2 is empty). Then, of what is kept, the piece;
     # if that is damaged, so may be what is kept, and all is read anew.
     for num_bad, num_reads in ((0, 3), (0, 1), (1, 1 + 3)):
         storage.num_bad, storage.num_reads = num_bad, 0
-        assert images.read(0, 0, 2).jpeg == wanted
+        assert images.read(0, 0, 2).encoded == wanted
         assert storage.num_reads == num_reads
     storage.num_bad = 1
     assert images.read_piece(0, 1, 1) == b"b1b1"

@@ -12,7 +12,7 @@ from records_pictures import BAD, CASES
 
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError, StorageError
-from pcr_exp.records import image as image_module
+from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.records.index import dump_index, parse_index
 from pcr_exp.records.reuse import StoredImages
 from tests.records.test_versions import write_good
@@ -26,13 +26,13 @@ def samples(tmp_path: Path) -> list[Sample]:
 @pytest.fixture
 def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is transcoded while a test runs."""
-    real, seen = image_module.to_progressive, []
+    real, seen = jpeg_codec.to_progressive, []
 
     def watch(original: bytes, max_pixels: int) -> bytes:
         seen.append(original)
         return real(original, max_pixels)
 
-    monkeypatch.setattr(image_module, "to_progressive", watch)
+    monkeypatch.setattr(jpeg_codec, "to_progressive", watch)
     return seen
 
 

@@ -34,7 +34,7 @@ def test_it_is_the_image_of_the_prefix(files: dict[str, bytes], encoding: str, n
             prefix = records.read_prefix(record, group)
             for i in reversed(range(len(prefix))):
                 image = images.read(record, i, group)
-                assert (image.id, image.group, image.jpeg) == (prefix.ids[i], group, prefix.jpeg(i))
+                assert (image.id, image.group, image.encoded) == (prefix.ids[i], group, prefix.encoded(i))
                 assert image.labels == {name: values[i] for name, values in prefix.labels.items()}
 
 
@@ -52,12 +52,12 @@ def test_reads_are_small_and_one_for_each_group(tmp_path: Path) -> None:
     assert sorted(read for read in storage.reads if read in tables) == tables
     assert len(storage.reads) == 10
     assert sum(length for *_, length in storage.reads) == (
-        entry.header_bytes + 5 * (12 * 10 + 8) + len(image.jpeg) - 2
+        entry.header_bytes + 5 * (12 * 10 + 8) + len(image.encoded) - 2
     )
     storage.reads.clear()
     image = images.read(0, 7, 5)
     assert len(storage.reads) == 5  # what finds the pieces is kept
-    assert sum(length for *_, length in storage.reads) == len(image.jpeg) - 2
+    assert sum(length for *_, length in storage.reads) == len(image.encoded) - 2
 
 
 @given(st.data())
@@ -75,7 +75,7 @@ def test_damage_is_noticed_where_it_matters(files: dict[str, bytes], data: st.Da
     num_damaged = 0
     for i in range(len(wanted)):
         try:
-            assert images.read(0, i, 10).jpeg == wanted.jpeg(i)
+            assert images.read(0, i, 10).encoded == wanted.encoded(i)
         except RecordError as error:
             assert path in str(error)
             num_damaged += 1
@@ -97,9 +97,9 @@ def test_a_damaged_piece_is_named_and_others_are_had(files: dict[str, bytes]) ->
         RecordError, match=r"image 1 in group 2 of record out/pcr/record-000000\.pcr is cut short"
     ):
         images.read(0, 1, 2)
-    assert images.read(0, 1, 1).jpeg == records.read_prefix(0, 1).jpeg(1)
+    assert images.read(0, 1, 1).encoded == records.read_prefix(0, 1).encoded(1)
     for i in (0, 2, 3):
-        assert images.read(0, i, 10).jpeg == records.read_prefix(0, 10).jpeg(i)
+        assert images.read(0, i, 10).encoded == records.read_prefix(0, 10).encoded(i)
     with pytest.raises(RecordError, match=r"group 2 of .* does not match \(first in its image 1 of 0 to 3\)"):
         damaged.read_prefix(0, 2)
 

@@ -41,7 +41,7 @@ def stored(folder: Path, encoding: str) -> dict[str, tuple[str, bytes, int]]:
             prefix = records.read_prefix(number, records.index.num_groups)
             for i, id_ in enumerate(prefix.ids):
                 assert id_ not in found
-                found[id_] = (split, prefix.jpeg(i), int(prefix.labels["class"][i]))
+                found[id_] = (split, prefix.encoded(i), int(prefix.labels["class"][i]))
     return found
 
 

@@ -48,14 +48,14 @@ def test_version_1_is_read_as_it_is(tmp_path: Path) -> None:
             found = {}
             for record in range(3):
                 prefix = records.read_prefix(record, group)
-                found |= {prefix.ids[i]: prefix.jpeg(i) for i in range(len(prefix))}
+                found |= {prefix.ids[i]: prefix.encoded(i) for i in range(len(prefix))}
                 assert prefix.labels["size"].tolist() == [(4 * record + i) % 3 for i in range(len(prefix))]
             for name, jpeg in GOOD.items():
                 wanted = jpeg if encoding == "baseline" else b"".join(PIECES[name][:group]) + b"\xff\xd9"
                 assert found[f"{name}.jpg"] == wanted
     prefix = RecordSet(FolderStorage(tmp_path), "train/pcr").read_prefix(0, 2)
     more = RecordSet(FolderStorage(tmp_path), "train/pcr").read_extension(0, 2, 7)
-    assert prefix.extended(more).jpeg(1) == b"".join(PIECES[list(GOOD)[1]][:7]) + b"\xff\xd9"
+    assert prefix.extended(more).encoded(1) == b"".join(PIECES[list(GOOD)[1]][:7]) + b"\xff\xd9"
 
 
 def test_version_1_is_verified(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ def test_mssim_reads_the_group_that_its_threshold_asks_for(run: Any, configure: 
     prefixes = {group: [records.read_prefix(r, group) for r in range(2)] for group in (1, 2, 5, 10)}
     for group, prefix in prefixes.items():
         values = [
-            ms_ssim(decode(prefixes[10][i // 16].jpeg(i % 16)), decode(prefix[i // 16].jpeg(i % 16))).value
+            ms_ssim(
+                decode(prefixes[10][i // 16].encoded(i % 16)), decode(prefix[i // 16].encoded(i % 16))
+            ).value
             for i in range(20)
         ]
         assert choice["scores"][str(group)] == pytest.approx(np.mean(values), abs=1e-12)

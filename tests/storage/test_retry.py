@@ -263,11 +263,11 @@ def records(server: RangeServer, storage: FsspecStorage) -> RecordSet:
 def test_bytes_that_were_flipped_on_their_way_are_read_once_more(
     server: RangeServer, records: RecordSet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wanted = records.read_prefix(0, 6).jpeg(1)
+    wanted = records.read_prefix(0, 6).encoded(1)
     server.requests.clear()
     misbehave(server, 1, flips=True)
     with caplog.at_level(logging.WARNING, "pcr_exp"):
-        assert records.read_prefix(0, 6).jpeg(1) == wanted
+        assert records.read_prefix(0, 6).encoded(1) == wanted
     assert len(server.requests) == 2
     assert "It is read once more" in caplog.text
     misbehave(server, None, flips=True)

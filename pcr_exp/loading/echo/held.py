@@ -20,12 +20,12 @@ class SomeSamples:
         self.labels: dict[str, Ints] = prefix.labels
         self.group: int = prefix.group
         self.num_bytes: int = prefix.num_bytes
-        self._jpegs = {sample: prefix.jpeg(sample) for sample in samples}
+        self._jpegs = {sample: prefix.encoded(sample) for sample in samples}
 
     def __len__(self) -> int:
         return len(self._jpegs)
 
-    def jpeg(self, i: int) -> bytes:
+    def encoded(self, i: int) -> bytes:
         """Sample i of the record, as the prefix gave it. Raises KeyError if it is not one of the few."""
         return self._jpegs[i]
 

@@ -1,12 +1,28 @@
-"""Images that are decoded only where a crop looks."""
+"""A JPEG as crops see it: in pixels of its full size, at whatever scale it was decoded, whole or in part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from pcr_exp.errors import ImageError
+from pcr_exp.images.codec import Buffer, Part, Pixels
 from pcr_exp.images.libturbojpeg import PartDecoder
-from pcr_exp.images.source import Part, Pixels
+
+
+class DecodedImage:
+    """An image that was decoded as a whole, at 1/denominator of its size, rounded up."""
+
+    def __init__(self, pixels: Pixels, size: tuple[int, int] | None = None, denominator: int = 1) -> None:
+        """`size` is the full (height, width); that of `pixels` if not given."""
+        self.height_px, self.width_px = size or pixels.shape[:2]
+        self._pixels = pixels
+        self._denominator = denominator
+
+    def part(self, top: int, left: int, rows: int, columns: int) -> Part:
+        """The rectangle, in all the pixels."""
+        d = self._denominator
+        return Part(self._pixels, top / d, left / d, rows / d, columns / d, d)
+
 
 _MARGIN_PX = 4
 """Two on which pixels of the part depend (chroma is interpolated), two that cubic resampling looks at."""
@@ -16,7 +32,7 @@ class PartlyDecodedImage:
     """An image of which no more is decoded than a part needs; the pixels are those of the whole."""
 
     def __init__(
-        self, jpeg: bytes, decoder: PartDecoder, whole: Callable[[], Pixels], denominator: int = 1
+        self, jpeg: Buffer, decoder: PartDecoder, whole: Callable[[], Pixels], denominator: int = 1
     ) -> None:
         """`whole()` decodes all of it, where a part cannot be had, or raises what is wrong with it.
 

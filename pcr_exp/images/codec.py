@@ -1,0 +1,120 @@
+"""The seam between records and image formats: what a codec gives, and by which name records ask for it.
+
+A codec stores an image as pieces, one per scan group, such that the first few of them already show it. JPEG's
+two are in `decode`. Another is a module of its own: an object like `ImageCodec`, and `register` called
+with it. Records state its name (`scans`), so that readers find the codec that wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pcr_exp.errors import RecordError
+
+Buffer = bytes | bytearray | memoryview
+Pixels = npt.NDArray[np.uint8]
+
+
+class Part(NamedTuple):
+    """A rectangle of an image, and pixels that hold it.
+
+    `top`, `left`, `rows` and `columns` are in units of `pixels`; where the image was decoded at a fraction of
+    its size they need not be whole.
+    """
+
+    pixels: Pixels
+    """uint8 [h, w, 3]."""
+    top: float
+    left: float
+    rows: float
+    columns: float
+    denominator: int
+    """Each of `pixels` stands for denominator x denominator pixels of the full size."""
+
+
+class Source(Protocol):
+    """A decoded image, of which crops take parts."""
+
+    height_px: int
+    width_px: int
+
+    def part(self, top: int, left: int, rows: int, columns: int) -> Part:
+        """The rectangle that is given in pixels of the full size and lies within it."""
+        ...
+
+
+Decoder = Callable[[Buffer, int, str], Source]
+"""Takes a file, the scan group that it is read at, and what to call it in an error (RecordError).
+
+If the file's buffer is writable, the decoder may change it.
+"""
+
+
+class ImageCodec(Protocol):
+    """One way to store images in scan groups. Stateless: threads and processes share it."""
+
+    name: str
+    """What records state as `scans`: letters, digits, '.', '_' and '-'."""
+    num_groups: int
+
+    def check_installed(self) -> None:
+        """Raise RecordError, which says what to install, if `encode` would find a library missing."""
+        ...
+
+    def check(self, original: bytes, max_pixels: int) -> None:
+        """Raise ImageError, with the reason, for a file that cannot be stored faithfully, by its header."""
+        ...
+
+    def is_turned(self, original: bytes) -> bool:
+        """Whether a viewer would turn the image: its pixels are stored as they lie."""
+        ...
+
+    def encode(self, original: bytes, max_pixels: int) -> bytes:
+        """The file in the form that is split: no pixel is changed. Raises as `check` does."""
+        ...
+
+    def split(self, encoded: bytes) -> list[bytes]:
+        """One piece per group, which may be empty. Raises ImageError if it is damaged."""
+        ...
+
+    def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What the first pieces of an image are as a file: buffers to be laid end to end.
+
+        Of all pieces it is the encoded file, byte for byte.
+        """
+        ...
+
+    def open_decoder(self, mode: str, max_pixels: int) -> Decoder:
+        """The decoder for `loader.decode=<mode>`; it refuses images of more than `max_pixels`."""
+        ...
+
+
+_CODECS: dict[str, ImageCodec] = {}
+
+
+def register(codec: ImageCodec) -> None:
+    """Make a codec known to readers and encoders by its name.
+
+    Raises:
+        RecordError: another codec has the name.
+    """
+    if _CODECS.setdefault(codec.name, codec) is not codec:
+        raise RecordError(f"two image codecs are called {codec.name!r}: rename the one registered last.")
+
+
+def find_codec(name: str, where: str = "records") -> ImageCodec:
+    """The codec of this name.
+
+    Raises:
+        RecordError: there is none; the message begins with `where`.
+    """
+    if name not in _CODECS:
+        raise RecordError(
+            f"{where}: the images are stored by the codec {name!r}, and this program knows "
+            f"{', '.join(sorted(_CODECS))}. Import the module that registers it."
+        )
+    return _CODECS[name]
