@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jpeg_photos import KINDS, PHOTO, groups_of, to_jpeg
 from PIL import Image
@@ -166,6 +166,7 @@ def test_small_images_are_scaled_from_16_pixels_on(size: tuple[int, int], group:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@settings(deadline=None)  # on a machine that may be busy
 @given(data=st.data())
 def test_damage_is_refused_by_name_or_gives_pixels(mode: str, data: st.DataObject) -> None:
     """What a checksum would let through was damaged before it was stored."""

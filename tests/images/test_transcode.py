@@ -209,15 +209,10 @@ def test_another_scan_script_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         to_progressive(PLAIN)
 
 
-def test_a_transformer_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     library = LibTurboJpeg(next(path for path in library_paths() if _loads(path)))
-
-    class NoMemory:
-        def tjInitTransform(self) -> None:  # noqa: N802
-            return None
-
-    monkeypatch.setattr(library, "_library", NoMemory())
-    with pytest.raises(MemoryError, match="could not make a transformer"):
+    monkeypatch.setattr(library._handles, "_make", lambda: None)
+    with pytest.raises(MemoryError, match="could not make a handle"):
         library(PLAIN)
 
 
