@@ -38,11 +38,12 @@ class Assignment:
     def of(cls, config: TrainConfig, directory: RunDirectory) -> Assignment:
         """Decide, as the holder of the run's directory."""
         checkpoint = directory.checkpoint_path
+        finished = directory.status == "finished"
         return cls(
             folder=directory.path,
-            finished=directory.status == "finished",
+            finished=finished,
             checkpoint=checkpoint if checkpoint.exists() else None,
-            bucket=new_bucket_path() if is_limited(config.storage) else None,
+            bucket=new_bucket_path() if is_limited(config.storage) and not finished else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import tempfile
@@ -16,7 +17,8 @@ _NAME = re.compile(re.escape(_PREFIX) + r"(\d+)-(\d+)-(\d+)-")
 def new_bucket_path() -> Path:
     """An empty file for a new bucket: in /dev/shm (memory, no disk) if there is one, else the temp folder.
 
-    Its name says which process made it. Files there whose makers were killed are removed.
+    Its name says which process made it, and the file goes with that process at the latest, whether or not a
+    throttle was ever opened there. Files whose makers were killed are removed.
     """
     in_memory = os.access(SHARED_MEMORY, os.W_OK)
     folder = SHARED_MEMORY if in_memory else Path(tempfile.gettempdir())
@@ -25,7 +27,14 @@ def new_bucket_path() -> Path:
     prefix = f"{_PREFIX}{pid}-{_started(pid) or 0}-{_pid_namespace()}-"
     descriptor, path = tempfile.mkstemp(prefix=prefix, dir=folder)
     os.close(descriptor)
+    atexit.register(remove_own, Path(path), pid)
     return Path(path)
+
+
+def remove_own(path: Path, owner: int) -> None:
+    """Remove the file, but not in a forked child, which inherits what its parent does at its end."""
+    if os.getpid() == owner:
+        path.unlink(missing_ok=True)
 
 
 def remove_ownerless(folder: Path) -> None:

@@ -31,7 +31,7 @@ from pathlib import Path
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.bucket import Bucket, Limits
-from pcr_exp.storage.bucket_file import new_bucket_path
+from pcr_exp.storage.bucket_file import new_bucket_path, remove_own
 from pcr_exp.storage.range_reader import RangeReader
 
 _MIB = 2**20
@@ -121,7 +121,7 @@ class Throttle:
         bucket = Bucket(file, limits)
         throttle = cls(bucket, clock=clock, wait=wait)
         if bucket.created:
-            weakref.finalize(throttle, _remove, file, os.getpid())
+            weakref.finalize(throttle, remove_own, file, os.getpid())
         return throttle
 
     @classmethod
@@ -172,12 +172,6 @@ class Throttle:
 
     def __reduce__(self) -> tuple[Callable[[str], Throttle], tuple[str]]:
         return Throttle.open, (str(self.path),)
-
-
-def _remove(path: Path, owner: int) -> None:
-    # A forked child inherits this finalizer, but the file is not the child's.
-    if os.getpid() == owner:
-        path.unlink(missing_ok=True)
 
 
 class ThrottledStorage:

@@ -156,6 +156,7 @@ def test_nothing_is_left_and_the_same_command_continues(
         assert alive == {}, f"still there after {ENDS_WITHIN_S:g} s: {alive}; {told}"
         status = starter.end(pid)
         statuses[status] = statuses.get(status, 0) + 1
+        told = f"status {status}, {told}"
         assert status in ends, told
         assert locked_files([folder]) == [], told
         if number == signal.SIGINT:

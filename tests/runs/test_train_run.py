@@ -21,6 +21,7 @@ from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import MEASURED, Row, read_rows
 from pcr_exp.runs.session import Session
 from pcr_exp.runs.train_run import RunOutcome, run_training
+from pcr_exp.storage import bucket_file
 from pcr_exp.training.trainer import Trainer
 
 CLOCKS = ("train_s", "wait_s", "eval_s", "other_s")
@@ -86,6 +87,20 @@ def test_baseline_reads_the_original_bytes(configure: Any) -> None:
     _, low = run(configure(scan__name="group_1", scan__group=1))
     assert rows[-1]["record_bytes"] > 2 * low[-1]["record_bytes"]
     assert rows[-1]["num_val"] == low[-1]["num_val"] == 20
+
+
+def test_a_finished_run_is_skipped_without_a_throttle(
+    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made an empty file in /dev/shm each time."""
+    (shared := tmp_path / "shared").mkdir()
+    monkeypatch.setattr(bucket_file, "SHARED_MEMORY", shared)
+    config = configure(training__epochs=1, storage__bandwidth_mib_per_s=100.0)
+    run_training(config, progress=False)
+    for left in shared.iterdir():
+        left.unlink()
+    assert run_training(config, progress=False).status == "skipped"
+    assert list(shared.iterdir()) == []
 
 
 def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Path) -> None:

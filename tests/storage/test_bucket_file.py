@@ -104,3 +104,16 @@ def test_a_file_that_another_process_removes_first_is_no_error(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", gone)
         remove_ownerless(folder)
+
+
+def test_a_file_that_nobody_opened_goes_with_its_process(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from pcr_exp.storage import bucket_file\n"
+        "bucket_file.SHARED_MEMORY = Path(sys.argv[1])\n"
+        "path = bucket_file.new_bucket_path()\n"
+        "if os.fork() == 0: sys.exit()\n"
+        "os.wait(); assert path.exists(), 'a child removed it'"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True)
+    assert files(tmp_path) == set()
