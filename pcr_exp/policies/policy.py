@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pcr_exp.policies.probe import Probe
+from pcr_exp.system.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,16 @@ class Decision:
     """What the scores are; `given` where nothing was compared."""
     scores: Mapping[int, float] = field(default_factory=dict)
     """By candidate."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the columns that the policy declares (`declared_columns`)."""
+
+
+def declared_columns(policy: object) -> tuple[Column, ...]:
+    """Return what a policy's `policy` rows have beside the usual columns: its attribute `columns`, if any.
+
+    `Decision.columns` gives their values. A column named `measure` says which words it uses for `measure`.
+    """
+    return tuple(getattr(policy, "columns", ()))
 
 
 class ScanPolicy(Protocol):

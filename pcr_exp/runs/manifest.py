@@ -17,6 +17,7 @@ from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys, utc_now
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.columns import Column
 from pcr_exp.training.task import headline_of, target_of
 
 T = TypeVar("T")
@@ -81,6 +82,8 @@ class Manifest:
     """Of the sessions that made the run as it is: seconds of runs with equal keys can be compared."""
     timing_is_mixed: bool = False
     """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
+    columns: list[Column] = field(default_factory=list)
+    """What the rows have beside the columns of every run: those that the scan policy declares."""
     sessions: list[Stretch] = field(default_factory=list)
     """Every stretch of the run, in order."""
 
@@ -194,29 +197,49 @@ def read_manifest(path: Path) -> Manifest:
         raise RunError(
             f"{path} is damaged: {error}. Delete the run directory to start the run again."
         ) from error
+    return manifest_of(values, str(path))
+
+
+def manifest_of(values: Any, where: str) -> Manifest:
+    """Make a manifest of what its JSON file holds.
+
+    Args:
+        values: As `json.loads` gives it.
+        where: What errors call the place it came from.
+
+    Raises:
+        RunError: it has other fields, or a status that there is not.
+    """
     if isinstance(values, dict) and "target_top1" in values:  # of a run from before there were tasks
-        values["target"] = values.pop("target_top1")
+        values = {"target": values["target_top1"], **{k: v for k, v in values.items() if k != "target_top1"}}
     names = {f.name for f in fields(Manifest)}
     # What has a default may have come later than the manifest.
     needed = {f.name for f in fields(Manifest) if f.default is MISSING and f.default_factory is MISSING}
     found = set(values) if isinstance(values, dict) else set()
     if not needed <= found <= names:
         raise RunError(
-            f"{path} is not a manifest of this version: fields missing {sorted(needed - found)}, "
+            f"{where} is not a manifest of this version: fields missing {sorted(needed - found)}, "
             f"unknown {sorted(found - names)}. Read it with the version that wrote it, or make the run again."
         )
     if values["status"] not in STATUSES:
-        raise RunError(f"{path}: status={values['status']!r}; wanted {', '.join(STATUSES)}.")
-    values["sessions"] = [_part(Stretch, item, path) for item in values.get("sessions", [])]
-    values["quality"] = [_part(GroupQuality, item, path) for item in values.get("quality", [])]
+        raise RunError(f"{where}: status={values['status']!r}; wanted {', '.join(STATUSES)}.")
+    values = dict(values)
+    values["columns"] = [_column(item, where) for item in values.get("columns", [])]
+    values["sessions"] = [_part(Stretch, item, where) for item in values.get("sessions", [])]
+    values["quality"] = [_part(GroupQuality, item, where) for item in values.get("quality", [])]
     return Manifest(**values)
 
 
-def _part(kind: type[T], values: dict[str, Any], path: Path) -> T:
+def _part(kind: type[T], values: dict[str, Any], where: str) -> T:
     try:
         return kind(**values)
     except TypeError as error:
         raise RunError(
-            f"{path} is not a manifest of this version: {error}. Read it with the version that wrote it, or "
+            f"{where} is not a manifest of this version: {error}. Read it with the version that wrote it, or "
             "make the run again."
         ) from error
+
+
+def _column(values: dict[str, Any], where: str) -> Column:
+    # JSON has lists where a column has tuples.
+    return _part(Column, {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, where)

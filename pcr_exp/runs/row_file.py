@@ -16,15 +16,22 @@ from typing import Any
 from pcr_exp.errors import RunError
 from pcr_exp.runs.rows import Row, validate_row
 from pcr_exp.system.atomic import explain_os_error, write_atomic
+from pcr_exp.system.columns import Column
+from pcr_exp.training.columns import COLUMNS
 
 
 class RowFile:
     """Appends rows, each one line of JSON that is in the file when `append` returns."""
 
-    def __init__(self, path: Path, num_rows: int) -> None:
+    def __init__(self, path: Path, num_rows: int, columns: Sequence[Column] = COLUMNS) -> None:
         """Keep the first `num_rows` rows of `path`, cut the rest off, and append after them.
 
         Rows behind the last checkpoint are of updates that a resumed run does again.
+
+        Args:
+            path: `rows.jsonl`.
+            num_rows: How many rows there were when the checkpoint was made.
+            columns: All that rows of the run may have; see `with_declared`.
 
         Raises:
             RunError: the file has fewer rows.
@@ -39,6 +46,7 @@ class RowFile:
         if len(lines) != num_rows:
             write_atomic(path, complete[:num_rows])
         self.num_rows = num_rows
+        self._columns = columns
         self._file = path.open("ab")
 
     def append(self, row: Row) -> None:
@@ -48,7 +56,7 @@ class RowFile:
             RunError: it does not fit the schema.
             StorageError: the disk is full or refuses.
         """
-        validate_row(row)
+        validate_row(row, self._columns)
         try:
             self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
             self._file.flush()

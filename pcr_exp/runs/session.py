@@ -18,11 +18,13 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.catalog import judges_by_tune, open_policy, require_tuning
 from pcr_exp.policies.consensus import open_consensus
-from pcr_exp.policies.policy import ScanPolicy
+from pcr_exp.policies.policy import ScanPolicy, declared_columns
 from pcr_exp.runs.data import RunData, ValidationBatches, training_loader, validation_loader
 from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
+from pcr_exp.system.columns import Column
 from pcr_exp.training.clocks import Clocks
+from pcr_exp.training.columns import with_declared
 from pcr_exp.training.device import cpu_threads, synchronizer
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes
@@ -57,6 +59,11 @@ class Session:
     earlier_probe_bytes: int = 0
     """Bytes that a scan policy's probes had read by then."""
     progress: Progress = field(default_factory=Progress)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns that the rows may have. Raises ConfigError if the policy declares one that exists."""
+        return with_declared(declared_columns(self.policy))
 
     @property
     def total_steps(self) -> int:
@@ -94,7 +101,7 @@ class Session:
         )
         with closing(rows):
             for row in rows:
-                yield team_row(row, self.trainer.exchange, self.processes)
+                yield team_row(row, self.trainer.exchange, self.processes, self.columns)
 
     def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
         """Return what updates keep for backward, and how long the stages around the echo take.

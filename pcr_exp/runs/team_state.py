@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pcr_exp.training.columns import COLUMNS
+
 State = dict[str, Any]
 
-_COUNTED = ("samples_seen", "samples_trained", "record_bytes", "full_bytes", "probe_bytes")
-_COUNTED_IN_INTERVAL = ("samples_seen", "bytes_read")
+_COUNTED = {column.name for column in COLUMNS if column.grows and column.combine == "sum"}
 _MEANS = ("epoch_loss", "interval_loss")
 
 
@@ -40,13 +41,14 @@ def share_of_state(states: Sequence[State], rank: int, world_size: int) -> State
 
 
 def _progress(first: State, own: Sequence[State]) -> State:
-    progress = {**first, **{key: sum(each[key] for each in own) for key in _COUNTED}}
+    progress = {**first, **{key: sum(each[key] for each in own) for key in _COUNTED & first.keys()}}
     for key in _MEANS:
         # Every process has the same mean; the weights are images.
         progress[key] = {part: sum(each[key][part] for each in own) for part in first[key]}
     if first["interval_start"]:
         counted = {
-            key: sum(each["interval_start"].get(key, 0) for each in own) for key in _COUNTED_IN_INTERVAL
+            key: sum(each["interval_start"].get(key, 0) for each in own)
+            for key in _COUNTED & first["interval_start"].keys()
         }
         progress["interval_start"] = {**first["interval_start"], **counted}
     return progress

@@ -14,6 +14,7 @@ import torch
 from pcr_exp.config.labels import network_label, scan_label, storage_label
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.workers import named_worker_death
+from pcr_exp.policies.policy import declared_columns
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import RunData, images_key_of, open_data, prepare_data
@@ -132,7 +133,7 @@ def _train(
     epochs = config.training.epochs
     with (
         open_session(config, data, device, processes) as session,
-        RowFile(directory.rows_path, _restore(session, directory)) as rows,
+        RowFile(directory.rows_path, _restore(session, directory), session.columns) as rows,
         _tracked(config, directory) as tracker,
         training_bar(
             epochs=epochs,
@@ -142,6 +143,7 @@ def _train(
             headline=headline_called(manifest.headline),
         ) as bar,
     ):
+        manifest.columns = list(declared_columns(session.policy))
         begin_at(manifest, session.progress.step)
         write_manifest(directory.manifest_path, manifest)
         held_mib = session.loader.max_held_bytes() / 2**20

@@ -25,7 +25,7 @@ _INTERVAL = ("train_s", "wait_s", "eval_s", "wall_s", "samples_seen", "bytes_rea
 
 
 class Reporter:
-    """Makes rows; the schema that they obey is in `pcr_exp.runs.rows`."""
+    """Makes rows; `pcr_exp.training.columns` says what each column is."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Reporter:
             "measure": decision.measure,
             "scores": {str(group): score for group, score in sorted(decision.scores.items())},
             "bytes_saved": progress.full_bytes - progress.record_bytes,
+            **decision.columns,
         }
 
     def _cumulative(self) -> Row:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from runner_processes import Starter, locked_files, processes_of, shared_memory, wait_until_ended
 
-from pcr_exp.runs.rows import MEASURED, read_rows
+from pcr_exp.runs.rows import deterministic_part, read_rows
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,9 +60,7 @@ def records_in(folder: Path) -> dict[str, bytes]:
 def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """All that does not depend on the clock, by run."""
     return {
-        path.parent.name: [
-            {key: value for key, value in row.items() if key not in MEASURED} for row in read_rows(path)
-        ]
+        path.parent.name: deterministic_part(read_rows(path))
         for path in sorted((folder / "runs").glob("*/rows.jsonl"))
     }
 

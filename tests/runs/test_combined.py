@@ -15,8 +15,9 @@ from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.runs.rows import TRAFFIC, Row, read_rows
+from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.columns import TRAFFIC
 from pcr_exp.training.distributed.processes import Processes
 
 
@@ -57,7 +58,7 @@ def both(configure: Any, tmp_path: Path) -> tuple[Row, Row]:
 
 def test_all_four_save_bytes_in_one_run_each_at_its_place(both: tuple[Row, Row]) -> None:
     off, on = both
-    assert off.keys() == on.keys() >= TRAFFIC.keys()
+    assert off.keys() == on.keys() >= {*TRAFFIC, "network_s"}
     assert off["step"] == on["step"] == 4
     assert (off["samples_seen"], off["samples_trained"]) == (104, 104)
     assert (on["samples_seen"], on["samples_trained"]) == (52, 104)

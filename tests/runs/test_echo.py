@@ -7,7 +7,7 @@ import pytest
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.records.index import parse_index
-from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.schedule import learning_rate
 from pcr_exp.training.trainer import Trainer
@@ -23,10 +23,6 @@ echoes = pytest.mark.parametrize("echo", ECHOES, ids=lambda echo: f"{echo.name}-
 
 def rows_of(config: Any) -> list[Row]:
     return read_rows(run_training(config, progress=False).folder / "rows.jsonl")
-
-
-def deterministic(rows: list[Row]) -> list[Row]:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
 
 
 @echoes
@@ -78,4 +74,4 @@ def test_an_interrupted_run_ends_with_the_same_rows(
     with pytest.raises(KeyboardInterrupt):
         rows_of(config)
     monkeypatch.undo()
-    assert deterministic(rows_of(config)) == deterministic(whole)
+    assert deterministic_part(rows_of(config)) == deterministic_part(whole)

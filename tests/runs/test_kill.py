@@ -14,7 +14,7 @@ import pytest
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import CosineConfig, ScanConfig
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 
 # Slowed down, so that there is a middle of an epoch to be killed in.
@@ -61,10 +61,6 @@ def wait_for_rows(config: TrainConfig, process: subprocess.Popen[str], num_rows:
     pytest.fail("no rows in a minute")
 
 
-def deterministic(rows: list[Row]) -> list[Row]:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
-
-
 @pytest.mark.parametrize(
     "scan",
     [
@@ -79,7 +75,7 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     """Also those of a policy, which goes on from what it knew at the checkpoint."""
     changes = {"training__epochs": 3, "training__log_every_steps": 1, "loader__num_workers": 1, "scan": scan}
     whole = run_training(configure(**changes, runs_root=str(tmp_path / "whole")), progress=False)
-    wanted = deterministic(read_rows(whole.folder / "rows.jsonl"))
+    wanted = deterministic_part(read_rows(whole.folder / "rows.jsonl"))
 
     # Rows 6 to 8 are of updates 5 to 7, in epoch 2: killed after 7, it goes on from its checkpoint after 6.
     # Of the policy's rows two are decisions; it goes on from the checkpoint after 3, before the second.
@@ -97,7 +93,7 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     assert outcome.status == "finished"
     assert "from the checkpoint after step" in directory.log_path.read_text()
     rows = read_rows(directory.rows_path)
-    assert deterministic(rows) == wanted
+    assert deterministic_part(rows) == wanted
     for row in rows:
         assert sum(row[part] for part in SPLIT_S) == pytest.approx(row["wall_s"], rel=0.01)
     assert f"process {process.pid} on" in directory.log_path.read_text()

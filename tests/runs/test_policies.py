@@ -34,7 +34,7 @@ from pcr_exp.runs import session
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
-from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.open import open_storage
 from pcr_exp.training.trainer import Trainer
@@ -63,10 +63,6 @@ def run(configure: Any) -> Any:
         return folder, read_rows(folder / "rows.jsonl")
 
     return run_one
-
-
-def deterministic(rows: Rows) -> Rows:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
 
 
 def decided(rows: Rows) -> list[tuple[int, int]]:
@@ -187,7 +183,7 @@ def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     _, static = run(ScanConfig(name="group_10"), training__log_every_steps=1)
     assert probed
     trained = [row for row in rows if row["kind"] != "policy"]
-    assert deterministic(trained) == deterministic(static)
+    assert deterministic_part(trained) == deterministic_part(static)
     after = [row for row in trained if row["kind"] == "train" and row["probe_s"] > 0]
     assert len(after) >= 8, "losses after a probe are among those compared"
     assert rows[-1]["probe_s"] > 0
@@ -220,8 +216,8 @@ def test_interrupted_and_resumed_the_groups_and_losses_are_the_same(
         run_training(config("cut"), progress=False)
     monkeypatch.undo()
     outcome = run_training(config("cut"), progress=False)
-    wanted = deterministic(read_rows(whole.folder / "rows.jsonl"))
-    assert deterministic(read_rows(outcome.folder / "rows.jsonl")) == wanted
+    wanted = deterministic_part(read_rows(whole.folder / "rows.jsonl"))
+    assert deterministic_part(read_rows(outcome.folder / "rows.jsonl")) == wanted
     last = [row["group"] for row in wanted if row["kind"] == "policy"][-1]
     assert read_manifest(outcome.folder / "manifest.json").scan_group == last
 

@@ -1,23 +1,20 @@
 """The validator refuses what a row cannot be; the row file keeps exactly the rows that count."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pcr_exp.errors import RunError
+from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.runs.row_file import RowFile
-from pcr_exp.runs.rows import (
-    COLUMNS,
-    CUMULATIVE,
-    LATER,
-    MEASURED,
-    OPTIONAL,
-    TRAFFIC,
-    read_rows,
-    validate_row,
-)
+from pcr_exp.runs.rows import deterministic_part, read_rows, validate_row
+from pcr_exp.system.columns import ROW_KINDS, Column
+from pcr_exp.training.columns import COLUMNS, with_declared
+
+LATER = {column.name: column.absent for column in COLUMNS if column.absent is not None}
+TRAFFIC = [column.name for column in COLUMNS if column.presence == "team"]
 
 
 def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
@@ -49,7 +46,7 @@ def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
     return values | changes
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("kind", ROW_KINDS)
 def test_a_good_row_passes(kind: str) -> None:
     validate_row(row(kind))
 
@@ -85,9 +82,10 @@ def test_values_that_a_column_cannot_have(kind: str, name: str, value: object, w
         validate_row(row(kind, **{name: value}))
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("kind", ROW_KINDS)
 def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
-    for name in COLUMNS[kind].keys() - LATER.keys():
+    always = {column.name for column in COLUMNS if kind in column.rows and column.presence == "always"}
+    for name in always - LATER.keys():
         incomplete = row(kind)
         del incomplete[name]
         with pytest.raises(RunError, match=rf"missing columns \['{name}'\]"):
@@ -96,7 +94,7 @@ def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
         validate_row(row(kind, time_to_accuracy_s=3.0))
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("kind", ROW_KINDS)
 def test_columns_of_several_processes_come_together(kind: str) -> None:
     traffic = dict.fromkeys(TRAFFIC, 1)
     validate_row(row(kind, **traffic))
@@ -120,7 +118,7 @@ def test_a_kind_that_there_is_not(kind: Any) -> None:
         validate_row(row() | {"kind": kind})
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("kind", ROW_KINDS)
 def test_columns_that_came_later_may_be_missing_but_not_wrong(kind: str) -> None:
     validate_row(row(kind, samples_trained=1280, upstream_ratio=None))
     with pytest.raises(RunError, match=r"samples_trained=0.5; wanted a whole number in \[0, inf\]"):
@@ -135,10 +133,47 @@ def test_clocks_that_do_not_add_up() -> None:
         validate_row(row(train_s=4.5))
 
 
-def test_lists_of_columns_name_columns() -> None:
-    known = COLUMNS["train"].keys() | COLUMNS["eval"].keys() | OPTIONAL.keys() | TRAFFIC.keys()
-    assert set(MEASURED) < known
-    assert set(CUMULATIVE) < known
+def test_columns_have_names_of_their_own_that_end_with_their_units() -> None:
+    assert len({column.name for column in COLUMNS}) == len(COLUMNS)
+    endings = {"_mib_per_s": "MiB/s", "images_per_s": "images/s", "_s_per_sample": "s/image", "_s": "s"}
+    for column in COLUMNS:
+        wanted = next((unit for ending, unit in endings.items() if column.name.endswith(ending)), None)
+        assert column.unit == wanted or (wanted is None and column.unit not in endings.values()), column.name
+        assert ("bytes" in column.name) == (column.unit == "bytes"), column.name
+
+
+def test_what_two_runs_of_one_configuration_share() -> None:
+    one, other = row(), row(train_s=3.0, wait_s=4.0, bytes_read=7)
+    assert deterministic_part([one]) == deterministic_part([other])
+    assert deterministic_part([one]) != deterministic_part([row(train_loss=2.4)])
+
+
+DEMAND = Column(
+    name="demand", unit="images/s", meaning="what is wanted", rows=("policy",), presence="optional"
+)
+
+
+def test_a_policy_declares_columns_of_its_own_and_words_for_its_measure(tmp_path: Path) -> None:
+    measure = Column(name="measure", unit="", meaning="taste", kind="word", words=("taste",))
+    columns = with_declared([DEMAND, measure])
+    validate_row(row("policy", demand=3.0, measure="taste"), columns)
+    validate_row(row("policy"), columns)
+    with pytest.raises(RunError, match="demand=-1; wanted a finite number"):
+        validate_row(row("policy", demand=-1), columns)
+    with pytest.raises(RunError, match=r"train row: .*unknown columns \['demand'\]"):
+        validate_row(row("train", demand=3.0), columns)
+    path = tmp_path / "rows.jsonl"
+    with RowFile(path, 0, columns) as rows:
+        rows.append(row("policy", demand=3.0))
+    assert read_rows(path, columns)[0]["demand"] == 3.0
+    with pytest.raises(RunError, match=r"line 1: .*unknown columns \['demand'\]"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize("declared", [[replace(DEMAND, name="step")], [DEMAND, DEMAND]])
+def test_a_declared_column_has_a_name_of_its_own(declared: list[Column]) -> None:
+    with pytest.raises(ConfigError, match=f"declares the column '{declared[-1].name}'"):
+        with_declared(declared)
 
 
 def write(path: Path, *lines: str) -> Path:

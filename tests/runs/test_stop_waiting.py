@@ -11,7 +11,7 @@ import pytest
 
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.trainer import Trainer
 
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.alone
 
 
 def rows_of(config: Any) -> list[Row]:
-    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
+    return deterministic_part(read_rows(run_training(config, progress=False).folder / "rows.jsonl"))
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

@@ -18,7 +18,7 @@ from pcr_exp.records.index import parse_index
 from pcr_exp.runs import train_run
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
-from pcr_exp.runs.rows import MEASURED, Row, read_rows
+from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.session import Session
 from pcr_exp.runs.train_run import RunOutcome, run_training
 from pcr_exp.storage import bucket_file
@@ -30,10 +30,6 @@ CLOCKS = ("train_s", "wait_s", "eval_s", "other_s")
 def run(config: Any) -> tuple[RunOutcome, list[Row]]:
     outcome = run_training(config, progress=False)
     return outcome, read_rows(outcome.folder / "rows.jsonl")
-
-
-def deterministic(rows: list[Row]) -> list[Row]:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in rows]
 
 
 def test_a_run_leaves_its_files(configure: Any) -> None:
@@ -78,8 +74,8 @@ def test_the_same_seed_gives_the_same_losses_at_any_number_of_workers(configure:
     _, rows = run(configure())
     _, again = run(configure(loader__num_workers=2, runs_root=str(tmp_path / "again")))
     _, other = run(configure(seed=1))
-    assert deterministic(again) == deterministic(rows)
-    assert deterministic(other) != deterministic(rows)
+    assert deterministic_part(again) == deterministic_part(rows)
+    assert deterministic_part(other) != deterministic_part(rows)
 
 
 def test_baseline_reads_the_original_bytes(configure: Any) -> None:
@@ -115,7 +111,7 @@ def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Pa
 @pytest.fixture
 def whole(configure: Any, tmp_path: Path) -> list[Row]:
     """The deterministic part of a run that nothing disturbs."""
-    return deterministic(run(configure(runs_root=str(tmp_path / "whole")))[1])
+    return deterministic_part(run(configure(runs_root=str(tmp_path / "whole")))[1])
 
 
 class Trouble:
@@ -164,7 +160,7 @@ def test_an_interrupted_run_saves_and_continues(
     assert directory.manifest().error is None  # type: ignore[union-attr]
     trouble.over()
     _, rows = run(config)
-    assert deterministic(rows) == whole
+    assert deterministic_part(rows) == whole
     text = directory.log_path.read_text()
     assert f"from the checkpoint after step {step + 1}" in text
     assert len(directory.manifest().resumed_at) == 1  # type: ignore[union-attr]
@@ -187,7 +183,7 @@ def test_a_failed_run_says_why_and_is_continued(
     assert directory.manifest().error == "ValueError: the machine caught fire"  # type: ignore[union-attr]
     assert "Traceback" in directory.log_path.read_text()
     trouble.over()
-    assert deterministic(run(config)[1]) == whole
+    assert deterministic_part(run(config)[1]) == whole
     assert directory.status == "finished"
 
 
@@ -230,7 +226,7 @@ def test_a_run_killed_before_it_could_say_so_needs_no_training_again(
     monkeypatch.setattr(Trainer, "update", lambda *_, **__: pytest.fail("trained again"))
     again, rows = run(config)
     assert again.status == "finished"
-    assert deterministic(rows) == whole
+    assert deterministic_part(rows) == whole
 
 
 def test_a_typing_error_leaves_no_directory(configure: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from pcr_exp.analysis.core.shared_machine import COMPANY, shared_in_time
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest
+from pcr_exp.runs.packed import RUNS_FILE, PackedRun, is_packed, read_packed
 from pcr_exp.runs.rows import Row, read_rows
+from pcr_exp.training.columns import with_declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Run:
 
 
 def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[Run]:
-    """All finished runs in the folders of `runs_root`, by run id.
+    """All finished runs in the folders of `runs_root`, or in the packed set that lies there, by run id.
 
     `target_top1` takes the place of the target in their manifests, which no file is changed for: what a run
     did does not depend on it. What manifests do not say is taken from `notes.json` beside the runs, if it is
@@ -47,13 +49,20 @@ def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[R
 
     Raises:
         RunError: `runs_root` is not there; a manifest or the notes are damaged; a row is wrong (names file
-            and line); or a run is marked finished without an evaluation.
+            and line); a run is marked finished without an evaluation; or it is in a folder and in the set.
     """
-    directories = list(_directories(Path(runs_root)))
-    manifests = [directory.manifest() for directory in directories]
+    root = Path(runs_root)
+    directories = list(_directories(root))
+    packed = read_packed(root) if is_packed(root) else []
+    manifests = [*(directory.manifest() for directory in directories), *(run.manifest for run in packed)]
     company = shared_in_time(manifest for manifest in manifests if manifest is not None)
-    notes = read_notes(Path(runs_root))
-    runs = [_read_run(entry, notes, company) for entry in directories if entry.status == "finished"]
+    finished = [_read(directory) for directory in directories if directory.status == "finished"]
+    if twice := _ids(finished) & _ids(packed):
+        raise RunError(f"{root} has {min(twice)} twice, in {RUNS_FILE} and as a folder. Move one away.")
+    if packed:
+        finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
+    notes = read_notes(root)
+    runs = [_described(run, notes, company) for run in finished]
     if target_top1 is None:
         return runs
     return [replace(run, manifest=replace(run.manifest, target=target_top1)) for run in runs]
@@ -85,29 +94,33 @@ def _directories(runs_root: Path) -> Iterator[RunDirectory]:
             yield directory
 
 
-def _read_run(directory: RunDirectory, notes: RunNotes, company: Set[str]) -> Run:
+def _ids(runs: Iterable[PackedRun]) -> set[str]:
+    return {run.manifest.run_id for run in runs}
+
+
+def _read(directory: RunDirectory) -> PackedRun:
     manifest = directory.manifest()
     assert manifest is not None  # its status was read from it
     if not directory.config_path.exists():
         raise RunError(f"{directory.config_path} is not there: wanted the configuration of a finished run.")
     config: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
-    own_majority: float | None = getattr(manifest, "majority_share", None)
-    own_quality = [_as_dict(entry) for entry in getattr(manifest, "quality", [])]
-    run = Run(
-        manifest,
-        config,
-        read_rows(directory.rows_path),
-        shared_machine=notes.why_shared(manifest.run_id) or (COMPANY if manifest.run_id in company else ""),
-        majority_share=notes.majority_of(manifest) if own_majority is None else own_majority,
-        quality=own_quality or notes.quality_of(manifest, config),
-    )
-    if not run.eval_rows:
+    rows = read_rows(directory.rows_path, with_declared(manifest.columns))
+    if not any(row["kind"] == "eval" for row in rows):
         raise RunError(
             f"{directory.rows_path} has no eval row, but the manifest beside it says that the run finished. "
             "Delete the run directory to make the run again."
         )
-    return run
+    return PackedRun(manifest, config, rows)
 
 
-def _as_dict(entry: Any) -> dict[str, Any]:
-    return asdict(entry) if is_dataclass(entry) and not isinstance(entry, type) else dict(entry)
+def _described(run: PackedRun, notes: RunNotes, company: Set[str]) -> Run:
+    manifest = run.manifest
+    majority = manifest.majority_share
+    return Run(
+        manifest,
+        run.config,
+        run.rows,
+        shared_machine=notes.why_shared(manifest.run_id) or (COMPANY if manifest.run_id in company else ""),
+        majority_share=notes.majority_of(manifest) if majority is None else majority,
+        quality=[asdict(entry) for entry in manifest.quality] or notes.quality_of(manifest, run.config),
+    )

@@ -1,0 +1,190 @@
+"""A set of finished runs in two files instead of a folder each: `runs.json` and `rows.csv`.
+
+`runs.json` has the manifest and the configuration of every run, by run id; `rows.csv` the rows of all, in the
+order in which they were written. In a cell a word stands as it is, everything else as JSON, so whole numbers
+stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
+is a column that the row does not have.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from pcr_exp.errors import RunError
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.manifest import Manifest, manifest_of, read_manifest
+from pcr_exp.runs.rows import Row, append_checked, read_rows
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.columns import Column
+from pcr_exp.training.columns import COLUMNS, with_declared
+
+RUNS_FILE, ROWS_FILE = "runs.json", "rows.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRun:
+    """A finished run out of a packed set."""
+
+    manifest: Manifest
+    config: dict[str, Any]
+    rows: list[Row]
+    """Checked, with the columns that came later filled in."""
+
+
+def is_packed(folder: Path) -> bool:
+    """Return whether a folder holds a packed set."""
+    return (folder / RUNS_FILE).exists()
+
+
+def pack_runs(runs_root: Path, out: Path) -> list[str]:
+    """Pack all finished runs in the folders of `runs_root`; nothing there is changed or deleted.
+
+    Files of a run other than its manifest, configuration and rows (log, checkpoint, figures) are not packed,
+    nor are runs that have not finished.
+
+    Args:
+        runs_root: A folder of run directories.
+        out: Where `runs.json` and `rows.csv` go; a set that is there already is replaced.
+
+    Returns:
+        The run ids, sorted.
+
+    Raises:
+        RunError: there is no finished run, or one is damaged.
+        StorageError: the disk is full or refuses.
+    """
+    folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
+    finished = [d for d in map(RunDirectory, folders) if d.config_path.exists() and d.status == "finished"]
+    if not finished:
+        raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
+    runs: dict[str, dict[str, Any]] = {}
+    rows: dict[str, list[Row]] = {}
+    declared: dict[str, Column] = {}
+    for directory in finished:
+        manifest = read_manifest(directory.manifest_path)
+        declared |= {column.name: column for column in manifest.columns}
+        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
+        run_id = directory.path.name
+        rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
+        runs[run_id] = {
+            "manifest": json.loads(directory.manifest_path.read_text()),
+            "config": OmegaConf.to_container(OmegaConf.load(directory.config_path)),
+        }
+    make_folder(out)
+    table = rows_to_csv(rows, with_declared(list(declared.values())))
+    write_atomic(out / ROWS_FILE, [table.encode()])
+    write_atomic(out / RUNS_FILE, [json.dumps(runs, indent=1, allow_nan=False).encode() + b"\n"])
+    return list(runs)
+
+
+def read_packed(folder: Path) -> list[PackedRun]:
+    """Read and check all runs of a packed set, in the order of their ids.
+
+    Raises:
+        RunError: a file is missing or damaged, a manifest or a row is wrong, or the two files are not of the
+            same runs; the message names the file.
+    """
+    runs_path, rows_path = folder / RUNS_FILE, folder / ROWS_FILE
+    try:
+        runs = json.loads(runs_path.read_text())
+        entries = {run_id: (entry["manifest"], entry["config"]) for run_id, entry in runs.items()}
+        text = rows_path.read_text()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"{folder} is no packed set of runs: {type(error).__name__}: {error}. Wanted {RUNS_FILE} and "
+            f"{ROWS_FILE}; fetch both again."
+        ) from error
+    manifests = {
+        run_id: manifest_of(entry, f"{runs_path}, {run_id}") for run_id, (entry, _) in entries.items()
+    }
+    columns = {run_id: with_declared(manifest.columns) for run_id, manifest in manifests.items()}
+    try:
+        written = rows_from_csv(text, columns)
+    except RunError as error:
+        raise RunError(f"{rows_path}, {error}") from error
+    return [
+        PackedRun(
+            manifests[run_id],
+            entries[run_id][1],
+            _checked(written[run_id], columns[run_id], f"{rows_path}, {run_id}"),
+        )
+        for run_id in sorted(manifests)
+    ]
+
+
+def _checked(written: Sequence[Row], columns: Sequence[Column], where: str) -> list[Row]:
+    rows: list[Row] = []
+    for number, row in enumerate(written, start=1):
+        try:
+            append_checked(rows, row, columns)
+        except RunError as error:
+            raise RunError(f"{where}, row {number}: {error}") from error
+    return rows
+
+
+def rows_to_csv(rows: Mapping[str, Sequence[Row]], columns: Sequence[Column] = COLUMNS) -> str:
+    """Return the rows of several runs as one table; `rows_from_csv` gives equal rows back.
+
+    Args:
+        rows: By run id.
+        columns: All that the rows may have; the table has those that some row has.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    words = _words(columns)
+    there = {name for written in rows.values() for row in written for name in row}
+    names = ["kind", *(column.name for column in columns if column.name in there)]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run_id", *names])
+    for run_id, written in rows.items():
+        for row in written:
+            cells = {name: value if name in words else _json(value) for name, value in row.items()}
+            writer.writerow([run_id, *(cells.get(name, "") for name in names)])
+    return text.getvalue()
+
+
+def rows_from_csv(text: str, columns: Mapping[str, Sequence[Column]]) -> dict[str, list[Row]]:
+    """Return the rows of each run, as they were written.
+
+    Args:
+        text: What `rows_to_csv` made.
+        columns: By run id, all that its rows may have.
+
+    Raises:
+        RunError: a line is damaged, or of a run that `columns` does not have; the message names the line.
+    """
+    words = {run_id: _words(table) for run_id, table in columns.items()}
+    reader = csv.reader(io.StringIO(text, newline=""))
+    _, *names = next(reader, [""])
+    rows: dict[str, list[Row]] = {run_id: [] for run_id in columns}
+    for run_id, *cells in reader:
+        try:
+            row = {
+                name: cell if name in words[run_id] else json.loads(cell)
+                for name, cell in zip(names, cells, strict=True)
+                if cell
+            }
+        except KeyError as error:
+            raise RunError(f"line {reader.line_num}: run {run_id} is not in {RUNS_FILE}.") from error
+        except ValueError as error:
+            raise RunError(f"line {reader.line_num} is damaged: {error}.") from error
+        rows[run_id].append(row)
+    return rows
+
+
+def _words(columns: Sequence[Column]) -> set[str]:
+    return {"kind"} | {column.name for column in columns if column.kind == "word"}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False)

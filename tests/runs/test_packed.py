@@ -1,0 +1,128 @@
+"""A packed set of runs holds what its run directories held, to the last bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
+from pcr_exp.errors import RunError
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, pack_runs, read_packed, rows_from_csv, rows_to_csv
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.system.columns import Column
+from pcr_exp.training.columns import COLUMNS
+
+
+def values_of(column: Column) -> st.SearchStrategy[Any]:
+    real = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
+    values = {
+        "count": st.integers(),
+        "number": real,
+        "share": st.floats(0, 1),
+        "word": st.sampled_from(column.words) if column.words else st.just(""),
+        "scores": st.dictionaries(st.integers(1, 10).map(str), real),
+    }[column.kind]
+    return values | st.none() if column.nullable else values
+
+
+ROWS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["train", "eval", "policy"])},
+    optional={column.name: values_of(column) for column in COLUMNS},
+)
+
+
+@given(st.dictionaries(st.text("abc-_.=, \"'\n", min_size=1), st.lists(ROWS, max_size=4), max_size=3))
+def test_rows_come_back_with_the_same_values_and_types(rows: dict[str, list[dict[str, Any]]]) -> None:
+    back = rows_from_csv(rows_to_csv(rows), dict.fromkeys(rows, COLUMNS))
+    assert back == rows
+    # 1 == 1.0 == True and 0.0 == -0.0, but they are not written alike.
+    assert [[sorted(map(repr, row.items())) for row in back[run]] for run in rows] == [
+        [sorted(map(repr, row.items())) for row in rows[run]] for run in rows
+    ]
+
+
+def test_a_number_that_is_not_finite_is_not_packed() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        rows_to_csv({"a": [{"kind": "train", "train_loss": float("nan")}]})
+
+
+@pytest.fixture
+def runs_root(tmp_path: Path) -> Path:
+    """Two finished runs and an interrupted one, unpacked from what is committed."""
+    source = next(Path(__file__).parents[2].glob("results/*/time_to_accuracy/runs"), None) or (
+        Path(__file__).parents[2] / "results" / "time_to_accuracy" / "runs"
+    )
+    entries = json.loads((source / RUNS_FILE).read_text())
+    ids = sorted(entries)[:3]
+    rows = rows_from_csv((source / ROWS_FILE).read_text(), dict.fromkeys(entries, COLUMNS))
+    for run_id in ids:
+        folder = tmp_path / "runs" / run_id
+        folder.mkdir(parents=True)
+        manifest = entries[run_id]["manifest"]
+        if run_id == ids[2]:
+            manifest["status"] = "interrupted"
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        (folder / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(entries[run_id]["config"])))
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[run_id]))
+    return tmp_path / "runs"
+
+
+def test_finished_runs_are_packed_and_nothing_is_changed(runs_root: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in runs_root.rglob("*.*")}
+    packed = pack_runs(runs_root, tmp_path / "packed")
+    assert {path: path.read_bytes() for path in runs_root.rglob("*.*")} == before
+    assert sorted(path.name for path in (tmp_path / "packed").iterdir()) == [ROWS_FILE, RUNS_FILE]
+    folders = sorted(path.name for path in runs_root.iterdir())
+    assert packed == folders[:2]
+    for run in read_packed(tmp_path / "packed"):
+        folder = runs_root / run.manifest.run_id
+        assert run.manifest == read_manifest(folder / "manifest.json")
+        assert run.rows == read_rows(folder / "rows.jsonl")
+        assert run.config == OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    assert read_runs(tmp_path / "packed") == read_runs(runs_root)
+    assert unfinished_runs(tmp_path / "packed").empty
+
+
+def test_a_set_and_folders_beside_it_are_read_together_but_no_run_twice(
+    runs_root: Path, tmp_path: Path
+) -> None:
+    one, two, _ = sorted(runs_root.iterdir())
+    all_runs = read_runs(runs_root)
+    two.rename(tmp_path / two.name)
+    pack_runs(runs_root, runs_root)
+    with pytest.raises(RunError, match=f"has {one.name} twice, in runs.json and as a folder"):
+        read_runs(runs_root)
+    one.rename(tmp_path / one.name)
+    (tmp_path / two.name).rename(two)
+    assert read_runs(runs_root) == all_runs
+
+
+def test_nothing_to_pack(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no finished run"):
+        pack_runs(tmp_path, tmp_path / "packed")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "wanted"),
+    [
+        (RUNS_FILE, "{", "", "is no packed set of runs: JSONDecodeError"),
+        (RUNS_FILE, '"manifest"', '"manifold"', "is no packed set of runs: KeyError"),
+        (RUNS_FILE, '"finished"', '"done"', "runs.json, .*: status='done'"),
+        (ROWS_FILE, "eval,1", "eval,one", "rows.csv, line [0-9]+ is damaged"),
+        (ROWS_FILE, "eval,1,", "eval,", "rows.csv, line [0-9]+ is damaged"),
+        (ROWS_FILE, "eval,1", "eval,-1", "rows.csv, .*, row [0-9]+: eval row: epoch=-1"),
+        (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv, line 2: run fotos.* is not in runs.json"),
+    ],
+)
+def test_a_damaged_set(runs_root: Path, file: str, old: str, new: str, wanted: str) -> None:
+    pack_runs(runs_root, runs_root)
+    text = (runs_root / file).read_text()
+    assert old in text
+    (runs_root / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(RunError, match=wanted):
+        read_packed(runs_root)
