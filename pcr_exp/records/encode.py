@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
-from pcr_exp.errors import ImageError
+from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
@@ -29,8 +30,9 @@ from pcr_exp.records.receipts import (
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.writer import ENCODINGS, SplitWriter
 from pcr_exp.system.atomic import make_folder
-from pcr_exp.system.lock import encode_lock
+from pcr_exp.system.lock import hold
 
+_LOCK_FILE = ".encode.lock"
 Progress = Callable[[int, int], None]
 """Told (images done, images in all)."""
 
@@ -213,3 +215,22 @@ def _explain(image: str, reason: str) -> ImageError:
         f"{image}: {reason}. Repair or remove it, or set records.on_error=skip to leave such images out and "
         "list them in rejected.csv."
     )
+
+
+@contextmanager
+def encode_lock(folder: Path) -> Iterator[None]:
+    """Let this process alone encode into a folder.
+
+    Raises:
+        RecordError: another process is encoding there.
+        StorageError: the folder cannot be written to.
+    """
+
+    def in_use(holder: str) -> RecordError:
+        return RecordError(
+            f"{folder} is being encoded by {holder}. Wait for it to end, then run this again: it will find "
+            "the records done."
+        )
+
+    with hold(folder / _LOCK_FILE, in_use):
+        yield

@@ -19,11 +19,17 @@ from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.timing import timing_settings
 from pcr_exp.system.atomic import write_atomic
-from pcr_exp.system.lock import RunInUseError, hold
+from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 
 log = logging.getLogger(__name__)
 _LOCK = "lock"
+_BEFORE_CONFIG = {_LOCK, f"{_LOCK}{HOLDER_SUFFIX}", f"{_LOCK}{HOLDER_SUFFIX}.tmp", "config.yaml.tmp"}
+"""What a directory may hold whose maker was killed before it wrote what the run is."""
 _SOON_S = 5.0
+
+
+class RunInUseError(RunError):
+    """A live process holds the run's directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +125,15 @@ def _hold(path: Path) -> Iterator[RunDirectory]:
         path.mkdir(exist_ok=False)
     except FileExistsError:
         _require_run(path)
-    with hold(path / _LOCK) as dead_holder:
+    with hold(path / _LOCK, lambda holder: _in_use(path, holder)) as dead_holder:
         yield RunDirectory(path, dead_holder)
+
+
+def _in_use(path: Path, holder: str) -> RunInUseError:
+    return RunInUseError(
+        f"{path} is in use by {holder}. Wait for it to end or stop it; to run the same configuration twice, "
+        "give another runs_root."
+    )
 
 
 def _wait_for_config(directory: RunDirectory) -> None:
@@ -141,7 +154,7 @@ def _other_settings(directory: RunDirectory, settings: Mapping[str, Any]) -> lis
 
 def _require_run(path: Path) -> None:
     contents = [entry.name for entry in path.iterdir()] if path.is_dir() else [path.name]
-    if "config.yaml" not in contents and set(contents) - {_LOCK, "config.yaml.tmp"}:
+    if "config.yaml" not in contents and set(contents) - _BEFORE_CONFIG:
         raise RunError(
             f"{path} exists and is not a run's directory (no config.yaml; it holds {sorted(contents)[:3]}). "
             "Move it away, or give another runs_root."

@@ -14,8 +14,8 @@ import pytest
 from records_encoding import GOOD, encode, read_tree, write_images
 
 from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.records.encode import encode_lock
 from pcr_exp.system.atomic import write_atomic
-from pcr_exp.system.lock import encode_lock
 
 KILLED = """
 import os, pathlib, signal, sys
@@ -211,14 +211,14 @@ def test_a_second_encoder_is_refused_by_pid(tmp_path: Path) -> None:
     samples = write_images(tmp_path / "in", GOOD)
     script = (
         f"import sys; sys.path[:0] = {[str(Path(__file__).parents[2])]!r}\n"
-        "from pathlib import Path; from pcr_exp.system.lock import encode_lock\n"
+        "from pathlib import Path; from pcr_exp.records.encode import encode_lock\n"
         f"with encode_lock(Path({str(tmp_path / 'out')!r})): print('held', flush=True); sys.stdin.read()\n"
     )
     (tmp_path / "out").mkdir()
     holder = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    with pytest.raises(RecordError, match=rf"being encoded by another process \(pid {holder.pid}\)\. Wait"):
+    with pytest.raises(RecordError, match=rf"being encoded by process {holder.pid} on .*\. Wait"):
         encode(samples, tmp_path / "out")
     holder.kill()
     holder.communicate()
@@ -241,8 +241,7 @@ def test_a_lock_that_its_holder_has_just_removed_is_not_enough(
 
     monkeypatch.setattr(fcntl, "flock", holder_ends_between_open_and_lock)
     with encode_lock(tmp_path):
-        assert path.read_text() == str(os.getpid())
-        with pytest.raises(RecordError, match=f"pid {os.getpid()}"), encode_lock(tmp_path):
+        with pytest.raises(RecordError, match=f"process {os.getpid()} on"), encode_lock(tmp_path):
             pass
         assert path.exists()
     assert not path.exists()

@@ -249,7 +249,7 @@ def test_a_directory_that_was_just_made_is_waited_for(
     path.mkdir(parents=True)
     monkeypatch.setattr(directory_module, "_SOON_S", 0.1)
     with (
-        hold(path / "lock"),
+        hold(path / "lock", RunError),
         pytest.raises(RunError, match="is in use by process"),
         claim(configure(loader__num_workers=2), IMAGES),
     ):

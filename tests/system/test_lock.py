@@ -1,5 +1,7 @@
 """The lock, between real processes."""
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -12,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.errors import RunError
+from pcr_exp.errors import RunError, StorageError
 from pcr_exp.system.lock import hold
 
 HOLDER = """
 import sys, time
 from pathlib import Path
+from pcr_exp.errors import RunError
 from pcr_exp.system.lock import hold
-with hold(Path(sys.argv[1])):
+with hold(Path(sys.argv[1]), RunError):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -27,8 +30,9 @@ with hold(Path(sys.argv[1])):
 FORKING_HOLDER = """
 import os, sys, time
 from pathlib import Path
+from pcr_exp.errors import RunError
 from pcr_exp.system.lock import hold
-with hold(Path(sys.argv[1])):
+with hold(Path(sys.argv[1]), RunError):
     print("held", flush=True)
     if os.fork() == 0:
         print(os.getpid(), flush=True)
@@ -53,33 +57,55 @@ def test_a_live_holder_is_named_and_a_dead_one_replaced(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with held_elsewhere(path) as process:
         name = f"process {process.pid} on {os.uname().nodename}"
-        with pytest.raises(RunError, match=rf"in use by {name}\."), hold(path):
+        with pytest.raises(RunError, match=rf"^{name}$"), hold(path, RunError):
             pytest.fail("two holders")
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with hold(path) as dead_holder:
+        with hold(path, RunError) as dead_holder:
             assert dead_holder == name
 
 
 def test_a_lock_that_was_let_go_has_no_dead_holder(tmp_path: Path) -> None:
     for _ in range(2):
-        with hold(tmp_path / "lock") as dead_holder:
+        with hold(tmp_path / "lock", RunError) as dead_holder:
             assert dead_holder is None
 
 
+def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
+    with hold(tmp_path / "lock", RunError):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "lock.holder"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_the_file_system_has_no_locks_none_is_pretended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:  # noqa: ARG001
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with (
+        pytest.raises(StorageError, match="lock cannot be written: Function not implemented"),
+        hold(tmp_path / "lock", RunError),
+    ):
+        pytest.fail("held")
+
+
 def test_it_is_let_go_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(tmp_path / "lock"):
+    with pytest.raises(ZeroDivisionError), hold(tmp_path / "lock", RunError):
         raise ZeroDivisionError
-    with hold(tmp_path / "lock"):
+    with hold(tmp_path / "lock", RunError):
         pass
 
 
-@pytest.mark.parametrize(("content", "wanted"), [("", "just starting"), ("no json", "an unknown process")])
-def test_a_holder_that_has_not_written_its_name(tmp_path: Path, content: str, wanted: str) -> None:
-    path = tmp_path / "lock"
-    with hold(path):
-        path.write_text(content)
-        with pytest.raises(RunError, match=wanted), hold(path):
+@pytest.mark.parametrize(("content", "wanted"), [(None, "just starting"), ("no json", "an unknown process")])
+def test_a_holder_that_has_not_written_its_name(tmp_path: Path, content: str | None, wanted: str) -> None:
+    path, beside = tmp_path / "lock", tmp_path / "lock.holder"
+    with hold(path, RunError):
+        beside.unlink()
+        if content is not None:
+            beside.write_text(content)
+        with pytest.raises(RunError, match=wanted), hold(path, RunError):
             pytest.fail("two holders")
 
 
@@ -90,7 +116,7 @@ def test_a_decode_worker_that_outlives_a_killed_run_does_not_keep_it(tmp_path: P
         process.send_signal(signal.SIGKILL)
         process.wait()
         try:
-            with hold(path):
+            with hold(path, RunError):
                 os.kill(worker, 0)  # it lives
         finally:
             os.kill(worker, signal.SIGKILL)
@@ -98,11 +124,11 @@ def test_a_decode_worker_that_outlives_a_killed_run_does_not_keep_it(tmp_path: P
 
 def test_a_fork_does_not_keep_the_lock_that_its_parent_lets_go(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with hold(path):
+    with hold(path, RunError):
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
         child.start()
     try:
-        with hold(path):
+        with hold(path, RunError):
             assert child.is_alive()
     finally:
         child.kill()
