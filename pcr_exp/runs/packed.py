@@ -135,14 +135,15 @@ def rows_to_csv(rows: Mapping[str, Sequence[Row]], columns: Sequence[Column] = C
 
     Args:
         rows: By run id.
-        columns: All that the rows may have; the table has those that some row has.
+        columns: All that the rows may have, metrics of a task aside; the table has those that some row has.
 
     Raises:
         ValueError: a number is not finite.
     """
     words = _words(columns)
     there = {name for written in rows.values() for row in written for name in row}
-    names = ["kind", *(column.name for column in columns if column.name in there)]
+    known = ["kind", *(column.name for column in columns if column.name in there)]
+    names = [*known, *sorted(there - set(known))]  # those are the task's metrics
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["run_id", *names])

@@ -46,6 +46,11 @@ def test_rows_come_back_with_the_same_values_and_types(rows: dict[str, list[dict
     ]
 
 
+def test_metrics_of_a_task_come_back() -> None:
+    rows = {"a": [{"kind": "eval", "val_auc": 0.5, "val_recall": {"nv": 1.0, "mel": None}}]}
+    assert rows_from_csv(rows_to_csv(rows), {"a": COLUMNS}) == rows
+
+
 def test_a_number_that_is_not_finite_is_not_packed() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         rows_to_csv({"a": [{"kind": "train", "train_loss": float("nan")}]})
