@@ -14,8 +14,8 @@ ROW_KINDS: tuple[RowKind, ...] = ("train", "eval", "policy")
 
 ValueKind = Literal["count", "number", "share", "metric", "word", "scores"]
 """count: a whole number; number: a finite one; share: a number from 0 to 1; metric: a share, null where it is
-not defined, or one of these for each class; word: one of `words`; scores: a finite number for each of some scan
-groups, as in {"5": 0.9} (keys of JSON are strings)."""
+not defined, or one of these for each class; word: one of `words`; scores: a finite number for each of some
+scan groups, as in {"5": 0.9} (keys of JSON are strings)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
