@@ -6,8 +6,9 @@ It stands here because policies, which training knows and which do not know trai
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 RowKind = Literal["train", "eval", "policy"]
 ROW_KINDS: tuple[RowKind, ...] = ("train", "eval", "policy")
@@ -78,7 +79,7 @@ def _is_number(value: object, *, whole: bool = False) -> bool:
 
 
 def _is_metric(value: object) -> bool:
-    shares = value.values() if isinstance(value, dict) else [value]
+    shares: Iterable[Any] = value.values() if isinstance(value, dict) else [value]
     return all(share is None or (_is_number(share) and 0 <= share <= 1) for share in shares)
 
 
