@@ -30,8 +30,7 @@ from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.config.compose import load, register
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.measuring.crop_quality import summarise_crops
-from pcr_exp.measuring.quality import summarise_quality
+from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.

@@ -13,15 +13,13 @@ from pcr_exp.activations.sz import SzCodec
 from pcr_exp.analysis.activations.page import draw_run_layers, write_study
 from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.measuring.activation_errors import Batch, codec_errors, gradient_errors
-from pcr_exp.measuring.activation_memory import memory_table
+from pcr_exp.measuring.activation_study import Batch, codec_errors, gradient_errors, memory_table
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.inputs import model_input
 from pcr_exp.training.models import open_model
-from pcr_exp.training.normalization import normalization_of
+from pcr_exp.training.normalization import model_input, normalization_of
 
 
 def activation_study(config: ActivationStudyConfig) -> str:

@@ -9,8 +9,7 @@ from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_m
 from pcr_exp.analysis.quality.files import load_quality, write_quality
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.measuring.crop_quality import measure_crops, summarise_crops
-from pcr_exp.measuring.quality import measure_quality
+from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar

@@ -13,11 +13,17 @@ from pcr_exp.analysis.model.validation_page import report_validation
 from pcr_exp.analysis.throughput.page import report_throughput
 from pcr_exp.analysis.throughput.table import write_throughput
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.measuring.throughput.formats import Built, Workspace, by_encoding, open_workspace, original_files
+from pcr_exp.measuring.throughput.formats import (
+    Built,
+    Workspace,
+    build_copies,
+    by_encoding,
+    open_workspace,
+    original_files,
+)
 from pcr_exp.measuring.throughput.interleave import Contest
 from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
-from pcr_exp.measuring.throughput.static_copies import build_copies
-from pcr_exp.measuring.throughput.validation import validation_rows
+from pcr_exp.measuring.throughput.shared import validation_rows
 from pcr_exp.runs.bars import counting_bar
 
 _FILE_COLUMNS = 160

@@ -17,10 +17,9 @@ from pcr_exp.policies.policy import StaticScan
 from pcr_exp.policies.probe import CosineProbe, Probe, SimilarityProbe, TrialProbe
 from pcr_exp.runs.data import RunData, training_loader
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.gradient_cosine import gradient_cosines
-from pcr_exp.training.progress import Progress
+from pcr_exp.training.probes import gradient_cosines, trial_losses
+from pcr_exp.training.report import Progress
 from pcr_exp.training.trainer import Trainer
-from pcr_exp.training.trials import trial_losses
 
 
 @dataclass(slots=True)

@@ -32,8 +32,7 @@ from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.models import check_model, open_model
 from pcr_exp.training.normalization import normalization_of
-from pcr_exp.training.progress import Progress
-from pcr_exp.training.report import Row
+from pcr_exp.training.report import Progress, Row
 from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer
 

@@ -12,11 +12,9 @@ from pcr_exp.loading.loader import Batch
 from pcr_exp.policies.policy import ScanPolicy, Update
 from pcr_exp.system.interrupts import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
-from pcr_exp.training.decisions import RunProbe, decisions
-from pcr_exp.training.progress import MeanLoss, Progress
-from pcr_exp.training.report import Measure, Reporter, Row, no_measure
-from pcr_exp.training.schedule import learning_rate
-from pcr_exp.training.trainer import Trainer
+from pcr_exp.training.probes import RunProbe, decisions
+from pcr_exp.training.report import MeanLoss, Measure, Progress, Reporter, Row, no_measure
+from pcr_exp.training.trainer import Trainer, learning_rate
 
 
 class Loader(Protocol):

@@ -22,15 +22,16 @@ from pcr_exp.analysis.activations.figures import (
 from pcr_exp.analysis.activations.page import draw_run_layers, memory_markdown, write_study
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import RunError
-from pcr_exp.measuring.activation_errors import (
+from pcr_exp.measuring.activation_study import (
     CODEC_COLUMNS,
+    MEMORY_COLUMNS,
     NORMAL_COLUMNS,
     SIGMA_COLUMNS,
     Batch,
     codec_errors,
     gradient_errors,
+    memory_table,
 )
-from pcr_exp.measuring.activation_memory import MEMORY_COLUMNS, memory_table
 
 MODES = {
     "none": ActivationsConfig(),

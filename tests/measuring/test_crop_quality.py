@@ -6,7 +6,7 @@ import pytest
 from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.errors import RecordError
-from pcr_exp.measuring.crop_quality import CROP_COLUMNS, measure_crops, summarise_crops
+from pcr_exp.measuring.quality import CROP_COLUMNS, measure_crops, summarise_crops
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

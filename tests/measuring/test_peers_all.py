@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from throughput_jobs import job
 
-from pcr_exp.measuring.peers.catalog import PEERS, absence, format_of, open_format, open_peer
-from pcr_exp.measuring.peers.protocol import SourceImage
+from pcr_exp.measuring.peers.registry import PEERS, SourceImage, absence, format_of, open_format, open_peer
 
 NUM_IMAGES = 42
 STEP = 6

@@ -15,7 +15,7 @@ import pytest
 from throughput_jobs import NUM_IMAGES, job, write_images, write_list
 
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.protocol import Job
+from pcr_exp.measuring.peers.registry import Job
 from pcr_exp.measuring.throughput.measure import measure
 from pcr_exp.measuring.throughput.process import LoaderProcess, answer
 

@@ -12,19 +12,19 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.measuring.peers.catalog import OURS, decoder_label, filter_of
-from pcr_exp.measuring.peers.protocol import Job
-from pcr_exp.measuring.throughput import lane, plan
+from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label, filter_of
+from pcr_exp.measuring.throughput import interleave, plan
 from pcr_exp.measuring.throughput.formats import (
     Built,
     Workspace,
+    build_copies,
     build_once,
     by_encoding,
     open_workspace,
     original_files,
+    quality_for,
 )
-from pcr_exp.measuring.throughput.interleave import Contest
-from pcr_exp.measuring.throughput.lane import Lane
+from pcr_exp.measuring.throughput.interleave import Contest, Lane
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.plan import (
     absent_peers,
@@ -35,7 +35,6 @@ from pcr_exp.measuring.throughput.plan import (
     window_images,
 )
 from pcr_exp.measuring.throughput.process import LoaderProcess
-from pcr_exp.measuring.throughput.static_copies import build_copies, quality_for
 
 
 def folder_config(root: Path) -> FolderConfig:
@@ -300,8 +299,8 @@ def test_a_cold_measurement_says_what_stayed_cached(
         dropped.append(files)
         return {files[0]: "in use"}
 
-    monkeypatch.setattr(lane, "drop", drop)
-    monkeypatch.setattr(lane, "resident_share_of", lambda _: 0.25)
+    monkeypatch.setattr(interleave, "drop", drop)
+    monkeypatch.setattr(interleave, "resident_share_of", lambda _: 0.25)
     with contest([job("group_1", "libjpeg")]) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
         rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=True))

@@ -15,8 +15,8 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.protocol import Job
-from pcr_exp.measuring.throughput.consume import Arrival, Consumed, consume
+from pcr_exp.measuring.peers.registry import Job
+from pcr_exp.measuring.throughput.measure import Arrival, Consumed, consume
 from pcr_exp.measuring.throughput.process import answer
 from pcr_exp.measuring.throughput.shared import Readers, shared_rate
 from pcr_exp.records.encode import encode_split

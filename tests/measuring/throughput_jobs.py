@@ -10,7 +10,7 @@ from PIL import Image
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.measuring.peers.protocol import Job, SourceImage
+from pcr_exp.measuring.peers.registry import Job, SourceImage
 
 NUM_IMAGES = 10
 

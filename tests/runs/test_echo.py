@@ -9,8 +9,7 @@ from pcr_exp.config.echo import EchoConfig
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
-from pcr_exp.training.schedule import learning_rate
-from pcr_exp.training.trainer import Trainer
+from pcr_exp.training.trainer import Trainer, learning_rate
 
 ECHOES = [
     EchoConfig(name="example_before", factor=2.75, buffer=40),

@@ -16,12 +16,11 @@ from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.catalog import open_codec
 from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.link import Link
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Wire
-from pcr_exp.training.inputs import model_input
+from pcr_exp.training.distributed.wire import Link, Wire
+from pcr_exp.training.normalization import model_input
 from pcr_exp.training.trainer import Trainer
 
 CPU = torch.device("cpu")

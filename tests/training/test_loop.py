@@ -17,10 +17,8 @@ from pcr_exp.policies.probe import CosineProbe, Probe
 from pcr_exp.training.clocks import NAMES, Clocks
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
-from pcr_exp.training.progress import Progress
-from pcr_exp.training.report import MIB, Measure, Row, interval_rates, no_measure
-from pcr_exp.training.schedule import learning_rate
-from pcr_exp.training.trainer import Trainer
+from pcr_exp.training.report import MIB, Measure, Progress, Row, interval_rates, no_measure
+from pcr_exp.training.trainer import Trainer, learning_rate
 
 DETERMINISTIC = ("kind", "epoch", "step", "samples_seen", "scan_group", "record_bytes", "learning_rate")
 SCORES = ("train_loss", "val_loss", "val_top1", "val_top5", "num_val")

@@ -16,11 +16,8 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import RunError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import SampleBatch
-from pcr_exp.training.gradient_cosine import gradient_cosines
-from pcr_exp.training.preserve import preserved
-from pcr_exp.training.schedule import learning_rate
-from pcr_exp.training.trainer import Trainer
-from pcr_exp.training.trials import trial_losses
+from pcr_exp.training.probes import gradient_cosines, preserved, trial_losses
+from pcr_exp.training.trainer import Trainer, learning_rate
 
 STEPS_PER_EPOCH = 10
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.config.training import TrainingConfig, scaled_learning_rate
-from pcr_exp.training.schedule import learning_rate
+from pcr_exp.training.trainer import learning_rate
 
 
 def config(**changes: Any) -> TrainingConfig:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.inputs import model_input
+from pcr_exp.training.normalization import model_input
 from pcr_exp.training.trainer import Trainer, _seed_of_draws
 
 CPU = torch.device("cpu")

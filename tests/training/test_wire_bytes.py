@@ -11,9 +11,8 @@ import torch
 from gloo_processes import spawned
 
 from pcr_exp.config.network import NetworkConfig
-from pcr_exp.training.distributed.link import Link
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Wire
+from pcr_exp.training.distributed.wire import Link, Wire
 
 WORLD_SIZE = 3
 NUM_BYTES = 4_000_001

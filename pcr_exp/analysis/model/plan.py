@@ -21,7 +21,7 @@ from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading import fetch
-from pcr_exp.measuring.peers.catalog import scan_of
+from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
 from pcr_exp.analysis.core.look import INK, MUTED, scan_color, style
-from pcr_exp.measuring.crop_quality import summarise_crops
-from pcr_exp.measuring.quality import summarise_quality
+from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
 NAMED_GROUPS = (1, 2, 5)
 """Points that carry their number: the groups that the paper plots, but for the reference itself."""

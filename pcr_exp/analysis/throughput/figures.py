@@ -11,7 +11,7 @@ from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import panel_title, panels
 from pcr_exp.analysis.core.look import INK, MUTED, scan_color, scan_order, scan_words, style
 from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
-from pcr_exp.measuring.peers.catalog import is_ours, title_of
+from pcr_exp.measuring.peers.registry import is_ours, title_of
 
 PEER_COLOR = "#9aa5b1"
 

@@ -25,7 +25,7 @@ from pcr_exp.analysis.throughput.table import (
     summarise_throughput,
     unlimited,
 )
-from pcr_exp.measuring.peers.catalog import filter_of, is_ours, title_of
+from pcr_exp.measuring.peers.registry import filter_of, is_ours, title_of
 
 PAGE_FILE = "throughput.md"
 SUMMARY_FILE = "throughput_summary.csv"

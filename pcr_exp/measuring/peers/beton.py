@@ -23,7 +23,7 @@ from ffcv.transforms import RandomHorizontalFlip, ToTensor
 from ffcv.writer import MIN_PAGE_SIZE, DatasetWriter
 from PIL import Image
 
-from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job, SourceImage
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
 
 FILE = "images.beton"
 _SMALLEST_PAGE = 4 * MIN_PAGE_SIZE

@@ -13,7 +13,7 @@ from typing import Any
 from nvidia.dali import fn, pipeline_def, types
 
 from pcr_exp.measuring.peers import image_folder
-from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job, SourceImage
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:

@@ -20,10 +20,32 @@ from torchvision.datasets.folder import pil_loader  # type: ignore[import-untype
 from torchvision.io import ImageReadMode, decode_image  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
-from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job, SourceImage
-from pcr_exp.measuring.peers.torch_epochs import torch_epochs, worker_settings
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
 from pcr_exp.storage.open import is_limited, open_storage
 from pcr_exp.storage.range_reader import RangeReader
+
+
+def worker_settings(job: Job) -> dict[str, Any]:
+    """How a peer's DataLoader runs its workers: as many as ours, kept from epoch to epoch."""
+    workers = job.settings.num_workers
+    return {
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "prefetch_factor": job.settings.prefetch_batches if workers else None,
+    }
+
+
+def torch_epochs(loader: DataLoader[Any], num_epochs: int) -> Iterator[Images]:
+    """The images of all batches of (images, labels)."""
+    try:
+        for _ in range(num_epochs):
+            for images, _labels in loader:
+                yield images
+    finally:
+        # CPU seconds of workers are known once they have ended; garbage collection would end them later.
+        shut_down = getattr(loader._iterator, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:

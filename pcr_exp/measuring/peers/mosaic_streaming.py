@@ -17,9 +17,8 @@ from streaming import MDSWriter, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 from torch.utils.data import DataLoader
 
-from pcr_exp.measuring.peers.image_folder import crop
-from pcr_exp.measuring.peers.protocol import Images, Job, SourceImage
-from pcr_exp.measuring.peers.torch_epochs import torch_epochs, worker_settings
+from pcr_exp.measuring.peers.image_folder import crop, torch_epochs, worker_settings
+from pcr_exp.measuring.peers.registry import Images, Job, SourceImage
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.measuring.peers.catalog import scan_of
-from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, scan_of
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pcr_exp.measuring.peers.protocol import AUGMENT, Images, Job, SourceImage
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
 
 SHARD_IMAGES = 128
 SHUFFLE_IMAGES = 512

@@ -15,9 +15,8 @@ from typing import Any
 import webdataset
 from torch.utils.data import DataLoader
 
-from pcr_exp.measuring.peers.image_folder import crop
-from pcr_exp.measuring.peers.protocol import Images, Job, SourceImage
-from pcr_exp.measuring.peers.torch_epochs import torch_epochs, worker_settings
+from pcr_exp.measuring.peers.image_folder import crop, torch_epochs, worker_settings
+from pcr_exp.measuring.peers.registry import Images, Job, SourceImage
 
 SHARD_IMAGES = 128
 """Few enough for several shards per worker on a sample of a dataset: a worker without a shard would idle."""

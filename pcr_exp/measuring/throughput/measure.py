@@ -1,4 +1,4 @@
-"""One measurement of one loader, in this process."""
+"""One measurement of one loader in this process, alone or as one reader of several."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.protocol import Images, Job, Peer
+from pcr_exp.measuring.peers.registry import Images, Job, Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +88,57 @@ def check(images: Images, job: Job) -> None:
             f"{job.loader} gave a batch of {shape}, {kind}; wanted uint8 of {size} x {size} pixels in 3 "
             "colours: else it does not do the same work."
         )
+
+
+class Arrival(NamedTuple):
+    """A batch came."""
+
+    monotonic_s: float
+    """Of the clock that all processes of the host share."""
+    num_before: int
+    """Images that had come before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What one process got until it was told to stop."""
+
+    arrivals: list[Arrival]
+    num_images: int
+    cpu_s: float
+    """Of the process and of its workers, which have ended by then; opening the loader included."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Consumed:
+        """What `to_json` wrote."""
+        return cls(**{**values, "arrivals": [Arrival(*arrival) for arrival in values["arrivals"]]})
+
+
+def consume(peer: Peer, folder: Path, job: Job, until_s: float) -> Consumed:
+    """Take batches at the speed of the job's model until `until_s` of the monotonic clock.
+
+    Raises:
+        LoaderError: the epochs ended before, or as `measure` raises it.
+    """
+    cpu_s = cpu_seconds()
+    arrivals, num_images = [], 0
+    batches = closing(peer.batches(folder, job))
+    for images in batches:
+        received_s = time.perf_counter()
+        arrivals.append(Arrival(time.monotonic(), num_images))
+        check(images, job)
+        count = int(images.shape[0])
+        num_images += count
+        if arrivals[-1].monotonic_s >= until_s:
+            break
+        pretend_to_train(count, job, received_s)
+    else:
+        raise LoaderError(
+            f"{job.loader}: {job.num_epochs} epochs ended before the time that was to be measured was over."
+        )
+    batches.close()
+    return Consumed(arrivals, num_images, cpu_seconds() - cpu_s)

@@ -10,8 +10,7 @@ from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.peers.catalog import PEERS, absence, scan_of
-from pcr_exp.measuring.peers.protocol import Job
+from pcr_exp.measuring.peers.registry import PEERS, Job, absence, scan_of
 
 FILE_PER_IMAGE = "image_folder_pil"
 """The peer that is measured under throttles too: it is read through our storage layer."""

@@ -94,8 +94,7 @@ class LoaderProcess:
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
     # Imported here, in the loader's own process, where their time is not measured.
-    from pcr_exp.measuring.peers.catalog import open_format, open_peer
-    from pcr_exp.measuring.peers.protocol import Job, SourceImage
+    from pcr_exp.measuring.peers.registry import Job, SourceImage, open_format, open_peer
     from pcr_exp.measuring.throughput.measure import cpu_seconds, measure
 
     folder = Path(request["folder"])
@@ -110,7 +109,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         }
     job = Job.from_json(request["job"])
     if request["do"] == "consume":
-        from pcr_exp.measuring.throughput.consume import consume
+        from pcr_exp.measuring.throughput.measure import consume
 
         return consume(open_peer(job.loader), folder, job, request["until_s"]).to_json()
     return measure(open_peer(job.loader), folder, job).to_json()

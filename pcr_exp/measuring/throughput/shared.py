@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.protocol import Job
-from pcr_exp.measuring.throughput.consume import Consumed
+from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label, scan_of
+from pcr_exp.measuring.throughput.formats import Workspace
+from pcr_exp.measuring.throughput.measure import Consumed
+from pcr_exp.measuring.throughput.plan import shared_jobs, window_images
 from pcr_exp.measuring.throughput.process import LoaderProcess
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import is_limited
 from pcr_exp.storage.throttle import Throttle
 
@@ -103,3 +109,60 @@ def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window
         num_images=num_images,
         cpu_s_per_image=sum(found.cpu_s for found in consumed) / sum(found.num_images for found in consumed),
     )
+
+
+_WARM_UP_S = 8.0
+"""In which processes import what they need."""
+
+
+def validation_rows(
+    config: ThroughputConfig, workspace: Workspace, progress: Callable[[int, int], None]
+) -> Iterator[dict[str, Any]]:
+    """One row per repeat, number of processes and job, jobs in turn; `repeat` counts from 0.
+
+    Raises:
+        ConfigError: as `shared_jobs`.
+        LoaderError: as `Readers.measure`.
+    """
+    jobs, window = shared_jobs(config), window_images(config)
+    folder = workspace.format_folder(OURS)
+    indexes = {encoding: RecordSet(LocalStorage(folder), encoding).index for encoding in ("pcr", "baseline")}
+    done, total = 0, len(config.processes) * config.repeats * len(jobs)
+    for count in config.processes:
+        with Readers(folder, count) as readers:
+            readers.measure(jobs[0], settle_s=_WARM_UP_S, measure_s=config.measure_s, window_images=window)
+            for repeat in range(config.repeats):
+                for job in jobs:
+                    rate = readers.measure(
+                        replace(job, seed=job.seed + repeat),
+                        settle_s=config.settle_s,
+                        measure_s=config.measure_s,
+                        window_images=window,
+                    )
+                    yield {
+                        "repeat": repeat,
+                        "num_processes": count,
+                        "scan": job.loader,
+                        "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
+                        "storage": job.storage.name,
+                        "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
+                        "latency_ms": job.storage.latency_ms,
+                        "requests_per_s": job.storage.requests_per_s,
+                        "model_images_per_s": job.model_images_per_s,
+                        **_reads(indexes, job.loader),
+                        "images_per_s": rate.images_per_s,
+                        "slowest_images_per_s": rate.slowest_images_per_s,
+                        "num_images": rate.num_images,
+                        "cpu_s_per_image": rate.cpu_s_per_image,
+                    }
+                    done += 1
+                    progress(done, total)
+
+
+def _reads(indexes: dict[str, RecordIndex], loader: str) -> dict[str, float]:
+    scan = scan_of(loader)
+    index = indexes[scan.encoding]
+    return {
+        "image_bytes": index.mean_prefix_bytes(scan.group),
+        "images_per_record": index.num_samples / len(index.records),
+    }

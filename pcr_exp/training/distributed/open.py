@@ -10,14 +10,12 @@ from pcr_exp.config.network import NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.catalog import open_codec
 from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.averaging import AllGather, AllReduce, Averaging
-from pcr_exp.training.distributed.ddp import DdpExchange
+from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
-from pcr_exp.training.distributed.link import Link
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.powersgd import PowerSGD
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Wire
+from pcr_exp.training.distributed.wire import Link, Wire
 
 _SUMMED = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 """Codecs whose messages can be added up: DDP sums them in a ring instead of sending each to all."""

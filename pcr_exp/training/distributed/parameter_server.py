@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.averaging import mean_of_messages
+from pcr_exp.training.distributed.ddp import mean_of_messages
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.distributed.wire import Traffic, Wire
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcr_exp.gradients.tensors import Named, Shape, is_small
-from pcr_exp.training.distributed.averaging import AllReduce
+from pcr_exp.training.distributed.ddp import AllReduce
 from pcr_exp.training.distributed.wire import Wire
 
 

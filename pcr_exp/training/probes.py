@@ -1,0 +1,230 @@
+"""What a scan policy wants tried out between epochs: each trial leaves the model as it was."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcr_exp.errors import RunError
+from pcr_exp.loading.batch import Batch
+from pcr_exp.policies.policy import ScanPolicy
+from pcr_exp.policies.probe import Probe
+from pcr_exp.training.evaluate import LabelledImages
+from pcr_exp.training.report import Progress, Reporter, Row
+from pcr_exp.training.trainer import Trainer, learning_rate
+
+
+@contextmanager
+def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
+    """Within, the trainer may be used at will; afterwards all is as it was. Yields a way to go back early.
+
+    That is: parameters, buffers (batch-norm statistics), gradients, train or eval mode of every module, the
+    optimiser, the loss scaler, what is known of activations, compressed or not, and the random states of
+    torch on all devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second
+    model and optimiser. Of several processes, each tries by itself, and sends nothing.
+    """
+    model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
+    tensors = [*model.parameters(), *model.buffers()]
+    values = [tensor.detach().clone() for tensor in tensors]
+    gradients = [parameter.grad for parameter in model.parameters()]
+    modes = [(module, module.training) for module in model.modules()]
+    optimizer_state = copy.deepcopy(optimizer.state_dict())
+    scaler_state = copy.deepcopy(scaler.state_dict())
+    activations_state = copy.deepcopy(trainer.activations.state_dict())
+    kept_state = trainer.kept.state_dict()
+    random_states = _random_states()
+
+    def restore() -> None:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                tensor.copy_(value)
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        for module, mode in modes:
+            module.training = mode
+        # A copy: the optimiser keeps the tensors that it is given, and goes on to change them.
+        optimizer.load_state_dict(copy.deepcopy(optimizer_state))
+        scaler.load_state_dict(scaler_state)
+        trainer.activations.load_state_dict(copy.deepcopy(activations_state))
+        trainer.kept.load_state_dict(kept_state)
+        _set_random_states(random_states)
+
+    # Nothing shall be added to the gradients that are kept.
+    optimizer.zero_grad(set_to_none=True)
+    try:
+        with trainer.alone():
+            yield restore
+    finally:
+        restore()
+
+
+def _random_states() -> dict[str, Any]:
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": np.random.get_state(),  # noqa: NPY002
+        "python": random.getstate(),
+    }
+
+
+def _set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    torch.cuda.set_rng_state_all(states["cuda"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    random.setstate(states["python"])
+
+
+def gradient_cosines(
+    trainer: Trainer,
+    batches: Callable[[int], Iterable[LabelledImages]],
+    candidates: Iterable[int],
+    full_group: int,
+    *,
+    step: int,
+) -> dict[int, float]:
+    """Cosine between the gradients of one sample at each candidate and at `full_group`, over all parameters.
+
+    The gradient is that of training (train mode, the same label smoothing and dropout for every group),
+    summed over the sample's batches. Nothing of it stays in the trainer.
+
+    Args:
+        batches: The same images at a scan group, preprocessed without anything random.
+        step: The next update; what is random in the model is drawn for it and those after it.
+
+    Raises:
+        RunError: a loss or a gradient is not finite.
+    """
+    with preserved(trainer):
+        whole = _gradient(trainer, batches(full_group), full_group, step)
+        return {
+            group: 1.0
+            if group == full_group
+            else _cosine(whole, _gradient(trainer, batches(group), group, step))
+            for group in candidates
+        }
+
+
+def _gradient(trainer: Trainer, batches: Iterable[LabelledImages], group: int, step: int) -> list[Tensor]:
+    trainer.optimizer.zero_grad(set_to_none=True)
+    for i, batch in enumerate(batches):
+        loss = trainer.loss(batch.images, batch.labels, step=step + i)
+        # Scaled as in training, where it keeps float16 gradients from vanishing; the cosine does not see it.
+        trainer.scaler.scale(loss * len(batch.labels)).backward()
+    gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
+    if not math.isfinite(_dot(gradients, gradients)):
+        raise RunError(
+            f"the gradient of the scan policy's sample is not finite after step {step}, at scan group "
+            f"{group}: training diverged. Rows up to here are kept; lower training.learning_rate or lengthen "
+            "training.warmup_epochs."
+        )
+    return gradients
+
+
+def _cosine(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """0 where a gradient has no length, and so no direction."""
+    lengths = math.sqrt(_dot(one, one)) * math.sqrt(_dot(other, other))
+    return _dot(one, other) / lengths if lengths > 0 else 0.0
+
+
+def _dot(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    products = [(a.double() * b.double()).sum() for a, b in zip(one, other, strict=True)]
+    return float(torch.stack(products).sum())
+
+
+def trial_losses(
+    trainer: Trainer,
+    batches: Callable[[int], AbstractContextManager[Iterable[Batch]]],
+    candidates: Iterable[int],
+    *,
+    step: int,
+    steps_per_epoch: int,
+    evaluate: Callable[[], float] | None = None,
+) -> dict[int, float]:
+    """How well each candidate does: the loss that `evaluate` gives after its trial.
+
+    Without `evaluate`, the mean training loss over the second half of the trial's updates. The trainer, when
+    this returns or fails, is what it was.
+
+    Args:
+        batches: Opens a trial's batches, the same images at each scan group.
+        step: The next update of the run, from which a trial's learning rates are taken.
+
+    Raises:
+        RunError: a loss is not finite.
+    """
+    losses: dict[int, float] = {}
+    with preserved(trainer) as restore:
+        for group in candidates:
+            seen: list[float] = []
+            with batches(group) as stream:
+                for batch in stream:
+                    i = step + len(seen)
+                    loss = trainer.update(
+                        batch.images,
+                        batch.labels,
+                        step=i,
+                        learning_rate=learning_rate(trainer.config, i, steps_per_epoch),
+                        slot=batch.slot,
+                        part=batch.part,
+                        num_parts=batch.num_parts,
+                    )
+                    if batch.completes_update:
+                        seen.append(_finite(loss, "training loss", step, len(seen) + 1, group))
+            if evaluate is None:
+                losses[group] = sum(seen[len(seen) // 2 :]) / (len(seen) - len(seen) // 2)
+            else:
+                losses[group] = _finite(evaluate(), "validation loss", step, len(seen), group)
+            restore()
+    return losses
+
+
+def _finite(loss: float, what: str, step: int, count: int, group: int) -> float:
+    if not math.isfinite(loss):
+        raise RunError(
+            f"the {what} is {loss} after step {step}, at update {count} of the scan policy's trial of scan "
+            f"group {group}: training diverged. Rows up to here are kept; lower training.learning_rate or "
+            "lengthen training.warmup_epochs."
+        )
+    return loss
+
+
+RunProbe = Callable[[Probe], Mapping[int, float]]
+"""Finds out what a policy wants to know, a score for each candidate, and leaves no trace in the model."""
+
+
+def decisions(
+    policy: ScanPolicy,
+    probe: RunProbe,
+    progress: Progress,
+    reporter: Reporter,
+    *,
+    epochs: int,
+    probing: Callable[[], AbstractContextManager[None]],
+    bytes_read: Callable[[], int],
+) -> Iterator[Row]:
+    """Do the probe that the policy wants at this point, if any, and yield a row if it decided something.
+
+    Args:
+        epochs: Of the whole run: after the last there is nothing to decide.
+        probing: Entered around a probe; within, the loader stands still and the probe's clock runs.
+        bytes_read: What storage has delivered; what a probe adds to it is counted as its own.
+    """
+    between_epochs = progress.batch == 0 and progress.epoch < epochs
+    wanted = policy.wanted_probe(progress.epoch) if between_epochs else None
+    if wanted is not None:
+        with probing():
+            bytes_before = bytes_read()
+            scores = probe(wanted)
+            progress.probe_bytes += bytes_read() - bytes_before
+        policy.decide(scores)
+    decision = policy.take_decision()
+    if decision is not None and progress.epoch < epochs:
+        yield reporter.policy_row(decision)
