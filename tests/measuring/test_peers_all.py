@@ -117,6 +117,7 @@ def test_a_colour_space_that_ffcv_cannot_decode_is_converted() -> None:
     [
         ("webdataset", r"webdataset is not installed: pip install 'pcr-exp\[peers\]'"),
         ("streaming", r"streaming is not installed: pip install 'pcr-exp\[peers\]'"),
+        ("image_folder_torchcodec", r"torchcodec is not installed: pip install 'pcr-exp\[peers\]'"),
         ("tfrecord", r"tensorflow is not installed: pip install 'pcr-exp\[peers\]'"),
         ("dali", r"nvidia\.dali is not installed: pip install 'pcr-exp\[peers\]'"),
         ("ffcv", r"ffcv is not installed: .*libturbojpeg0-dev.* pip install 'pcr-exp\[peers-ffcv\]'"),

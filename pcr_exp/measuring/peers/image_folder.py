@@ -17,7 +17,6 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder  # type: ignore[import-untyped]
 from torchvision.datasets.folder import pil_loader  # type: ignore[import-untyped]
-from torchvision.io import ImageReadMode, decode_image  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
@@ -83,11 +82,10 @@ def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
 
 def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
     """What ImageFolder opens a path with."""
-    from_pil = job.decode == "pil"
+    decode = _decoder(job.decode)
     if not is_limited(job.storage):
-        return pil_loader if from_pil else _read_tensor
-    storage = open_storage(str(folder), job.storage)
-    return partial(_read_through, storage, folder, _decode_pil if from_pil else _decode_tensor)
+        return pil_loader if job.decode == "pil" else decode
+    return partial(_read_through, open_storage(str(folder), job.storage), folder, decode)
 
 
 def _read_through(
@@ -98,14 +96,31 @@ def _read_through(
     return decode(storage.read(str(file.relative_to(folder)), 0, file.stat().st_size))
 
 
+def _decoder(name: str) -> Callable[[Any], Any]:
+    """Return what decodes a path or bytes to RGB; workers import it again by its name.
+
+    Raises:
+        ImportError: this torchvision has no decoders any more, or there is no TorchCodec that decodes images.
+    """
+    if name == "pil":
+        return _decode_pil
+    if name == "torchcodec":
+        from torchcodec.decoders import decode_image as torchcodec_image
+
+        return torchcodec_image
+    from torchvision.io import decode_image  # type: ignore[import-untyped]  # noqa: F401
+
+    return _decode_torchvision
+
+
 def _decode_pil(data: bytes) -> Image.Image:
     with Image.open(io.BytesIO(data)) as image:
         return image.convert("RGB")
 
 
-def _read_tensor(path: str) -> torch.Tensor:
-    return decode_image(path, ImageReadMode.RGB)
+def _decode_torchvision(source: str | bytes) -> torch.Tensor:
+    from torchvision.io import ImageReadMode, decode_image
 
-
-def _decode_tensor(data: bytes) -> torch.Tensor:
-    return decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+    if isinstance(source, bytes):
+        return decode_image(torch.frombuffer(bytearray(source), dtype=torch.uint8), ImageReadMode.RGB)
+    return decode_image(source, ImageReadMode.RGB)

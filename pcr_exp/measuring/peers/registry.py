@@ -129,6 +129,10 @@ PEERS: dict[str, PeerEntry] = {
     "image_folder_torchvision": PeerEntry(
         "ImageFolder, torchvision", "torchvision", LINKS, "image_folder", "triangle"
     ),
+    # Takes the place of torchvision's decoders, which are deprecated from torchvision 0.29 on.
+    "image_folder_torchcodec": PeerEntry(
+        "ImageFolder, TorchCodec", "torchcodec", LINKS, "image_folder", "triangle", "torchcodec"
+    ),
     "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "triangle", "webdataset"),
     "streaming": PeerEntry(
         "MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "triangle", "streaming"
