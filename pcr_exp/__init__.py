@@ -1,1 +1,67 @@
-"""How few bytes can training read and still reach its accuracy, and how much sooner?"""
+"""How few bytes can training read and still reach its accuracy, and how much sooner?
+
+What users import stands here; each name is loaded from its room when it is first asked for, so that
+`import pcr_exp` costs nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pcr_exp.analysis.core.read_runs import read_runs
+    from pcr_exp.errors import PcrExpError
+    from pcr_exp.loading.batch import Batch
+    from pcr_exp.loading.loader import RecordLoader
+    from pcr_exp.loading.transform import EvalTransform, TrainTransform
+    from pcr_exp.policies.policy import ScanPolicy, StaticScan
+    from pcr_exp.records.prepare import prepare_records
+    from pcr_exp.records.reader import RecordSet
+    from pcr_exp.runs.train_run import run_training
+    from pcr_exp.storage.open import open_storage
+
+_ROOMS = {
+    "Batch": "pcr_exp.loading.batch",
+    "EvalTransform": "pcr_exp.loading.transform",
+    "PcrExpError": "pcr_exp.errors",
+    "RecordLoader": "pcr_exp.loading.loader",
+    "RecordSet": "pcr_exp.records.reader",
+    "ScanPolicy": "pcr_exp.policies.policy",
+    "StaticScan": "pcr_exp.policies.policy",
+    "TrainTransform": "pcr_exp.loading.transform",
+    "open_storage": "pcr_exp.storage.open",
+    "prepare_records": "pcr_exp.records.prepare",
+    "read_runs": "pcr_exp.analysis.core.read_runs",
+    "run_training": "pcr_exp.runs.train_run",
+}
+__all__ = [
+    "Batch",
+    "EvalTransform",
+    "PcrExpError",
+    "RecordLoader",
+    "RecordSet",
+    "ScanPolicy",
+    "StaticScan",
+    "TrainTransform",
+    "__version__",
+    "open_storage",
+    "prepare_records",
+    "read_runs",
+    "run_training",
+]
+
+try:
+    __version__ = version("pcr-exp")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for from its room."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'pcr_exp' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
