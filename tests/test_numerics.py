@@ -69,9 +69,10 @@ def test_fingerprints_tell_apart_what_differs(golden: dict[str, Any]) -> None:
 def committed_runs() -> Counter[tuple[str, int]]:
     """(folder of results, NUMERICS): how many runs. A manifest from before there was a number is of 1."""
     return Counter(
-        (path.relative_to(RESULTS).parts[0], json.loads(path.read_text()).get("numerics", 1))
-        for path in RESULTS.glob("*/runs/*/manifest.json")
-        if (RESULTS / path.relative_to(RESULTS).parts[0] / "README.md").exists()
+        (str(path.parents[1].relative_to(RESULTS)), run["manifest"].get("numerics", 1))
+        for path in RESULTS.rglob("runs/runs.json")
+        if (path.parents[1] / "README.md").exists()
+        for run in json.loads(path.read_text()).values()
     )
 
 
@@ -79,7 +80,8 @@ def test_every_committed_number_says_its_numerics() -> None:
     """A folder without runs (loaders, codecs, quality) declares it; what has runs is counted."""
     with LIST.open(newline="") as file:
         listed = {(row["folder"], int(row["numerics"])): int(row["num_runs"]) for row in csv.DictReader(file)}
-    folders = {page.parent.name for page in RESULTS.glob("*/README.md")} - {"demo", "runs"}
+    pages = [*RESULTS.glob("*/README.md"), *RESULTS.glob("archive/*/README.md")]
+    folders = {str(page.parent.relative_to(RESULTS)) for page in pages} - {"demo", "runs", "archive"}
     assert {folder for folder, _ in listed} == folders
     assert {key: count for key, count in listed.items() if count} == committed_runs()
     assert all(1 <= number <= NUMERICS for _, number in listed)

@@ -31,19 +31,31 @@ from pcr_exp.config.compose import load, register
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
+from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
-RUN_SETS = sorted(page.parent for page in RESULTS.glob("*/README.md") if (page.parent / "runs").is_dir())
+ARCHIVE = RESULTS / "archive"
+PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
+RUN_SETS = sorted(page.parent for page in PAGES if (page.parent / "runs").is_dir())
 QUALITY = RESULTS / "quality"
 DECODE_MODES = RESULTS / "decode_modes"
 ACTIVATIONS = RESULTS / "compressed_activations"
 MODEL = RESULTS / "throughput_model"
+LAYERS = "activations"
+"""Bounds and bytes of every layer, a file per run that kept activations compressed."""
 
 
 def test_there_are_results() -> None:
     assert {folder.name for folder in RUN_SETS} >= {"time_to_accuracy", "short_real"}
     assert len(load_quality(QUALITY)["dataset"].unique()) >= 5
+
+
+def test_runs_are_packed() -> None:
+    """A set is a few files: no committed run lies in a folder of its own."""
+    for folder in RUN_SETS:
+        names = {path.name for path in (folder / "runs").iterdir()} - {"notes.json", LAYERS}
+        assert names == {RUNS_FILE, ROWS_FILE}, folder
 
 
 @pytest.mark.parametrize("folder", RUN_SETS, ids=lambda folder: folder.name)
@@ -102,9 +114,9 @@ def counts_of(page: Path) -> set[str]:
 
 def test_the_car_that_is_no_corvette_is_no_speed_up() -> None:
     """Nine in ten are none: to say so always reaches 75 %, and the runs shared the machine besides."""
-    text = (RESULTS / "task_tolerance" / "summary.md").read_text()
+    text = (ARCHIVE / "task_tolerance" / "summary.md").read_text()
     assert " x |" not in text and "90.7%" in text
-    runs = pd.read_csv(RESULTS / "task_tolerance" / "runs.csv")
+    runs = pd.read_csv(ARCHIVE / "task_tolerance" / "runs.csv")
     assert runs["time_to_target_s"].isna().all()
 
 
@@ -134,7 +146,7 @@ def test_tables_of_neighbours_follow_from_the_rows(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", [RESULTS / "policies", RESULTS / "changing_bandwidth"], ids=lambda p: p.name
+    "folder", [ARCHIVE / "policies", RESULTS / "changing_bandwidth"], ids=lambda p: p.name
 )
 def test_traces_of_policies_follow_from_the_rows(folder: Path) -> None:
     runs = read_runs(folder / "runs")
@@ -149,9 +161,9 @@ def test_traces_of_policies_follow_from_the_rows(folder: Path) -> None:
 
 
 def test_savings_of_a_policy_are_of_the_whole_run() -> None:
-    trace = pd.read_csv(RESULTS / "policies" / "traces" / "mssim_s0.csv")
+    trace = pd.read_csv(ARCHIVE / "policies" / "traces" / "mssim_s0.csv")
     assert trace["run_saved_share"].iloc[0] == pytest.approx(0.78, abs=0.005)
-    runs = pd.read_csv(RESULTS / "policies" / "side_by_side.csv")
+    runs = pd.read_csv(ARCHIVE / "policies" / "side_by_side.csv")
     plateau = runs[runs["scan"].str.startswith("plateau")]
     assert (plateau["record_mib"] * 2**20 / 1e6).mean() == pytest.approx(124.6, abs=0.1), (
         "its probes are bytes"
@@ -203,13 +215,13 @@ def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
 
 
 def test_predicted_times_follow_from_the_runs() -> None:
-    folders = [RESULTS / "time_to_accuracy" / "runs", RESULTS / "short_real" / "runs"]
+    folders = [ARCHIVE / "time_to_accuracy" / "runs", ARCHIVE / "short_real" / "runs"]
     times = predict_times([run for folder in folders for run in read_runs(folder)])
     committed = pd.read_csv(MODEL / "this_machine" / "predicted_vs_measured_times.csv")
     pd.testing.assert_frame_equal(committed, pd.read_csv(StringIO(times.to_csv(index=False))))
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/accuracy_vs_mssim.csv")), ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("accuracy_vs_mssim.csv")), ids=lambda p: p.parent.name)
 def test_points_of_accuracy_and_quality_follow_from_the_runs(path: Path) -> None:
     points = tolerance_points(runs_frame(read_runs(path.parent / "runs"), load_quality(QUALITY)))
     require_rebuilt(path, points)
@@ -220,7 +232,7 @@ def test_points_of_accuracy_and_quality_follow_from_the_runs(path: Path) -> None
 
 def test_io_bound_speed_follows_the_bytes() -> None:
     """The demo's regime: group 5 at least 1.8 x the baseline's images/s, no level above its byte ratio."""
-    summary = summary_table(runs_frame(read_runs(RESULTS / "time_to_accuracy" / "runs")))
+    summary = summary_table(runs_frame(read_runs(ARCHIVE / "time_to_accuracy" / "runs")))
     for _, rows in summary.groupby("label"):
         level = rows.set_index("scan")
         speed, size = level["images_per_s_mean"], level["mean_image_bytes"]

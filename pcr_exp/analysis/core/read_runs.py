@@ -15,7 +15,7 @@ from pcr_exp.analysis.core.shared_machine import COMPANY, shared_in_time
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest
-from pcr_exp.runs.packed import RUNS_FILE, PackedRun, is_packed, read_packed
+from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, PackedRun, is_packed, read_packed
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.training.columns import with_declared
 
@@ -54,6 +54,8 @@ def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[R
     root = Path(runs_root)
     directories = list(_directories(root))
     packed = read_packed(root) if is_packed(root) else []
+    for run in packed:
+        _require_evaluated(run.rows, f"{root / ROWS_FILE}, {run.manifest.run_id},")
     manifests = [*(directory.manifest() for directory in directories), *(run.manifest for run in packed)]
     company = shared_in_time(manifest for manifest in manifests if manifest is not None)
     finished = [_read(directory) for directory in directories if directory.status == "finished"]
@@ -105,12 +107,16 @@ def _read(directory: RunDirectory) -> PackedRun:
         raise RunError(f"{directory.config_path} is not there: wanted the configuration of a finished run.")
     config: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
     rows = read_rows(directory.rows_path, with_declared(manifest.columns))
+    _require_evaluated(rows, str(directory.rows_path))
+    return PackedRun(manifest, config, rows)
+
+
+def _require_evaluated(rows: list[Row], where: str) -> None:
     if not any(row["kind"] == "eval" for row in rows):
         raise RunError(
-            f"{directory.rows_path} has no eval row, but the manifest beside it says that the run finished. "
-            "Delete the run directory to make the run again."
+            f"{where} has no eval row, but the manifest beside it says that the run finished. "
+            "Delete the run to make it again."
         )
-    return PackedRun(manifest, config, rows)
 
 
 def _described(run: PackedRun, notes: RunNotes, company: Set[str]) -> Run:
