@@ -1,4 +1,4 @@
-"""Whole runs with several neighbours of PCR at once: each does its part; a resumed run is the same run."""
+"""Runs of two processes with several neighbours of PCR at once: each does its part."""
 
 import dataclasses
 from pathlib import Path
@@ -11,20 +11,17 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import CosineConfig, MixtureConfig, PlateauConfig, ScanConfig
-from pcr_exp.runs.rows import Row, deterministic_part, read_rows
+from pcr_exp.config.scan import CosineConfig, PlateauConfig, ScanConfig
+from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.trainer import Trainer
 
 SCANS: dict[str, ScanConfig] = {
-    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
     "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
     "plateau": PlateauConfig(
         name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
     ),
 }
-scans = pytest.mark.parametrize("scan", SCANS)
 
 
 def composed(configure: Any, scan: str, **changes: Any) -> TrainConfig:
@@ -50,35 +47,11 @@ def assert_each_does_its_part(rows: list[Row]) -> None:
     assert any(row["kind"] == "policy" for row in rows)
 
 
-@scans
-def test_echo_compressed_activations_and_a_policy_interrupted_and_resumed(
-    configure: Any, scan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = rows_of(composed(configure, scan, runs_root=str(tmp_path / "whole")))
-    assert_each_does_its_part(whole)
-    config = composed(configure, scan, runs_root=str(tmp_path / "interrupted"))
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 17:
-            raise KeyboardInterrupt
-        return update(trainer, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        rows_of(config)
-    monkeypatch.undo()
-    assert deterministic_part(rows_of(config)) == deterministic_part(whole)
-    layers = [next((tmp_path / name).glob("*/activations.csv")) for name in ("whole", "interrupted")]
-    assert layers[0].read_text() == layers[1].read_text()
-    assert len(layers[0].read_text().splitlines()) > 14
-
-
 def train(_processes: Processes, config: TrainConfig) -> str:
     return run_training(config, progress=False).status
 
 
-@pytest.mark.parametrize("scan", ["cosine", "plateau"])
+@pytest.mark.parametrize("scan", SCANS)
 def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
     config = dataclasses.replace(
         composed(configure, scan, runs_root=str(tmp_path)),

@@ -7,9 +7,9 @@ import pytest
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.records.index import parse_index
-from pcr_exp.runs.rows import Row, deterministic_part, read_rows
+from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
-from pcr_exp.training.trainer import Trainer, learning_rate
+from pcr_exp.training.trainer import learning_rate
 
 ECHOES = [
     EchoConfig(name="example_before", factor=2.75, buffer=40),
@@ -53,24 +53,3 @@ def test_rows_say_how_long_the_stages_take(configure: Any) -> None:
     assert last["downstream_s_per_sample"] >= last["train_s"] / last["samples_trained"]
     ratio = last["upstream_s_per_sample"] / last["downstream_s_per_sample"]
     assert last["upstream_ratio"] == pytest.approx(ratio)
-
-
-@echoes
-def test_an_interrupted_run_ends_with_the_same_rows(
-    configure: Any, echo: EchoConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = rows_of(configure(echo=echo, runs_root=str(tmp_path / "whole"), loader__num_workers=0))
-    config = configure(echo=echo)
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 9:
-            raise KeyboardInterrupt
-        return update(trainer, *args, **kwargs)
-
-    config.training.checkpoint_every_steps = 3
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        rows_of(config)
-    monkeypatch.undo()
-    assert deterministic_part(rows_of(config)) == deterministic_part(whole)

@@ -189,39 +189,6 @@ def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     assert rows[-1]["probe_s"] > 0
 
 
-# Before a probe, between two, and in the epoch between a plateau and its trial.
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        *(("schedule", 7), ("mixture", 7), ("mssim", 0), ("cosine", 3), ("cosine", 9)),
-        *(("plateau", 9), ("plateau", 13), ("plateau by tune", 9)),
-    ],
-)
-def test_interrupted_and_resumed_the_groups_and_losses_are_the_same(
-    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int
-) -> None:
-    def config(folder: str) -> Any:
-        return configure(scan=POLICIES[name], training__epochs=EPOCHS, runs_root=str(tmp_path / folder))
-
-    whole = run_training(config("whole"), progress=False)
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return update(trainer, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_training(config("cut"), progress=False)
-    monkeypatch.undo()
-    outcome = run_training(config("cut"), progress=False)
-    wanted = deterministic_part(read_rows(whole.folder / "rows.jsonl"))
-    assert deterministic_part(read_rows(outcome.folder / "rows.jsonl")) == wanted
-    last = [row["group"] for row in wanted if row["kind"] == "policy"][-1]
-    assert read_manifest(outcome.folder / "manifest.json").scan_group == last
-
-
 def test_probes_see_the_run_s_own_decoder(run: Any, prepared: Path, tmp_path: Path) -> None:
     folder = next((prepared / "records").iterdir()) / "train"
     records = RecordSet(open_storage(str(folder), StorageConfig(name="unlimited")), "pcr")

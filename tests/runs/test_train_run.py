@@ -144,49 +144,6 @@ def only_folder(config: Any) -> RunDirectory:
     return RunDirectory(folder)
 
 
-@pytest.mark.parametrize("step", [0, 3, 7])
-@pytest.mark.parametrize(
-    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
-)
-def test_an_interrupted_run_saves_and_continues(
-    configure: Any, whole: list[Row], trouble: Trouble, step: int, number: int, error: type[BaseException]
-) -> None:
-    config = configure()
-    trouble.at(step, lambda: os.kill(os.getpid(), number))
-    with pytest.raises(error):
-        run_training(config, progress=False)
-    directory = only_folder(config)
-    assert directory.status == "interrupted"
-    assert directory.manifest().error is None  # type: ignore[union-attr]
-    trouble.over()
-    _, rows = run(config)
-    assert deterministic_part(rows) == whole
-    text = directory.log_path.read_text()
-    assert f"from the checkpoint after step {step + 1}" in text
-    assert len(directory.manifest().resumed_at) == 1  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("step", [1, 4, 6])
-def test_a_failed_run_says_why_and_is_continued(
-    configure: Any, whole: list[Row], trouble: Trouble, step: int
-) -> None:
-    config = configure(training__checkpoint_every_steps=2)
-
-    def fail() -> None:
-        raise ValueError("the machine caught fire")
-
-    trouble.at(step, fail)
-    with pytest.raises(ValueError, match="caught fire"):
-        run_training(config, progress=False)
-    directory = only_folder(config)
-    assert directory.status == "failed"
-    assert directory.manifest().error == "ValueError: the machine caught fire"  # type: ignore[union-attr]
-    assert "Traceback" in directory.log_path.read_text()
-    trouble.over()
-    assert deterministic_part(run(config)[1]) == whole
-    assert directory.status == "finished"
-
-
 def test_a_decoding_process_that_dies_during_an_update_fails_the_run_by_name(
     configure: Any, trouble: Trouble
 ) -> None:
