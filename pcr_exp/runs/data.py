@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.splits import SPLITS
@@ -103,6 +105,27 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
         choices = ", ".join(sorted(index.classes))
         where = f"{config.records.root}/{records_folder(config.dataset, config.records)}"
         raise ConfigError(f"dataset.label={label!r}: the records in {where} have {choices}.")
+
+
+def majority_share(records: RecordSet, label: str) -> float | None:
+    """Return the share (0 to 1) of a split's images that are of its most frequent class.
+
+    Only the records' headers are read. None: there is no image, or the records are of a version whose index
+    does not say where headers end.
+
+    Raises:
+        PcrExpError: a record cannot be read, or is damaged.
+    """
+    index = records.index
+    counts = np.zeros(len(index.classes[label]), dtype=np.int64)
+    for number, kept in enumerate(index.records):
+        entry = records.stored(number)
+        if not entry.header_bytes:
+            return None
+        data = records.read_range(number, 0, entry.header_bytes)
+        header, _ = records.unpack_header(data, entry, f"record {records.path(number)}")
+        counts += np.bincount(header.labels[label][: kept.num_samples], minlength=len(counts))
+    return float(counts.max() / counts.sum()) if counts.sum() else None
 
 
 def training_transform(config: TrainConfig) -> TrainTransform:

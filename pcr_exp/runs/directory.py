@@ -17,7 +17,7 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
-from pcr_exp.runs.timing import timing_settings
+from pcr_exp.runs.stretches import timing_settings
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 

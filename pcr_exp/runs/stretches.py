@@ -1,11 +1,14 @@
-"""A run's sessions as its manifest keeps them: one per stretch, from a start or a checkpoint to an end."""
+"""A run's sessions as its manifest keeps them, and what decides how long they take: settings, machine, code.
+
+Each session is one stretch of the run, from a start or a checkpoint to an end.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,9 +17,14 @@ import torch
 
 from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.timing import timing_key, timing_settings
 from pcr_exp.system import provenance
 from pcr_exp.training.device import num_cores
+
+_SETTINGS = {
+    "loader": ("num_workers", "prefetch_batches", "records_ahead"),
+    "storage": ("reads_in_flight",),
+    "training": ("device", "num_threads"),
+}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,7 +52,7 @@ class Stretch:
     packages: dict[str, str | None]
     python: str
     timing_key: str
-    """Of settings, machine and code; see `pcr_exp.runs.timing`."""
+    """Of settings, machine and code; see `timing_key`."""
 
 
 def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:
@@ -71,6 +79,39 @@ def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:
             settings, device=device.type, cpu=cpu, num_cores=num_cores(), gpu=gpu, code=code
         ),
     )
+
+
+def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a whole configuration, as plain dicts, that change seconds alone.
+
+    As they were given: `training.device=auto` stays `auto`, on whatever it ran. World size is among them
+    too; where it changes what is learned it is part of a run's identity besides.
+    """
+    settings = {f"{group}.{key}": config[group].get(key) for group, keys in _SETTINGS.items() for key in keys}
+    return {**settings, "world_size": config.get("world_size", 1)}
+
+
+def timing_key(
+    settings: Mapping[str, Any],
+    *,
+    device: str,
+    cpu: str,
+    num_cores: int,
+    gpu: str | None,
+    code: str,
+) -> str:
+    """Return eight hex digits: seconds of two runs can be compared if theirs are equal.
+
+    Args:
+        settings: `timing_settings`.
+        device: What computed, such as `cpu`.
+        cpu: The processor's name.
+        num_cores: Cores that the run could use.
+        gpu: The name of the GPU that trained, if one did.
+        code: The commit, or the version of what is installed.
+    """
+    machine = {"device": device, "cpu": cpu, "num_cores": num_cores, "gpu": gpu, "code": code}
+    return key_of({"settings": dict(settings), **machine})
 
 
 def timing_keys(stretches: Sequence[Stretch]) -> list[str]:

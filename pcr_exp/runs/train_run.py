@@ -17,10 +17,9 @@ from pcr_exp.loading.workers import named_worker_death
 from pcr_exp.policies.policy import declared_columns
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import RunData, images_key_of, open_data, prepare_data
+from pcr_exp.runs.data import RunData, images_key_of, majority_share, open_data, prepare_data
 from pcr_exp.runs.directory import RunDirectory, claim
-from pcr_exp.runs.follow import Assignment, follow
-from pcr_exp.runs.majority import majority_share
+from pcr_exp.runs.follow import Assignment, follow, saved_states, share_of_state
 from pcr_exp.runs.manifest import (
     Manifest,
     begin_at,
@@ -35,7 +34,6 @@ from pcr_exp.runs.quality import training_quality
 from pcr_exp.runs.row_file import RowFile, log_to, write_layers
 from pcr_exp.runs.rows import Row
 from pcr_exp.runs.session import Session, open_session, set_up_torch
-from pcr_exp.runs.team_state import saved_states, share_of_state
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.system.interrupts import StopRequest, handled_signals
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint

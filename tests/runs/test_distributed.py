@@ -18,8 +18,8 @@ from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs import session as session_module
+from pcr_exp.runs.follow import share_of_state
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
-from pcr_exp.runs.team_state import share_of_state
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.columns import TRAFFIC
 from pcr_exp.training.distributed.processes import Processes

@@ -8,8 +8,7 @@ import pytest
 
 from pcr_exp.records.index import RecordEntry
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.data import open_data
-from pcr_exp.runs.majority import majority_share
+from pcr_exp.runs.data import majority_share, open_data
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.train_run import run_training
 

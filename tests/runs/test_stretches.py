@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from pcr_exp.runs import stretches
-from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys
-from pcr_exp.runs.timing import timing_key, timing_settings
+from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_key, timing_keys, timing_settings
 
 CPU = torch.device("cpu")
 
