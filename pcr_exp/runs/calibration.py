@@ -29,9 +29,9 @@ class Calibration:
     images_per_s: float
     """What this machine trains in an epoch from storage without a limit."""
     bytes_per_image: float
-    """Of the records that were read then."""
+    """Mean size of a training image at the group that was read, record headers included."""
     share: float
-    """Of those images/s that the bandwidth supplies."""
+    """The part of `images_per_s` that the bandwidth supplies."""
     bandwidth_mib_per_s: float
     """Two significant digits."""
 

@@ -86,7 +86,7 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
 
 
 def images_key_of(config: TrainConfig) -> str:
-    """16 hex digits of what the pictures of all splits are, wherever they and their records lie.
+    """16 hex digits of the images of all splits, wherever they and their records lie.
 
     Raises:
         ConfigError: the records have no such label.

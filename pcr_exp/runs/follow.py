@@ -132,7 +132,7 @@ def _progress(first: State, own: Sequence[State]) -> State:
 
 
 def _exchange(states: Sequence[State], own: Sequence[State]) -> State:
-    """Of plain averaging, which keeps nothing but counts; one process alone has none."""
+    """Share out the state of plain averaging, which is only counts; one process alone has none."""
     wires = [state["exchange"]["wire"] for state in states if "wire" in state["exchange"]]
     if not wires:
         return {}

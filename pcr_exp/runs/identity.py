@@ -49,7 +49,7 @@ def run_id(config: TrainConfig, images: str) -> str:
 
     Args:
         config: The whole configuration.
-        images: Key of the images, of all splits: which pictures, wherever they lie.
+        images: Key of the images of all splits, wherever they lie.
     """
     settings = asdict(config)
     part = scientific_part(settings)

@@ -46,15 +46,15 @@ class Manifest:
     model: str
     encoding: str
     scan_group: int
-    """Of a scan policy, the group that it chose last."""
+    """Where a scan policy chooses, the group that it chose last."""
     target: float
-    """Of the headline, what times are measured to."""
+    """The value of the headline that times are measured to."""
     headline: str = "top1"
     """The metric that the run is judged by; rows hold it as `val_<headline>`."""
     numerics: int = 1
     """`pcr_exp.numerics`; 1: of all runs before there was such a number."""
     images_key: str | None = None
-    """16 hex digits: the pictures of all splits, wherever they lie. None: of a run before there was one."""
+    """16 hex digits: the images of all splits, wherever they lie. None: the run is older than the key."""
     records_key: str | None = None
     """16 hex digits: how those were stored."""
     num_classes: int | None = None
@@ -63,7 +63,7 @@ class Manifest:
     num_tune: int | None = None
     num_val: int | None = None
     majority_share: float | None = None
-    """Of the evaluated images, the share (0 to 1) of the most frequent class: always saying it scores
+    """Share (0 to 1) of the evaluated images that are of the most frequent class: always saying it scores
     this much. None: not known."""
     train_fingerprint: str | None = None
     tune_fingerprint: str | None = None
@@ -71,7 +71,7 @@ class Manifest:
     mean_prefix_bytes: float | None = None
     """Mean bytes per training image that an epoch at `scan_group` reads, record headers included."""
     quality: list[GroupQuality] = field(default_factory=list)
-    """Of the run's own training images, at every scan group that it may read."""
+    """MS-SSIM and bytes of the run's own training images, at every scan group that it may read."""
     cached_share: float | None = None
     """Share (0 to 1) of the training records that lay in the page cache before training; None: not known."""
     started_at: str
@@ -79,7 +79,7 @@ class Manifest:
     resumed_at: list[str] = field(default_factory=list)
     finished_at: str | None = None
     timing_key: str | None = None
-    """Of the sessions that made the run as it is: seconds of runs with equal keys can be compared."""
+    """Key of the sessions that made the run as it is: seconds of runs with equal keys can be compared."""
     timing_is_mixed: bool = False
     """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
     columns: list[Column] = field(default_factory=list)

@@ -45,7 +45,7 @@ def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterat
 
 
 def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
-    """None on other machines: what those keep in memory is out of reach."""
+    """Return the records' files, or nothing for records on other machines, whose memory is out of reach."""
     if "://" in config.records.root:
         return []
     folder = Path(config.records.root) / records.folder

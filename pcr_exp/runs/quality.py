@@ -48,9 +48,9 @@ class GroupQuality:
 
     group: int
     decode: str
-    """As `loader.decode`."""
+    """The value of `loader.decode`."""
     antialias: bool
-    """As `loader.antialias`."""
+    """The value of `loader.antialias`."""
     ms_ssim_mean: float | None
     """None: the crops are smaller than the window of MS-SSIM."""
     ms_ssim_std: float | None
@@ -59,7 +59,7 @@ class GroupQuality:
     num_scales: int
     """Scales of MS-SSIM that the crops have room for: of five, or fewer below 176 px. 0: for none."""
     bytes_per_image: float
-    """Of the JPEG data up to the group, record headers left out."""
+    """Mean size of the JPEG data up to the group, without record headers."""
 
 
 def training_quality(
@@ -127,8 +127,8 @@ class _Measurement:
         self._transform = training_transform(config)
         decode = records.open_decoder(self._decode)
         self._sample = FixedSample(records, num_images, decode=decode)
-        picture = np.zeros((size_px, size_px, 3), dtype=np.uint8)
-        self._num_scales = scales_that_fit(picture, picture) if size_px >= WINDOW_PX else 0
+        crop = np.zeros((size_px, size_px, 3), dtype=np.uint8)
+        self._num_scales = scales_that_fit(crop, crop) if size_px >= WINDOW_PX else 0
         self._decided_by = {
             "numerics": NUMERICS,
             "records": index.fingerprint,
@@ -141,7 +141,7 @@ class _Measurement:
         }
 
     def file(self, group: int) -> str:
-        """Of the measurement at a group."""
+        """Return the name of the file that keeps the measurement at a group."""
         return f"group_{group}-{key_of({**self._decided_by, 'group': group})}.json"
 
     def at(self, groups: Sequence[int], tell: Callable[[int, int], None]) -> Iterator[GroupQuality]:

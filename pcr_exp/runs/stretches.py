@@ -35,7 +35,7 @@ class Stretch:
     """ISO 8601, UTC."""
     finished_at: str | None = None
     status: str = "running"
-    """As the manifest's; of one that was killed it stays `running`."""
+    """One of the manifest's; it stays `running` if the session was killed."""
     from_step: int | None = None
     """Updates that were done when it began to train; None: it ended before."""
     command: str
@@ -52,7 +52,7 @@ class Stretch:
     packages: dict[str, str | None]
     python: str
     timing_key: str
-    """Of settings, machine and code; see `timing_key`."""
+    """Key of settings, machine and code; see `timing_key`."""
 
 
 def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:

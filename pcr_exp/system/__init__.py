@@ -1,1 +1,4 @@
-"""What every room may lean on: atomic files, locks, page cache, provenance, signals, randomness."""
+"""What every room may lean on, and that knows none of them.
+
+Atomic files, the lock, the page cache, provenance, signals, random streams, packed bits, and what a column is.
+"""

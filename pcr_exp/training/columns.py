@@ -264,7 +264,7 @@ COLUMNS: tuple[Column, ...] = (
         presence="team",
     ),
 )
-"""In the order of a packed set's columns."""
+"""The table, in the order of a packed set's columns."""
 
 TRAFFIC = tuple(column.name for column in COLUMNS if column.presence == "team" and column.combine == "sum")
 """What `distributed.link.Traffic` counts, name by name."""
