@@ -19,11 +19,12 @@ from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
     draw_efficiency,
+    draw_side_by_side,
     draw_time_to_accuracy,
     with_seconds,
+    with_totals,
 )
 from pcr_exp.analysis.scans.page import to_markdown
-from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.analysis.scans.tolerance import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
 from pcr_exp.errors import RunError

@@ -214,6 +214,8 @@ def test_a_study_is_written_with_its_command(
     }
     (tmp_path / "run").mkdir()
     layers().to_csv(tmp_path / "run" / "activations.csv", index=False)
+    config = "dataset: {name: cars, label: make}\nmodel: {name: vgg11}\n"
+    (tmp_path / "run" / "config.yaml").write_text(config)
     drawn = draw_run_layers(tmp_path / "run", tmp_path)
     assert [path.name for path in drawn] == ["layer_bounds.pdf", "layer_bounds.png", "layer_bounds.csv"]
 

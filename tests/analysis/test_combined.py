@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.combined.figure import draw_combined
-from pcr_exp.analysis.combined.page import combined_markdown, write_combined
+from pcr_exp.analysis.combined.page import combined_markdown, draw_combined, write_combined
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.report import write_report

@@ -20,6 +20,7 @@ from pcr_exp.analysis.echo.figures import (
     draw_top1_against_bytes,
     draw_top1_at_budget,
 )
+from pcr_exp.analysis.echo.look import dashes_of, look_of
 from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
 from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.config.echo import EchoConfig
@@ -148,6 +149,14 @@ def test_time_against_the_factor_has_the_bound_of_the_measured_stages(
     assert np.asarray(seconds.lines[0].get_xydata())[:, 0].tolist() == [1, 2, 4, 8]
     assert np.asarray(fresh.lines[0].get_ydata()).tolist() == [128] * 4
     assert "mean R = 4" in texts(pace)
+
+
+def test_a_variant_that_no_table_knows_is_drawn_behind_the_others(variants: Path) -> None:
+    frame = echo_frame(read_runs(variants)).replace({"variant": {"batch": "nightly"}})
+    (ax,) = draw_fresh_to_target(tuned(frame, "fresh_to_target")).axes
+    names = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
+    assert names == ["baseline", "example before", "nightly"]
+    assert look_of("nightly") == look_of("nightly") != look_of("batch") and dashes_of("nightly") == ":"
 
 
 def test_the_bound_is_the_slower_stage() -> None:

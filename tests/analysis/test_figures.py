@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,21 +16,34 @@ from matplotlib.colors import to_rgb
 
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import save_figure
-from pcr_exp.analysis.core.look import POLICY_LOOKS, scan_color, scan_dashes, scan_marker, scan_order
+from pcr_exp.analysis.core.look import (
+    POLICY_LOOKS,
+    ScanLevel,
+    fallback_look,
+    group_color,
+    group_marker,
+    scan_levels,
+)
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
+    draw_side_by_side,
     draw_time_to_accuracy,
     mean_over_seeds,
     with_seconds,
+    with_totals,
 )
 from pcr_exp.analysis.scans.one_run import draw_training_curve
-from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.runs.rows import read_rows
 
-LEVELS = ["baseline", "group_1", "group_2", "group_5", "group_10"]
+BASELINE = ScanLevel("baseline", "baseline", 1)
+LEVELS = [BASELINE, *(ScanLevel(f"group_{group}", "pcr", group) for group in (1, 2, 5, 10))]
+
+
+def policy(label: str) -> ScanLevel:
+    return ScanLevel(label, "pcr", math.nan)
 
 
 @pytest.fixture
@@ -157,7 +171,7 @@ def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> No
 
 def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
-    losses, accuracy = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target_top1=0.6).axes
     assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
@@ -166,7 +180,7 @@ def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
-    losses, _ = draw_training_curve(rows, "a-run", "group_5", target_top1=0.6).axes
+    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target_top1=0.6).axes
     assert len(line_ending_with(losses, "training")) == 1
 
 
@@ -189,21 +203,51 @@ def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:
 
 
 def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
-    lightness = [np.dot(to_rgb(scan_color(scan)), (0.2126, 0.7152, 0.0722)) for scan in LEVELS]
+    lightness = [np.dot(to_rgb(level.color), (0.2126, 0.7152, 0.0722)) for level in LEVELS]
     groups = lightness[1:]
     assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
-    assert len({scan_marker(scan) for scan in ("baseline", *(f"group_{g}" for g in range(1, 11)))}) == 11
-    levels = [*LEVELS, *POLICY_LOOKS, "anybodys"]
-    for look in (scan_color, scan_marker):
-        assert len({look(level) for level in levels}) == len(levels)
-    assert scan_color("cosine_often") == scan_color("cosine")
-    dashes = {scan_dashes(level) for level in ("baseline", "group_1", "cosine")}
-    assert len(dashes) == 3 and scan_dashes("cosine") == scan_dashes("anybodys")
+    assert len({BASELINE.marker, *(group_marker(group) for group in range(1, 11))}) == 11
+    levels = [*LEVELS, *map(policy, POLICY_LOOKS), policy("anybodys")]
+    assert len({level.color for level in levels}) == len({level.marker for level in levels}) == len(levels)
+    assert policy("cosine_often").color == policy("cosine").color
+    dashes = {str(level.dashes) for level in (BASELINE, LEVELS[1], policy("cosine"))}
+    assert len(dashes) == 3 and policy("cosine").dashes == policy("anybodys").dashes
+
+
+def test_a_level_is_drawn_by_its_numbers_whatever_it_is_called(curves: pd.DataFrame) -> None:
+    renamed = curves.assign(scan=curves["scan"].replace({"group_2": "my_favourite_7", "baseline": "whole"}))
+    (ax,) = draw_accuracy_vs_epoch(renamed).axes
+    colors = {str(line.get_label()).partition(" · ")[0]: line.get_color() for line in ax.lines}
+    assert colors["my favourite 7"] == LEVELS[2].color and colors["whole"] == BASELINE.color
+    labels = [label for label in colors if not label.startswith("_")]
+    assert labels == ["whole", "my favourite 7"]
+
+
+def test_a_renamed_preset_is_drawn_at_its_number(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, "group_5")
+    (run,) = read_runs(tmp_path)
+    run.config["scan"]["name"] = "quick_look_2"
+    (ax,) = draw_accuracy_vs_epoch(eval_curves([run])).axes
+    (line,) = [line for line in ax.lines if str(line.get_label()).startswith("group 5")]
+    assert (line.get_color(), line.get_marker()) == (group_color(5), group_marker(5))
+
+
+def test_a_name_that_no_table_of_looks_has_looks_the_same_everywhere() -> None:
+    assert fallback_look("anybodys") == ("#9e8d47", "<"), "by the name alone, in every session"
+    looks = {fallback_look(name) for name in ("anybodys", "another", "a third")}
+    assert len(looks) == 3
 
 
 def test_scan_levels_are_ordered_by_bytes_and_policies_come_last() -> None:
-    mixed = ["cosine", "group_10", "group_2", "baseline", "balanced", "group_1", "group_2"]
-    assert scan_order(mixed) == ["baseline", "group_1", "group_2", "group_10", "balanced", "cosine"]
+    mixed = [policy("cosine"), LEVELS[4], LEVELS[2], BASELINE, policy("balanced"), LEVELS[1], LEVELS[2]]
+    rows = pd.DataFrame(
+        {"scan": level.label, "encoding": level.encoding, "group": level.group} for level in mixed
+    )
+    levels = scan_levels(rows)
+    assert [level.label for level, _ in levels] == [
+        *("baseline", "group_1", "group_2", "group_10", "balanced", "cosine")
+    ]
+    assert [len(of_level) for _, of_level in levels] == [1, 1, 2, 1, 1, 1]
 
 
 def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.gradients.curves import accuracy_curves, bits_curves
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
@@ -23,8 +22,16 @@ from pcr_exp.analysis.gradients.figures import (
 )
 from pcr_exp.analysis.gradients.look import in_order, look_of, network_name
 from pcr_exp.analysis.gradients.page import gradients_to_markdown, write_gradient_report
-from pcr_exp.analysis.gradients.published import PUBLISHED, published
-from pcr_exp.analysis.gradients.table import codec_name, coded_bits, gradient_frame, gradient_table
+from pcr_exp.analysis.gradients.published import PUBLISHED, WITHOUT_ZERO_RUNS, published
+from pcr_exp.analysis.gradients.table import (
+    accuracy_curves,
+    bits_curves,
+    codec_columns,
+    codec_label,
+    coded_bits,
+    gradient_frame,
+    gradient_table,
+)
 from pcr_exp.config.gradients import CODECS, GradientsConfig
 from pcr_exp.config.storage import StorageConfig
 
@@ -93,40 +100,60 @@ def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> N
     assert (row["n"], row["num_reached"]) == (1, 1)
 
 
-def test_codecs_are_named_with_what_tells_them_apart() -> None:
-    def name(**settings: Any) -> str:
-        config = GradientsConfig(**settings)
-        return codec_name({key: getattr(config, key) for key in config.__dataclass_fields__})
+def codec(name: str, **settings: Any) -> dict[str, Any]:
+    """A codec's part of a row of `gradient_frame`."""
+    gradients = asdict(GradientsConfig(name=name, **settings))
+    return {"codec": codec_label(gradients), **codec_columns(gradients)}
 
-    names = {name(name=codec) for codec in CODECS}
-    assert names == {
+
+def test_codecs_are_named_with_what_tells_them_apart() -> None:
+    codecs = [codec(name) for name in CODECS]
+    assert {each["codec"] for each in codecs} == {
         *("none", "fp16", "bf16", "int8", "onebit", "ternary_stochastic"),
         *("topk 25%", "powersgd rank 2", "threelc s=1.00"),
     }
-    assert name(name="topk", fraction=0.05) == "topk 5%"
-    assert name(name="threelc", sparsity=1.9, zero_run=False) == "threelc s=1.90, no ZRE"
-    assert len({look_of(each)["marker"] for each in names}) == len(CODECS)
-    assert {codec for codec in PUBLISHED if not codec.startswith("threelc")} < names | {"topk 5%"}
+    assert codec("topk", fraction=0.05)["codec"] == "topk 5%"
+    assert codec("threelc", sparsity=1.9, zero_run=False)["codec"] == "threelc s=1.90, no ZRE"
+    assert len({look_of(each)["marker"] for each in codecs}) == len(CODECS)
+
+
+def test_a_codec_that_no_table_knows_has_a_name_a_look_and_a_place() -> None:
+    gradients = {**asdict(GradientsConfig()), "name": "sketch", "num_rows": 5}
+    own = {"codec": codec_label(gradients), **codec_columns(gradients)}
+    assert own["codec"] == "sketch num_rows=5" and not own["zero_run"]
+    assert look_of(own) == look_of(own) != look_of(codec("none"))
+    assert in_order(pd.DataFrame([own, codec("none")]))["codec"].tolist() == ["none", "sketch num_rows=5"]
+    assert published(own).certainty == "-"
 
 
 def test_codecs_have_an_order() -> None:
-    codecs = ["threelc s=1.90", "threelc s=1.00", "threelc s=1.00, no ZRE", "topk 25%", "topk 5%", "none"]
-    assert in_order(pd.DataFrame({"codec": codecs}))["codec"].tolist() == [
+    codecs = [
+        *(codec("threelc", sparsity=1.9), codec("threelc"), codec("threelc", zero_run=False)),
+        *(codec("topk"), codec("topk", fraction=0.05), codec("none")),
+    ]
+    assert in_order(pd.DataFrame(codecs))["codec"].tolist() == [
         *("none", "topk 5%", "topk 25%"),
         *("threelc s=1.00, no ZRE", "threelc s=1.00", "threelc s=1.90"),
     ]
-    assert look_of("threelc s=1.00")["color"] != look_of("threelc s=1.90")["color"]
-    assert look_of("topk 5%")["color"] != look_of("topk 25%")["color"]
+    assert look_of(codecs[0])["color"] != look_of(codecs[1])["color"]
+    assert look_of(codecs[3])["color"] != look_of(codecs[4])["color"]
     assert network_name(math.inf) == "loopback" and network_name(1000, 2) == "1,000 Mbit/s, 2 ms"
 
 
+def test_a_look_is_of_the_codecs_numbers_and_not_of_its_label() -> None:
+    renamed = codec("threelc", sparsity=1.75) | {"codec": "anything 9"}
+    assert look_of(renamed) == look_of(codec("threelc", sparsity=1.75))
+    assert published(renamed).ratio == 107
+
+
 def test_published_numbers_agree_with_each_other() -> None:
-    for numbers in PUBLISHED.values():
+    for numbers in (*PUBLISHED.values(), WITHOUT_ZERO_RUNS):
         if not math.isnan(numbers.ratio):
             assert numbers.ratio == pytest.approx(32 / numbers.bits_per_value, rel=0.005)
         assert numbers.certainty.startswith("remembered, medium")
-    assert published("threelc s=1.50, no ZRE").ratio == 20
-    assert math.isnan(published("powersgd rank 2").top1) and published("powersgd rank 2").certainty == "-"
+    assert published(codec("threelc", sparsity=1.5, zero_run=False)).ratio == 20
+    powersgd = published(codec("powersgd"))
+    assert math.isnan(powersgd.top1) and powersgd.certainty == "-"
 
 
 def test_the_table_has_the_published_numbers_beside_ours(two_links: Path) -> None:

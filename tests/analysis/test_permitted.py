@@ -20,9 +20,8 @@ from pcr_exp.analysis.core.permitted import (
     timing_of,
 )
 from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.core.run_notes import read_notes
-from pcr_exp.analysis.core.runs_table import load_runs, runs_frame
-from pcr_exp.analysis.core.shared_machine import COMPANY, shared_in_time
+from pcr_exp.analysis.core.run_notes import COMPANY, read_notes, shared_in_time
+from pcr_exp.analysis.core.runs_table import runs_frame
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import RunError
 
@@ -132,7 +131,7 @@ def test_a_sweep_of_several_jobs_at_once_has_no_seconds(tmp_path: Path, make_run
             )
         )
     assert {run.shared_machine for run in read_runs(tmp_path)} == {COMPANY}
-    assert load_runs(tmp_path)["time_to_target_s"].isna().all()
+    assert runs_frame(read_runs(tmp_path))["time_to_target_s"].isna().all()
 
 
 def note(root: Path, **lists: Any) -> None:

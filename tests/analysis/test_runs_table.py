@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.core.runs_table import RUN_COLUMNS, eval_curves, load_runs, runs_frame
-from pcr_exp.analysis.core.time_to_target import time_to_accuracy
+from pcr_exp.analysis.core.runs_table import RUN_COLUMNS, eval_curves, runs_frame, setting_key
+from pcr_exp.analysis.core.time_to_target import REACHED, first_reached, reached_of, seconds_of
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.loader import LoaderConfig
@@ -39,11 +39,32 @@ def eval_row(seconds: float, top1: float) -> dict:
 
 def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
     rows = [eval_row(4, 0.2), {"kind": "train"}, eval_row(8, 0.5), eval_row(12, 0.4), eval_row(16, 0.9)]
-    assert time_to_accuracy(rows, 0.2) == 4
-    assert time_to_accuracy(rows, 0.5) == 8
-    assert time_to_accuracy(rows, 0.51) == 16
-    assert math.isnan(time_to_accuracy(rows, 0.95))
-    assert math.isnan(time_to_accuracy([], 0.5))
+    seconds = {target: seconds_of(first_reached(rows, target)) for target in (0.2, 0.5, 0.51)}
+    assert seconds == {0.2: 4, 0.5: 8, 0.51: 16}
+    assert first_reached(rows, 0.95) is None and first_reached([], 0.5) is None
+
+
+def test_what_a_run_took_to_its_target(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2", top1=(0.3, 0.6, 0.9))
+    (run,) = read_runs(tmp_path)
+    assert list(reached_of(run, "", "").values()) == [2, 128, 128 * 2000, 20]
+    assert list(reached_of(run, "", "shared").values())[:3] == [2, 128, 128 * 2000]
+    assert math.isnan(reached_of(run, "", "shared")["time_to_target_s"])
+    assert all(math.isnan(value) for value in reached_of(run, "guessed", "").values())
+    assert list(reached_of(run, "", "")) == REACHED
+
+
+def test_a_setting_stands_for_all_that_a_table_does_not_compare(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2", seed=0)
+    make_run(tmp_path, "baseline", seed=1, batch_size=32)
+    one, other = read_runs(tmp_path)
+    assert setting_key(one) != setting_key(other)
+    assert setting_key(one, ("scan", "seed", "training.batch_size")) == (
+        setting_key(other, ("scan", "seed", "training.batch_size"))
+    )
+    kept = setting_key(one, ("scan", "seed", "training"), ("training.batch_size",))
+    assert kept != setting_key(other, ("scan", "seed", "training"), ("training.batch_size",))
+    assert setting_key(one, ("scan", "seed", "training")) == setting_key(other, ("scan", "seed", "training"))
 
 
 def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, make_run: MakeRun) -> None:
@@ -63,8 +84,8 @@ def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, m
 def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline", epoch_s=40)
     make_run(tmp_path, "group_2", seed=1)
-    runs = load_runs(tmp_path).set_index("scan")
-    assert list(load_runs(tmp_path).columns) == RUN_COLUMNS
+    runs = runs_frame(read_runs(tmp_path)).set_index("scan")
+    assert list(runs_frame(read_runs(tmp_path)).columns) == RUN_COLUMNS
     assert len(runs) == 2
     run = runs.loc["group_2"]
     assert run["run_id"].startswith("photos-photo-resnet18-group_2-8mibps-s1-")
@@ -83,7 +104,7 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
 
 def test_best_is_not_last_and_the_target_may_never_be_reached(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_1", top1=(0.2, 0.59, 0.4))
-    run = load_runs(tmp_path).iloc[0]
+    run = runs_frame(read_runs(tmp_path)).iloc[0]
     assert (run["best_top1"], run["final_top1"]) == (0.59, 0.4)
     assert math.isnan(run["time_to_target_s"])
 
@@ -92,7 +113,7 @@ def test_setting_is_shared_by_scan_levels_and_seeds_only(tmp_path: Path, make_ru
     make_run(tmp_path, "baseline")
     make_run(tmp_path, "group_2", seed=1)
     make_run(tmp_path, "group_2", epochs=90)
-    settings = load_runs(tmp_path).set_index(["scan", "seed"])["setting"]
+    settings = runs_frame(read_runs(tmp_path)).set_index(["scan", "seed"])["setting"]
     assert settings["baseline", 0] == settings["group_2", 1]
     assert settings["group_2", 0] != settings["group_2", 1]
 
@@ -103,10 +124,10 @@ def test_other_runs_are_listed_not_dropped(tmp_path: Path, make_run: MakeRun) ->
         make_run(tmp_path, "group_1", status=status, seed=seed)
     (tmp_path / ".hydra").mkdir()
     (tmp_path / "notes.txt").write_text("not a run")
-    assert load_runs(tmp_path)["seed"].tolist() == [0]
+    assert runs_frame(read_runs(tmp_path))["seed"].tolist() == [0]
     others = unfinished_runs(tmp_path)
     assert others["status"].tolist() == ["failed", "interrupted", "interrupted"]
-    text = to_markdown(summary_table(load_runs(tmp_path)), others)
+    text = to_markdown(summary_table(runs_frame(read_runs(tmp_path))), others)
     for run_id in others["run_id"]:
         assert run_id in text
 
@@ -124,20 +145,20 @@ def test_from_disk_to_speed_up(tmp_path: Path, make_run: MakeRun) -> None:
     for seed in (0, 1):
         make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
         make_run(tmp_path, "group_2", seed=seed, epoch_s=10)
-    table = summary_table(load_runs(tmp_path))
+    table = summary_table(runs_frame(read_runs(tmp_path)))
     assert table["speedup_over_baseline"].tolist() == [1, 4]
     assert table["ms_ssim"].iloc[0] == 1 and np.isnan(table["ms_ssim"].iloc[1])
 
 
 def test_an_empty_folder_gives_empty_tables(tmp_path: Path) -> None:
-    assert load_runs(tmp_path).empty
+    assert runs_frame(read_runs(tmp_path)).empty
     assert unfinished_runs(tmp_path).empty
-    assert summary_table(load_runs(tmp_path)).empty
+    assert summary_table(runs_frame(read_runs(tmp_path))).empty
 
 
 def test_a_missing_folder_is_an_error_that_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"nowhere.*experiments\.train"):
-        load_runs(tmp_path / "nowhere")
+        read_runs(tmp_path / "nowhere")
 
 
 def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: MakeRun) -> None:
@@ -146,17 +167,17 @@ def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, make_run: MakeRun
     rows[3]["val_top1"] = 61.5
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(RunError, match=r"rows\.jsonl, line 4: .*val_top1=61\.5"):
-        load_runs(tmp_path)
+        runs_frame(read_runs(tmp_path))
 
 
 def test_a_finished_run_without_an_evaluation_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
     path = make_run(tmp_path, "group_1") / "rows.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
     with pytest.raises(RunError, match=r"rows\.jsonl has no eval row"):
-        load_runs(tmp_path)
+        runs_frame(read_runs(tmp_path))
 
 
 def test_a_finished_run_without_its_configuration_is_an_error(tmp_path: Path, make_run: MakeRun) -> None:
     (make_run(tmp_path, "group_1") / "config.yaml").unlink()
     with pytest.raises(RunError, match=r"config\.yaml is not there"):
-        load_runs(tmp_path)
+        runs_frame(read_runs(tmp_path))

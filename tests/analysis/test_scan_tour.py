@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import skimage.data
 
-from pcr_exp.analysis.quality.scan_tour import draw_scan_tour, tour_scans
+from pcr_exp.analysis.quality.figures import draw_scan_tour, tour_scans
 from pcr_exp.images.decode import decode
 from pcr_exp.images.transcode import to_progressive
 

@@ -16,7 +16,7 @@ NAN = float("nan")
 
 
 def run(scan: str, seed: int, seconds: float, **changes: object) -> dict:
-    """One row of `load_runs`."""
+    """One row of `runs_frame`."""
     group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
     qualities = {"baseline": 1.0, "group_2": 0.92, "group_10": 1.0}
     return {

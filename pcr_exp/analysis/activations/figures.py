@@ -18,6 +18,11 @@ from pcr_exp.analysis.core.look import INK, MUTED, style
 _MODE_COLORS = {"none": "#1a1a1a", "lossless": "#9aa5b1", "recompute": "#4f8fba"}
 _BOUNDED_COLOR = "#b5367a"
 _MEMORY_PANELS = {"kept_bytes": "kept for backward", "peak_bytes": "peak of forward and backward"}
+CODEC_COLOR = "#b5367a"
+UNIFORM = 1 / math.sqrt(3)
+ERROR_COLOR = "#7d3fa0"
+FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
+_BOUND_COLORS = ["#f1605d", "#b5367a", "#721f81", "#2c115f"]
 
 
 def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
@@ -52,10 +57,6 @@ def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-CODEC_COLOR = "#b5367a"
-UNIFORM = 1 / math.sqrt(3)
-
-
 def draw_codec_errors(errors: pd.DataFrame) -> Figure:
     """One panel per codec (CODEC_COLUMNS): shares of errors in units of the bound; dotted: uniform errors."""
     with style():
@@ -76,9 +77,6 @@ def draw_codec_errors(errors: pd.DataFrame) -> Figure:
     return figure
 
 
-ERROR_COLOR = "#7d3fa0"
-
-
 def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
     """One panel per batch size at one bound (NORMAL_COLUMNS); line and brackets: the normal distribution."""
     errors = errors[np.isclose(errors["bound"], bound)]
@@ -96,10 +94,6 @@ def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
             ax.set_xlabel("weight gradient error (its own standard deviations)")
             ax.set_ylabel("density")
     return figure
-
-
-FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
-_BOUND_COLORS = ["#f1605d", "#b5367a", "#721f81", "#2c115f"]
 
 
 def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:

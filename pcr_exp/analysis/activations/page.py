@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 import pandas as pd
+from omegaconf import OmegaConf
 
 from pcr_exp.analysis.activations.figures import (
     draw_activation_memory,
@@ -15,7 +16,7 @@ from pcr_exp.analysis.activations.figures import (
     draw_gradient_sigma,
     draw_layer_bounds,
 )
-from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, number, task_title
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
@@ -70,40 +71,39 @@ def draw_run_layers(run: Path, folder: Path) -> list[Path]:
     Raises:
         RunError: the run compressed nothing.
     """
-    path = RunDirectory(run).layers_path
+    directory = RunDirectory(run)
+    path = directory.layers_path
     if not path.is_file():
         raise RunError(
             f"{path} is not there: wanted a run with activations=lossless or error_bounded, "
             "after its first checkpoint."
         )
     layers = pd.read_csv(path)
-    title = " ".join(run.name.split("-")[:3])  # dataset, label, model
+    config = OmegaConf.load(directory.config_path)
+    title = task_title(config.dataset.name, config.dataset.label, config.model.name)
     return save_figure(draw_layer_bounds(layers, title), layers, folder, "layer_bounds")
 
 
 def memory_markdown(memory: pd.DataFrame) -> str:
     """The memory table for people."""
     first = memory.iloc[0]
-    lines = [
-        "| mode | kept | x none | peak | x none | conv inputs | packed | ratio | kept elsewhere |",
-        "| --- |" + " ---: |" * 8,
-    ]
-    for row in memory.to_dict("records"):
-        if row["reason"]:
-            lines.append(f"| {row['mode']} | {row['reason']} |" + " |" * 7)
-            continue
-        cells = [
-            kilobytes(row["kept_bytes"]),
-            f"{row['kept_bytes'] / first['kept_bytes']:.2f}",
-            kilobytes(row["peak_bytes"]),
-            f"{row['peak_bytes'] / first['peak_bytes']:.2f}",
-            *(_size(row[f"{key}_bytes"]) for key in ("conv", "packed")),
-            "-" if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}",
-            _size(row["held_bytes"]),
-        ]
-        lines.append(f"| {row['mode']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
 
+    def known(cell: Cell) -> Cell:
+        """Nothing for a mode that was not measured: its second cell has the reason."""
+        return lambda row: "" if row["reason"] else cell(row)
 
-def _size(num_bytes: float) -> str:
-    return "-" if num_bytes != num_bytes else kilobytes(num_bytes)
+    def share(column: str) -> Cell:
+        return known(lambda row: f"{row[column] / first[column]:.2f}")
+
+    columns: dict[str, Cell] = {
+        "mode": lambda row: row["mode"],
+        "kept": lambda row: row["reason"] or kilobytes(row["kept_bytes"]),
+        "x none": share("kept_bytes"),
+        "peak": known(lambda row: kilobytes(row["peak_bytes"])),
+        "x none, peak": share("peak_bytes"),
+        "conv inputs": known(lambda row: number(row["conv_bytes"], kilobytes)),
+        "packed": known(lambda row: number(row["packed_bytes"], kilobytes)),
+        "ratio": known(lambda row: number(row["ratio"], "{:.2f}".format)),
+        "kept elsewhere": known(lambda row: number(row["held_bytes"], kilobytes)),
+    }
+    return markdown_table(memory, columns) + "\n"

@@ -1,29 +1,50 @@
-"""The combined experiment for people: its table and its figure."""
+"""The page of the combined experiment: its table, and its figure of bytes, seconds and accuracy."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
-from pcr_exp.analysis.combined.figure import draw_combined
-from pcr_exp.analysis.combined.table import OFF, PANEL_KEYS, combined_frame, combined_summary
+from pcr_exp.analysis.combined.table import OFF, PANEL_KEYS, PLACES, combined_frame, combined_summary
 from pcr_exp.analysis.core.cells import (
     NOTHING,
     Cell,
     Footnotes,
     difference_cell,
     kilobytes,
-    markdown_table,
     number,
     percent,
+    section,
+    span,
+    speedup_cell,
     spread_cell,
     three_figures,
+    timed,
 )
-from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.figure import (
+    PANEL_WIDTH_IN,
+    alone_mark,
+    guessing_lines,
+    new_figure,
+    panel_title,
+    save_figure,
+)
+from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.runs_table import per_setting
+
+# Colours of Okabe and Ito (2008), as in the figures of data echoing; shapes for readers without colour.
+_LOOKS = {"storage": ("#0072B2", "o"), "network": ("#E69F00", "s"), "memory": ("#009E73", "D")}
+_COMPUTING = "#c4c4c4"
+_WIDTHS = (1.1, 1.0, 0.8)
+_INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9
 
 
 def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
@@ -43,44 +64,39 @@ def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], li
 def combined_markdown(summary: pd.DataFrame) -> str:
     """One table per panel: where bytes went, with their share of all off in brackets."""
     parts = []
-    for key, rows in summary.groupby(PANEL_KEYS, sort=True):
-        dataset, label, model, storage, network, processes, setting = key
-        several = "" if processes == 1 else "es"
+    for title, group, rows in per_setting(summary, PANEL_KEYS):
+        several = "" if group["processes"] == 1 else "es"
         notes = Footnotes()
         updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
         hardware = " / ".join(sorted(set(rows["hardware"])))
         facts = (
-            f"Storage {storage}, network {network}, {processes} process{several}; {updates} updates; mean "
-            "over n seeds (smallest to largest), bytes in brackets against all off; speed-up and difference: "
+            f"Storage {group['storage']}, network {group['network']}, {group['processes']} process{several}; "
+            f"{updates} updates; mean over n seeds (smallest to largest), bytes in brackets against all off; "
+            "speed-up and difference: "
             "against all off of the same seed, the latter ± half its 95 % interval (Student's t over seeds). "
             "Bytes kept for backward are those of one process, each storage once. "
-            f"Setting {setting}; {hardware}."
+            f"Setting {group['setting']}; {hardware}."
         )
-        table = markdown_table(rows, _columns(notes))
-        footer = f"\n{notes}\n" if str(notes) else ""
-        parts.append(f"### {dataset} · {label} · {model}\n\n{facts}\n\n{table}\n{footer}")
+        parts.append(section(title, facts, rows, _columns(notes), notes))
     return "\n".join(parts)
 
 
 def _columns(notes: Footnotes) -> dict[str, Cell]:
-    def timed(cell: Cell) -> Cell:
-        return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
-
     return {
         "combination": lambda row: row["combination"],
         "n": lambda row: notes.count(row["n"]),
-        "read from storage": _bytes("storage_bytes", "storage_share"),
+        "read from storage": _bytes_cell("storage_bytes", "storage_share"),
         "fresh examples": lambda row: spread_cell(row, "fresh", "{:,.0f}".format),
         "repeats": lambda row: spread_cell(row, "repeats", "{:,.0f}".format),
-        "given again by the pipeline": _bytes("reused_bytes"),
-        "pushed": _bytes("pushed_bytes"),
-        "pulled": _bytes("pulled_bytes"),
-        "on the wire": _bytes("wire_bytes", "network_share"),
-        "kept for backward, mean": _bytes("kept_bytes_mean", "memory_share"),
+        "given again by the pipeline": _bytes_cell("reused_bytes"),
+        "pushed": _bytes_cell("pushed_bytes"),
+        "pulled": _bytes_cell("pulled_bytes"),
+        "on the wire": _bytes_cell("wire_bytes", "network_share"),
+        "kept for backward, mean": _bytes_cell("kept_bytes_mean", "memory_share"),
         "at most": lambda row: number(row["kept_bytes_max_max"], kilobytes),
-        "seconds": timed(lambda row: spread_cell(row, "seconds", three_figures)),
-        "of them data, network": timed(_waits),
-        "speed-up": timed(_speedup),
+        "seconds": timed(notes, lambda row: spread_cell(row, "seconds", three_figures)),
+        "of them data, network": timed(notes, _waits),
+        "speed-up": timed(notes, _speedup),
         "last top-1": lambda row: spread_cell(row, "final_top1", percent),
         "its best": lambda row: spread_cell(row, "best_top1", percent),
         "majority class": lambda row: percent(row["majority_share"]),
@@ -89,13 +105,10 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
 
 
 def _speedup(row: Mapping[Any, Any]) -> str:
-    spread = {
-        f"x_{part}": row[f"speedup{end}"] for part, end in (("mean", ""), ("min", "_min"), ("max", "_max"))
-    }
-    return NOTHING if row["combination"] == OFF else spread_cell(spread, "x", "{:.2f} x".format)
+    return NOTHING if row["combination"] == OFF else speedup_cell("{:.2f} x".format)(row)
 
 
-def _bytes(measure: str, share: str | None = None) -> Cell:
+def _bytes_cell(measure: str, share: str | None = None) -> Cell:
     def cell(row: Mapping[Any, Any]) -> str:
         text = number(row[f"{measure}_mean"], kilobytes)
         if share is None or row[share] != row[share]:
@@ -107,3 +120,105 @@ def _bytes(measure: str, share: str | None = None) -> Cell:
 
 def _waits(row: Mapping[Any, Any]) -> str:
     return ", ".join(number(row[f"{wait}_mean"], three_figures) for wait in ("wait_s", "network_s"))
+
+
+def draw_combined(summary: pd.DataFrame) -> Figure:
+    """Three panels per group of comparable runs, one line per combination (`combined_summary`).
+
+    Bytes at each place as shares of those with all off, on a logarithmic axis; seconds of training, and what
+    of them was waiting for storage and for the network; top-1 of the finished model. Whiskers: smallest and
+    largest seed.
+    """
+    panels = list(per_setting(summary, PANEL_KEYS))
+    heights = [_INCHES_AROUND + _INCHES_PER_ROW * len(rows) for _, _, rows in panels]
+    with style():
+        figure = new_figure(PANEL_WIDTH_IN * sum(_WIDTHS), sum(heights))
+        grid = figure.subplots(
+            len(panels), 3, squeeze=False, width_ratios=_WIDTHS, height_ratios=heights, sharey="row"
+        )
+        for axes, (title, group, rows) in zip(grid, panels, strict=True):
+            rows = rows.reset_index(drop=True)
+            _draw_bytes(axes[0], rows)
+            _draw_seconds(axes[1], rows)
+            guessing_lines(axes[2], rows, upright=True)
+            _draw_top1(axes[2], rows)
+            for ax in axes:
+                ax.grid(axis="y", visible=False)
+            most = rows["n"].max()
+            names = zip(rows["combination"], rows["n"], strict=True)
+            axes[0].set_yticks(range(len(rows)), [name + alone_mark(n, most) for name, n in names])
+            axes[0].invert_yaxis()
+            processes = f"{group['processes']} process{'' if group['processes'] == 1 else 'es'}"
+            panel_title(axes[0], title, f"{processes}, n = {span(rows['n'])}")
+            panel_title(axes[1], " ", f"storage {group['storage']}, network {group['network']}")
+            updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
+            panel_title(axes[2], " ", f"after {updates} updates")
+    return figure
+
+
+def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
+    places = [place for place in PLACES if rows[f"{place}_share"].notna().any()]
+    for i, place in enumerate(places):
+        color, marker = _LOOKS[place]
+        heights = rows.index + 0.18 * (i - (len(places) - 1) / 2)  # equal shares do not hide each other
+        ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=place)
+    ax.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("bytes read, sent, kept for backward\n(share of all off, log scale)")
+    if places:
+        _legend_below(ax)
+
+
+def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
+    if (rows["no_seconds"] != "").all():
+        words = textwrap.fill(f"no seconds: {rows['no_seconds'].iloc[0]}", 34)
+        ax.annotate(
+            words, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center", color=MUTED, fontsize=8
+        )
+        ax.set_xlabel("seconds of training and waiting")
+        ax.set_xticks([])
+        return
+    wait, network = rows["wait_s_mean"], rows["network_s_mean"].fillna(0)
+    computing = rows["seconds_mean"] - wait - network
+    left = pd.Series(0.0, index=rows.index)
+    for seconds, color, name in (
+        (computing, _COMPUTING, "computing"),
+        (network, _LOOKS["network"][0], "network"),
+        (wait, _LOOKS["storage"][0], "data"),
+    ):
+        ax.barh(rows.index, seconds, left=left, height=0.6, color=color, label=name)
+        left = left + seconds
+    _whiskers(ax, rows, "seconds", marker="")
+    ax.set_xlabel("seconds of training and waiting")
+    ax.set_xlim(left=0)
+    _legend_below(ax)
+
+
+def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
+    _whiskers(ax, rows, "final_top1", marker="o")
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlabel("last validation top-1")
+
+
+def _legend_below(ax: Axes) -> None:
+    """Under the axis's label, where it hides nothing; its distance does not depend on the panel's height."""
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=6, ncols=3, fontsize=8, columnspacing=1
+    )
+
+
+def _whiskers(ax: Axes, rows: pd.DataFrame, measure: str, *, marker: str) -> None:
+    mean, low, high = (rows[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+    ax.errorbar(
+        mean,
+        rows.index,
+        xerr=[mean - low, high - mean],
+        fmt=marker or "none",
+        color=INK,
+        capsize=3,
+        elinewidth=1,
+    )

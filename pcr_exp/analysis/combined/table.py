@@ -9,14 +9,20 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import FACTS, UNLIKE, distinct, facts_of, may_say_speedup
+from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.core.permitted import FACTS
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import accuracy_of, scientific_setting
-from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.runs_table import per_setting, tidy_frame
+from pcr_exp.analysis.core.statistics import (
+    over_seeds,
+    paired_difference,
+    paired_ratio,
+)
+from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.labels import network_label, scan_label, storage_label
+from pcr_exp.config.labels import network_label, scan_label
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.records import key_of
 
@@ -32,7 +38,9 @@ MEASURES = [
     *("pushed_bytes", "pulled_bytes", "wire_bytes", "kept_bytes_mean", "kept_bytes_max"),
     *("final_top1", "best_top1", *TIMES),
 ]
-_NOT_OF_THE_SETTING = (*NEIGHBOURS, "seed")
+_COMPARED = (*NEIGHBOURS, "seed", "training.epochs")
+_COLUMNS = [*PANEL_KEYS, *NEIGHBOURS, "combination", "variant", "seed", *FACTS, *MEASURES]
+_SAME = [*NEIGHBOURS, "combination", "majority_share", "num_classes"]
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "gradients": asdict(GradientsConfig()),
@@ -53,10 +61,7 @@ def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
     said. `final_top1`: of the finished model. NaN in runs from before something was measured, and of traffic
     in runs of one process.
     """
-    columns = [*PANEL_KEYS, *NEIGHBOURS, "combination", "variant", "seed", *FACTS, *MEASURES]
-    frame = pd.DataFrame([_frame_row(run) for run in runs], columns=columns)
-    frame.loc[frame["no_seconds"] != "", TIMES] = NEVER
-    return frame
+    return tidy_frame(runs, _COLUMNS, _combined_columns, less=_COMPARED, times=TIMES)
 
 
 def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -69,37 +74,21 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
     `_max`, NaN where it may not be said.
     """
     rows = []
-    for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):
+    for _, group, of_panel in per_setting(frame, PANEL_KEYS):
         differs = of_panel[NEIGHBOURS].nunique() > 1
         if not (differs["activations"] or differs.sum() >= 3):
             continue
-        keys = dict(zip(PANEL_KEYS, panel, strict=True))
         combinations = [
-            (_over_seeds(runs), distinct_seeds(runs))
+            (over_seeds(runs, _SAME, MEASURES, TIMES), runs)
             for _, runs in of_panel.groupby(["combination", "variant"], sort=True)
         ]
         nobody: tuple[None, pd.DataFrame] = (None, of_panel.iloc[:0])
         off, of_off = next((found for found in combinations if found[0]["combination"] == OFF), nobody)
         for row, runs in sorted(combinations, key=lambda found: _order(found[0])):
             shares = {f"{place}_share": _share(row, off, measure) for place, measure in PLACES.items()}
-            others = nobody[1] if row is off else of_off
-            rows.append(
-                {
-                    **keys,
-                    **row,
-                    **shares,
-                    **paired_difference(runs, others, "final_top1"),
-                    **_speedup(runs, of_off),
-                }
-            )
+            difference = paired_difference(runs, nobody[1] if row is off else of_off, "final_top1")
+            rows.append(group | row | shares | difference | paired_ratio(of_off, runs, "seconds"))
     return pd.DataFrame(rows)
-
-
-def _speedup(runs: pd.DataFrame, off: pd.DataFrame) -> dict[str, float]:
-    if may_say_speedup(runs, off):
-        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
-    ratios = (off.set_index("seed")["seconds"] / runs.set_index("seed")["seconds"]).dropna()
-    return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, list[bool], str]:
@@ -113,42 +102,19 @@ def _share(row: Mapping[str, Any], off: Mapping[str, Any] | None, measure: str) 
     return row[f"{measure}_mean"] / whole if whole else float("nan")
 
 
-def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    seeds = distinct_seeds(runs)
-    first = seeds.iloc[0]
-    row: dict[str, Any] = {
-        **{key: first[key] for key in (*NEIGHBOURS, "combination", "majority_share", "num_classes")},
-        "n": len(seeds),
-        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
-        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
-        **spread(seeds, MEASURES),
-    }
-    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
-        row["no_seconds"] = UNLIKE
-        row |= {f"{measure}_{part}": NEVER for measure in TIMES for part in ("mean", "min", "max")}
-    return row
-
-
-def _frame_row(run: Run) -> dict[str, Any]:
-    manifest, last = run.manifest, run.rows[-1]
+def _combined_columns(run: Run) -> dict[str, Any]:
+    last = run.rows[-1]
     config = {**run.config, **{key: {**none, **run.config.get(key, {})} for key, none in _DEFAULTS.items()}}
     neighbours = _neighbours(config)
     on = [name for key, name in neighbours.items() if _is_on(key, name)]
     repeats = last.get("samples_trained", last["samples_seen"]) - last["samples_seen"]
     reused_bytes = repeats * last["record_bytes"] / last["samples_seen"]
     return {
-        "dataset": manifest.dataset,
-        "label": manifest.label,
-        "model": manifest.model,
-        "storage": storage_label(config["storage"]),
         "network": network_label(config["network"]),
         "processes": config.get("world_size", 1),
-        "setting": _setting(run),
         **neighbours,
         "combination": " + ".join(on) or OFF,
         "variant": key_of({key: config[key] for key in _DEFAULTS} | {"epochs": config["training"]["epochs"]}),
-        "seed": manifest.seed,
-        **facts_of(run),
         "storage_bytes": last["bytes_read"],
         "fresh": last["samples_seen"],
         "repeats": repeats,
@@ -157,9 +123,8 @@ def _frame_row(run: Run) -> dict[str, Any]:
         "wire_bytes": last.get("bytes_sent"),
         **{key: last.get(key) for key in ("pushed_bytes", "pulled_bytes", "network_s")},
         **{key: last.get(key) for key in ("kept_bytes_mean", "kept_bytes_max")},
-        "seconds": last["train_s"] + last["wait_s"] + last["probe_s"],
+        "seconds": seconds_of(last),
         "wait_s": last["wait_s"],
-        **accuracy_of(run),
     }
 
 
@@ -168,7 +133,7 @@ def _neighbours(config: Mapping[str, Any]) -> dict[str, str]:
     server = " server" if gradients["mode"] == "server" else ""
     paper = " paper" if activations["error_model"] == "paper" else ""
     return {
-        "scan": scan_label(config["scan"]).replace("_", " "),
+        "scan": scan_words(scan_label(config["scan"])),
         "echo": "none" if echo["factor"] == 1 else f"echo {echo['factor']:g}x",
         "gradients": gradients["name"] + server,
         "activations": activations["name"].replace("_", " ") + paper,
@@ -177,10 +142,3 @@ def _neighbours(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _is_on(neighbour: str, name: str) -> bool:
     return name != ("baseline" if neighbour == "scan" else "none")
-
-
-def _setting(run: Run) -> str:
-    part = {key: value for key, value in scientific_setting(run).items() if key not in _NOT_OF_THE_SETTING}
-    for group, key in (("dataset", "target_top1"), ("training", "epochs")):
-        part[group] = {name: value for name, value in part[group].items() if name != key}
-    return key_of(part)

@@ -13,6 +13,8 @@ ALONE = "†"
 ALONE_NOTE = "n = 1: one run, with no spread and no interval"
 _NUMBERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+_ENDS = {"mean": "", "min": "_min", "max": "_max"}
+
 Cell = Callable[[Mapping[Any, Any]], str]
 
 
@@ -79,6 +81,16 @@ def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], st
     return f"{show(mean)} ({show(low)} to {show(high)})"
 
 
+def speedup_cell(show: Callable[[float], str]) -> Cell:
+    """`speedup` of a row, with `speedup_min` and `_max` (`statistics.paired_ratio`)."""
+
+    def cell(row: Mapping[Any, Any]) -> str:
+        renamed = {f"x_{part}": row[f"speedup{end}"] for part, end in _ENDS.items()}
+        return spread_cell(renamed, "x", show)
+
+    return cell
+
+
 def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
     """`+0.4 ± 1.2`: a paired difference in points and half its 95 % interval; marked where n = 1."""
     if math.isnan(row["difference_mean"]):
@@ -88,6 +100,34 @@ def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
         notes.count(1)
         return f"{points} {ALONE}"
     return f"{points} ± {three_figures(100 * row['difference_ci95'])}"
+
+
+def timed(notes: Footnotes, cell: Cell) -> Cell:
+    """A cell of seconds or rates: refused with the reason where the row's `no_seconds` has one."""
+    return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
+
+
+def span(counts: pd.Series) -> str:
+    """`3`, or `2 to 3` where counts differ."""
+    low, high = counts.min(), counts.max()
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def task_title(dataset: str, label: str, model: str) -> str:
+    """`cars · make · resnet18`: what a run learned, above its table or panel."""
+    return f"{dataset} · {label} · {model}"
+
+
+def target_words(rows: pd.DataFrame) -> str:
+    """`target 75%`: the target that the rows share."""
+    return f"target {100 * rows['target_top1'].iloc[0]:g}%"
+
+
+def section(title: str, facts: str, rows: pd.DataFrame, columns: Mapping[str, Cell], notes: Footnotes) -> str:
+    """A title, a paragraph of facts, the table of rows, and the footnotes that its cells made."""
+    table = markdown_table(rows, columns)
+    footer = f"\n{notes}\n" if str(notes) else ""
+    return f"### {title}\n\n{facts}\n\n{table}\n{footer}"
 
 
 def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str:

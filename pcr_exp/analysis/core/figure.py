@@ -157,3 +157,8 @@ def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
+
+
+def alone_mark(n: int, most: int) -> str:
+    """` (n = 1)` for one run alone where others are means of more; else nothing."""
+    return " (n = 1)" if n == 1 < most else ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import colorsys
 import math
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.colors import to_hex
 
 from pcr_exp.config.records import NUM_GROUPS
@@ -54,8 +58,8 @@ RC: dict[Any, Any] = {
 
 DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
 
-MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
-BASELINE, BASELINE_MARKER = "baseline", "s"
+_MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
+_BASELINE = "baseline"
 POLICY_LOOKS = {
     "balanced": ("#006d2c", "p"),
     "cosine": ("#1f78b4", "8"),
@@ -64,10 +68,10 @@ POLICY_LOOKS = {
     "plateau": ("#0b4f8a", "P"),
     "schedule": ("#6b8e23", "X"),
 }
-"""Policies choose groups, and are none: greens and blues, which the ramp of the groups does not have. Three
-shapes are those of groups 6, 8 and 9, as there are no more.
+"""Colour and marker of each policy, whatever was changed of its preset: greens and blues, which the ramp of
+the groups does not have. Three shapes are those of groups 6, 8 and 9, as there are no more.
 """
-OTHER_LOOK = ("#7f7f7f", ".")
+_FALLBACK_MARKERS = ("*", "h", "<", ">")
 _LONGEST_LABEL = 24
 
 
@@ -78,61 +82,100 @@ def style() -> Iterator[None]:
         yield
 
 
-def scan_color(scan: str) -> str:
-    """The colour of a scan level, the same in every figure: `baseline` ink, group_1 light to group_10 dark;
-    policies as POLICY_LOOKS has them, under names that begin with theirs.
+def fallback_look(name: str) -> tuple[str, str]:
+    """Colour and marker for a name that no table of looks has: decided by the name alone.
+
+    So a user's own policy, codec or echo variant looks the same in every figure and every session.
+    """
+    digits = zlib.crc32(name.encode())
+    hue, marker = digits % 360, _FALLBACK_MARKERS[digits // 360 % len(_FALLBACK_MARKERS)]
+    return to_hex(colorsys.hsv_to_rgb(hue / 360, 0.55, 0.62)), marker
+
+
+def group_color(group: float) -> str:
+    """The colour of a scan group, the same in every figure: light (few bytes) to dark (all).
 
     Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are equally far apart, on a
     ramp of even perceived lightness: order survives a black-and-white printer and colour blindness.
     """
-    group = scan_group(scan)
-    if group is None:
-        return INK if scan == BASELINE else _policy_look(scan)[0]
     share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
     return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
 
 
-def scan_marker(scan: str) -> str:
-    """A shape for every scan level, for readers without colour."""
-    group = scan_group(scan)
-    if group is None:
-        return BASELINE_MARKER if scan == BASELINE else _policy_look(scan)[1]
-    return MARKERS[min(group, NUM_GROUPS)]
+def group_marker(group: float) -> str:
+    """A shape for every scan group, for readers without colour."""
+    return _MARKERS[int(min(group, NUM_GROUPS))]
 
 
-def scan_dashes(scan: str) -> str | tuple[int, tuple[float, float]]:
-    """The baseline is dashed, policies are dotted, scan groups are solid."""
-    if scan_group(scan) is not None:
-        return "-"
-    return (0, (4.0, 1.6)) if scan == BASELINE else (0, (1.2, 1.0))
+@dataclass(frozen=True, slots=True)
+class ScanLevel:
+    """What a run reads, as columns `scan`, `encoding` and `group` of its row say it, and how it is drawn."""
+
+    label: str
+    """`config.labels.scan_label`'s: for people, and to tell levels apart; no number is read from it."""
+    encoding: str = "pcr"
+    group: float = math.nan
+    """The scan group; NaN for a policy, which reads several."""
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """Colour and marker: the baseline in ink, groups on their ramp, policies as POLICY_LOOKS has them."""
+        if self.encoding == _BASELINE:
+            return INK, "s"
+        if not math.isnan(self.group):
+            return group_color(self.group), group_marker(self.group)
+        known = (look for policy, look in POLICY_LOOKS.items() if self.label.startswith(policy))
+        return next(known, None) or fallback_look(self.label)
+
+    @property
+    def color(self) -> str:
+        """The colour of its lines and bars."""
+        return self.look[0]
+
+    @property
+    def marker(self) -> str:
+        """The shape of its points."""
+        return self.look[1]
+
+    @property
+    def dashes(self) -> str | tuple[int, tuple[float, float]]:
+        """The baseline is dashed, policies are dotted, scan groups are solid."""
+        if self.encoding == _BASELINE:
+            return (0, (4.0, 1.6))
+        return (0, (1.2, 1.0)) if math.isnan(self.group) else "-"
+
+    @property
+    def words(self) -> str:
+        """Its label for people: `group 5`."""
+        return scan_words(self.label)
+
+    @property
+    def short_words(self) -> str:
+        """The same, with what was changed of a policy's preset cut to as much as a figure has room for."""
+        words = self.words
+        return words if len(words) <= _LONGEST_LABEL else f"{words[: _LONGEST_LABEL - 3]}...)"
+
+    @property
+    def place(self) -> tuple[bool, float, str]:
+        """Sorts levels: the baseline first, then groups from few bytes to many, then policies."""
+        if self.encoding == _BASELINE:
+            return (False, 0, self.label)
+        is_policy = math.isnan(self.group)
+        return (is_policy, 0 if is_policy else self.group, self.label)
 
 
-def scan_words(scan: str) -> str:
+def level_of(row: Mapping[Any, Any]) -> ScanLevel:
+    """The scan level of a row with `scan`, `encoding` and `group`."""
+    return ScanLevel(row["scan"], row["encoding"], row["group"])
+
+
+def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
+    """Each scan level of a table (columns `scan`, `encoding`, `group`) with its rows, in order."""
+    levels = {level_of(row) for row in rows.drop_duplicates("scan").to_dict("records")}
+    ordered = sorted(levels, key=lambda level: level.place)
+    return [(level, rows[rows["scan"] == level.label]) for level in ordered]
+
+
+def scan_words(label: str) -> str:
     """`group_5` -> `group 5`"""
-    return scan.replace("_", " ")
-
-
-def short_scan_label(scan: str) -> str:
-    """`scan_words`, with what was changed of a policy's preset cut to as much as a figure has room for."""
-    label = scan_words(scan)
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}...)"
-
-
-def scan_group(scan: str) -> int | None:
-    """The number in `group_5`; None for `baseline` and policies, which read none or several."""
-    stem, _, number = scan.rpartition("_")
-    return int(number) if stem == "group" and number.isdigit() and int(number) >= 1 else None
-
-
-def scan_order(scans: Iterable[str]) -> list[str]:
-    """Distinct scan levels: the baseline first, then groups from few bytes to many, then policies."""
-
-    def place(scan: str) -> tuple[bool, int, str]:
-        group = scan_group(scan)
-        return (group is None and scan != BASELINE, group or 0, scan)
-
-    return sorted(set(scans), key=place)
-
-
-def _policy_look(scan: str) -> tuple[str, str]:
-    return next((look for policy, look in POLICY_LOOKS.items() if scan.startswith(policy)), OTHER_LOOK)
+    return label.replace("_", " ")

@@ -11,10 +11,13 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.statistics import NEVER
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.manifest import Manifest
 
+NEVER = float("nan")
+"""A number that may not be said, or that was not reached."""
+FACTS = ["majority_share", "num_classes", "hardware", "timing", "no_seconds", "no_target"]
+"""What is said of every run in every table (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
 UNLIKE = "runs of unlike hardware or settings"
@@ -89,10 +92,6 @@ def hardware_of(manifest: Manifest) -> str:
 def distinct(reasons: Iterable[str]) -> list[str]:
     """The reasons that are not empty, each once, in their order."""
     return list(dict.fromkeys(reason for reason in reasons if reason))
-
-
-FACTS = ["majority_share", "num_classes", "hardware", "timing", "no_seconds", "no_target"]
-"""What is said of every run in every table (`facts_of`)."""
 
 
 def facts_of(run: Run) -> dict[str, Any]:

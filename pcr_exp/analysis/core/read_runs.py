@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
-from pcr_exp.analysis.core.run_notes import RunNotes, read_notes
-from pcr_exp.analysis.core.shared_machine import COMPANY, shared_in_time
+from pcr_exp.analysis.core.run_notes import COMPANY, RunNotes, read_notes, shared_in_time
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest

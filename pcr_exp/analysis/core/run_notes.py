@@ -1,9 +1,9 @@
-"""`notes.json` beside the folders of runs: what is known of them that their manifests do not say.
+"""What is known of runs beyond their own manifests: `notes.json` beside them, and which had company.
 
-Three lists, each of which may be missing:
+`notes.json` has three lists, each of which may be missing:
 
 * `shared_machine`: {"runs": pattern of run ids such as "cars-*", "why": words}: runs that had company;
-* `majority_share`: {"val_fingerprint", "label", "majority_share": 0..1}: of manifests without one;
+* `majority_share`: {"val_fingerprint", "label", "majority_share": 0..1}: for manifests without one;
 * `quality`: what manifests of today hold as `quality`, for those that do not, with what decides it:
   {"train_fingerprint", "image_size", "crop_scale", "decode", "antialias", "group", "ms_ssim_mean",
   "ms_ssim_std", "num_images", "num_scales", "bytes_per_image"}.
@@ -12,8 +12,9 @@ Three lists, each of which may be missing:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ _KEYS: dict[str, tuple[str, ...]] = {
         *("ms_ssim_mean", "ms_ssim_std", "num_images", "num_scales", "bytes_per_image"),
     ),
 }
+COMPANY = "other runs went on beside it on the same machine"
+Stretch = tuple[datetime, datetime, str, str]
+"""Start, end, machine, run id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +89,35 @@ def read_notes(runs_root: Path) -> RunNotes:
             if not isinstance(entry, dict) or set(entry) != set(_KEYS[name]):
                 raise RunError(f"{path}: {name} has the entry {entry}; wanted keys {', '.join(_KEYS[name])}.")
     return RunNotes(**lists)
+
+
+def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
+    """The ids of runs that went on at the same time as another run on the same machine.
+
+    Sessions of one host are taken for the same machine; where no host was kept, those of one CPU's name.
+    Sessions that were killed before they could say when are not looked at.
+    """
+    stretches = sorted(stretch for manifest in manifests for stretch in _stretches(manifest))
+    found = set()
+    for place, (_, end, machine, run_id) in enumerate(stretches):
+        for other_start, _, other_machine, other_id in stretches[place + 1 :]:
+            if other_start >= end:
+                break
+            if other_machine == machine and other_id != run_id:
+                found |= {run_id, other_id}
+    return found
+
+
+def _stretches(manifest: Manifest) -> list[Stretch]:
+    """One for each session; a manifest without sessions has one, from its first start to its last end."""
+    sessions = getattr(manifest, "sessions", []) or [manifest]
+    return [
+        (
+            datetime.fromisoformat(session.started_at),
+            datetime.fromisoformat(session.finished_at),
+            getattr(session, "host", None) or session.cpu,
+            manifest.run_id,
+        )
+        for session in sessions
+        if session.finished_at is not None
+    ]

@@ -1,16 +1,17 @@
-"""The statistics that every table of runs is made of: spreads, 95 % intervals, differences by seed, lines."""
+"""The statistics that every table of runs is made of: spreads, 95 % intervals, differences by seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pcr_exp.analysis.core.permitted import NEVER, UNLIKE, distinct, may_say_speedup
+
 CONFIDENCE = 0.95
-NEVER = float("nan")
-"""Of a time or a count to a target that was not reached, or of which nothing may be said."""
 
 
 def half_width(values: Iterable[float]) -> float:
@@ -55,3 +56,44 @@ def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str)
         "difference_mean": float(differences.mean()),
         "difference_ci95": half_width(differences),
     }
+
+
+def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[str, float]:
+    """`speedup`: a measure of `over` divided by that of the same seed in `under`.
+
+    It is a mean over the seeds that both have, with `speedup_min` and `speedup_max`; all NaN where no
+    speed-up may be said of these runs (`permitted.may_say_speedup`).
+    """
+    if may_say_speedup(over, under):
+        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
+    ours, theirs = (distinct_seeds(some).set_index("seed")[measure] for some in (over, under))
+    ratios = (ours / theirs).dropna()
+    return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
+
+
+def over_seeds(
+    runs: pd.DataFrame, same: Iterable[str], measures: Iterable[str], times: Iterable[str]
+) -> dict[str, Any]:
+    """One row for the runs of one series, each seed once.
+
+    Args:
+        runs: Rows of `runs_table.tidy_frame`.
+        same: Columns that these runs share: taken from the first.
+        measures: Columns that `spread` is made of.
+        times: Those of `measures` that are seconds or rates: NaN also where runs are of unlike hardware.
+
+    Returns:
+        `same`; `n` seeds; `no_seconds`, why none may be said; `hardware`; `<measure>_mean`, `_min`, `_max`.
+    """
+    seeds = distinct_seeds(runs)
+    row: dict[str, Any] = {
+        **{key: seeds[key].iloc[0] for key in same},
+        "n": len(seeds),
+        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
+        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
+        **spread(seeds, measures),
+    }
+    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
+        row["no_seconds"] = UNLIKE
+        row |= {f"{measure}_{part}": NEVER for measure in times for part in ("mean", "min", "max")}
+    return row

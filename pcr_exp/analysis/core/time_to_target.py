@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pcr_exp.analysis.core.permitted import facts_of
+from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.statistics import NEVER
+
+REACHED = ["epochs_to_target", "fresh_to_target", "bytes_to_target", "time_to_target_s"]
+"""What a run took to its target (`reached_of`)."""
+
+
+def seconds_of(row: Any) -> Any:
+    """Seconds that count at a row, or at each row of a table: training, waiting for data, and probes.
+
+    Evaluation is off the clock.
+    """
+    return row["train_s"] + row["wait_s"] + row["probe_s"]
 
 
 def first_reached(rows: Iterable[Mapping[str, Any]], target_top1: float) -> Mapping[str, Any] | None:
@@ -16,22 +26,19 @@ def first_reached(rows: Iterable[Mapping[str, Any]], target_top1: float) -> Mapp
     return next((row for row in evaluations if row["val_top1"] >= target_top1), None)
 
 
-def seconds_of(row: Mapping[str, Any]) -> float:
-    """Seconds that count at a row: training, waiting for data and probes; evaluation is off the clock."""
-    return float(row["train_s"] + row["wait_s"] + row["probe_s"])
+def reached_of(run: Run, no_target: str, no_seconds: str) -> dict[str, float]:
+    """REACHED of a run: epochs, fresh images, bytes of records, and seconds.
 
+    They are those of the first evaluation at the target; NaN where none reaches it, or where it may not be
+    said.
 
-def time_to_accuracy(rows: Iterable[Mapping[str, Any]], target_top1: float) -> float:
-    """`seconds_of` the first eval row with val_top1 >= target_top1; NaN if there is none."""
-    first = first_reached(rows, target_top1)
-    return NEVER if first is None else seconds_of(first)
-
-
-def reached_of(run: Run) -> dict[str, float]:
-    """`epochs_to_target` and `time_to_target_s`, each NaN where it may not be said or was not reached."""
-    facts = facts_of(run)
-    row = None if facts["no_target"] else first_reached(run.rows, run.manifest.target)
-    return {
-        "epochs_to_target": NEVER if row is None else row["epoch"],
-        "time_to_target_s": NEVER if row is None or facts["no_seconds"] else seconds_of(row),
-    }
+    Args:
+        run: A finished run.
+        no_target: Why no time to the target may be said (`permitted.facts_of`); empty if it may.
+        no_seconds: Why no seconds may be said; empty if they may.
+    """
+    row = None if no_target else first_reached(run.rows, run.manifest.target)
+    if row is None:
+        return dict.fromkeys(REACHED, NEVER)
+    seconds = NEVER if no_seconds else seconds_of(row)
+    return dict(zip(REACHED, (row["epoch"], row["samples_seen"], row["record_bytes"], seconds), strict=True))

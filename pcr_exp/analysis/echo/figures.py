@@ -11,8 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from pcr_exp.analysis.core.cells import target_words
 from pcr_exp.analysis.core.figure import (
     accuracy_axis,
+    alone_mark,
     guessing_lines,
     panel_title,
     panels,
@@ -20,9 +22,15 @@ from pcr_exp.analysis.core.figure import (
     ticks_in_bytes,
     wide_panels,
 )
-from pcr_exp.analysis.core.look import MUTED, scan_color, scan_order, scan_words, style
-from pcr_exp.analysis.echo.look import ORDER, echo_panels, in_order, look_of, name_of, variant_of
+from pcr_exp.analysis.core.look import MUTED, level_of, scan_words, style
+from pcr_exp.analysis.echo.look import dashes_of, echo_panels, in_order, look_of, name_of, variant_of
 from pcr_exp.analysis.echo.table import BASELINE, SERIES_KEYS
+
+AXES = {
+    "factor": "echo factor e",
+    "batch_size": "batch size",
+    "buffer": "shuffle buffer behind the echo (examples)",
+}
 
 
 def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
@@ -45,8 +53,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
             _ideal(ax, rows)
             ax.set_ylabel("fresh examples to target")
             ax.set_ylim(bottom=0)
-            target = f"target {100 * rows['target_top1'].iloc[0]:g}%"
-            panel_title(ax, title, f"e = {rows['factor'].max():g}, {target}, {subtitle}")
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}")
     return figure
 
 
@@ -74,9 +81,10 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
         ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
     # One word per line: up to seven bars stand side by side.
     most = rows["n"].max()
-    alone = ["\n(n = 1)" if n == 1 < most else "" for n in rows["n"]]
-    names = [name_of(row).replace(", ", "\n").replace(" ", "\n") for row in rows.to_dict("records")]
-    names = [name + mark for name, mark in zip(names, alone, strict=True)]
+    names = [
+        name_of(row).replace(", ", "\n").replace(" ", "\n") + alone_mark(row["n"], most).replace(" ", "\n", 1)
+        for row in rows.to_dict("records")
+    ]
     ax.set_xticks(range(len(rows)), names, fontsize=8)
     ax.grid(axis="x", visible=False)
 
@@ -101,13 +109,6 @@ def _note(ax: Axes, place: int, text: str) -> None:
     ax.annotate(
         text, (place, 0), xytext=(0, 6), textcoords="offset points", ha="center", color=MUTED, fontsize=8
     )
-
-
-AXES = {
-    "factor": "echo factor e",
-    "batch_size": "batch size",
-    "buffer": "shuffle buffer behind the echo (examples)",
-}
 
 
 def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
@@ -175,7 +176,7 @@ def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -
 def target_of(rows: pd.DataFrame) -> str:
     """The target in words, and what a cross means if there is one."""
     missed = (rows["num_reached"] < rows["n"]).any()
-    return f"target {100 * rows['target_top1'].iloc[0]:g}%{' (x: missed)' if missed else ''}"
+    return f"{target_words(rows)}{' (x: missed)' if missed else ''}"
 
 
 def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
@@ -237,9 +238,6 @@ def bound_ms(factors: np.ndarray, upstream_s: float, downstream_s: float) -> np.
     return 1e3 * np.maximum(upstream_s, factors * downstream_s)
 
 
-_DASHES = ["-", (0, (1, 1)), (0, (4, 2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
-
-
 def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
     """Mean validation top-1 over seeds against record bytes read so far, a line per echo and scan level.
 
@@ -255,20 +253,19 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
         figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             ends = []
-            scans = scan_order(rows["scan"])
             lines = rows.groupby(["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"])
-            for _, line in sorted(lines, key=lambda line: scans.index(line[1]["scan"].iloc[0])):
+            for _, line in sorted(lines, key=lambda line: level_of(line[1].iloc[0].to_dict()).place):
                 first = line.iloc[0].to_dict()
-                variant = variant_of(first)
+                variant, level = variant_of(first), level_of(first)
                 alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
                 ax.plot(
                     line["record_bytes"],
                     line["val_top1"],
-                    color=scan_color(first["scan"]),
-                    linestyle=_DASHES[ORDER.index(variant)],
+                    color=level.color,
+                    linestyle=dashes_of(variant),
                     marker=look_of(variant)["marker"],
                     markeredgecolor="white",
-                    label=f"{scan_words(first['scan'])} · {name_of(first, with_factor=True)}{alone}",
+                    label=f"{level.words} · {name_of(first, with_factor=True)}{alone}",
                 )
                 ends.append(float(line["record_bytes"].max()))
             ax.axvline(min(ends), color=MUTED, linewidth=1, linestyle="--", zorder=1)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.look import INK
+from pcr_exp.analysis.core.cells import span
+from pcr_exp.analysis.core.look import INK, fallback_look
+from pcr_exp.analysis.core.runs_table import per_setting
 from pcr_exp.analysis.echo.table import BASELINE, PANEL_KEYS
 
 # Colours of Okabe and Ito (2008): they differ for colour-blind eyes too; shapes for readers without colour.
@@ -18,7 +20,7 @@ _LOOKS = {
     "example_before": ("#0072B2", "o"),
     "finer repeats": ("#CC79A7", "P"),
 }
-ORDER = list(_LOOKS)
+_DASHES = ["-", (0, (1, 1)), (0, (4, 2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
 
 
 def variant_of(row: Mapping[Any, Any]) -> str:
@@ -27,9 +29,14 @@ def variant_of(row: Mapping[Any, Any]) -> str:
 
 
 def look_of(variant: str) -> dict[str, str]:
-    """Colour and marker, as matplotlib's keywords."""
-    color, marker = _LOOKS[variant]
+    """Colour and marker of a variant, as matplotlib's keywords."""
+    color, marker = _LOOKS.get(variant) or fallback_look(variant)
     return {"color": color, "marker": marker}
+
+
+def dashes_of(variant: str) -> Any:
+    """Dashes of a variant's line where colour stands for something else; dotted for one that is not ours."""
+    return dict(zip(_LOOKS, _DASHES, strict=True)).get(variant, ":")
 
 
 def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
@@ -45,8 +52,9 @@ def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
 
 
 def in_order(summary: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `tuned`: the baseline first, then batches, examples after and before augmentation."""
-    rank = [ORDER.index(variant_of(row)) for row in summary.to_dict("records")]
+    """Rows of `tuned`: the baseline, batches, examples after and before augmentation, then other variants."""
+    variants = [*_LOOKS, *sorted(set(summary["variant"]) - set(_LOOKS))]
+    rank = [variants.index(variant_of(row)) for row in summary.to_dict("records")]
     return (
         summary.assign(_rank=rank)
         .sort_values(["_rank", "factor", "buffer", "batch_size", "scan"], kind="stable")
@@ -56,13 +64,12 @@ def in_order(summary: pd.DataFrame) -> pd.DataFrame:
 
 def echo_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS."""
-    for (dataset, label, model, storage, _), rows in table.groupby(PANEL_KEYS, sort=True):
-        yield f"{dataset} · {label} · {model}", f"storage {storage}, {facts(rows)}", rows
+    for title, group, rows in per_setting(table, PANEL_KEYS):
+        yield title, f"storage {group['storage']}, {facts(rows)}", rows
 
 
 def facts(rows: pd.DataFrame) -> str:
     """Number of seeds, and whether learning rates were tuned."""
-    low, high = rows["n"].min(), rows["n"].max()
-    seeds = f"n = {low}" if low == high else f"n = {low} to {high}"
     rates = int(rows["num_rates"].min())
-    return f"{seeds}; {f'best of {rates} learning rates' if rates > 1 else 'learning rate not tuned'}"
+    tuned = f"best of {rates} learning rates" if rates > 1 else "learning rate not tuned"
+    return f"n = {span(rows['n'])}; {tuned}"

@@ -13,11 +13,13 @@ from pcr_exp.analysis.core.cells import (
     Footnotes,
     difference_cell,
     kilobytes,
-    markdown_table,
     percent,
     reached_cell,
+    section,
     spread_cell,
+    target_words,
     three_figures,
+    timed,
 )
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
@@ -86,7 +88,9 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
 def byte_curves(runs: Sequence[Run], chosen: pd.DataFrame) -> pd.DataFrame:
     """Mean record_bytes and val_top1 over seeds, per epoch, of the runs behind rows of `tuned`."""
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
-    facts = chosen[[*keys, "n", "num_rates", "target_top1", "majority_share", "num_classes"]]
+    facts = chosen[
+        [*keys, "encoding", "group", "n", "num_rates", "target_top1", "majority_share", "num_classes"]
+    ]
     of_runs = echo_frame(runs)[[*keys, "run_id"]].merge(facts, on=keys)
     evaluations = pd.DataFrame(
         {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_top1")}}
@@ -115,27 +119,22 @@ def echo_to_markdown(summary: pd.DataFrame) -> str:
     parts = []
     for title, facts, rows in echo_panels(summary):
         notes = Footnotes()
-        table = markdown_table(in_order(rows), _columns(notes))
-        target = f"target {100 * rows['target_top1'].iloc[0]:g}%"
         words = (
-            f"{facts}; {target}; mean over n seeds (smallest to largest); bytes are of records; difference: "
-            "last top-1 less that of the same seed of the baseline with the smallest buffer, ± half its 95 % "
-            f"interval (Student's t over seeds); {' / '.join(sorted(set(rows['hardware'])))}."
+            f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "
+            "difference: last top-1 less that of the same seed of the baseline with the smallest buffer, "
+            f"± half its 95 % interval (Student's t over seeds); {' / '.join(sorted(set(rows['hardware'])))}."
         )
-        footer = f"\n{notes}\n" if str(notes) else ""
-        parts.append(f"### {title}\n\n{words}\n\n{table}\n{footer}")
+        parts.append(section(title, words, in_order(rows), _columns(notes), notes))
     return "\n".join(parts)
 
 
 def _columns(notes: Footnotes) -> dict[str, Cell]:
-    def timed(measure: str, factor: float) -> Cell:
+    def rate(measure: str, factor: float) -> Cell:
         def cell(row: Mapping[Any, Any]) -> str:
-            if row["no_seconds"]:
-                return notes.refuse(row["no_seconds"])
             scaled = {key: factor * row[key] for key in row if str(key).startswith(f"{measure}_")}
             return spread_cell(scaled, measure, three_figures)
 
-        return cell
+        return timed(notes, cell)
 
     def until(measure: str, show: Any) -> Cell:
         """Counts of examples and bytes are no seconds."""
@@ -156,8 +155,8 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
         "bytes": lambda row: kilobytes(row["record_bytes_mean"]),
         "fresh examples to target": until("fresh_to_target", "{:,.0f}".format),
         "bytes to target": until("bytes_to_target", kilobytes),
-        "seconds to target": lambda row: reached_cell(row, notes, timed("time_to_target_s", 1)),
-        "ms per fresh example": timed("s_per_fresh", 1e3),
+        "seconds to target": lambda row: reached_cell(row, notes, rate("time_to_target_s", 1)),
+        "ms per fresh example": rate("s_per_fresh", 1e3),
         "last top-1": lambda row: spread_cell(row, "final_top1", percent),
         "its best": lambda row: spread_cell(row, "best_top1", percent),
         "majority class": lambda row: percent(row["majority_share"]),

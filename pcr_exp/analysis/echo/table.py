@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import FACTS, UNLIKE, distinct, facts_of
+from pcr_exp.analysis.core.permitted import FACTS
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import accuracy_of, scientific_setting
-from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
-from pcr_exp.analysis.core.time_to_target import first_reached, reached_of
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, tidy_frame
+from pcr_exp.analysis.core.statistics import over_seeds, paired_difference
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.labels import scan_label, storage_label
-from pcr_exp.config.records import key_of
 
 BASELINE = "baseline"
-PANEL_KEYS = ["dataset", "label", "model", "storage", "setting"]
+PANEL_KEYS = GROUP_KEYS
 """What runs share that are drawn together; `setting` stands for all that SERIES_KEYS and seed do not name."""
 SERIES_KEYS = ["scan", "variant", "factor", "buffer", "repeat_groups", "batch_size", "epochs"]
 TIMES = [
@@ -25,23 +23,29 @@ TIMES = [
     *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
 ]
 MEASURES = ["fresh_to_target", "bytes_to_target", "record_bytes", "final_top1", "best_top1", *TIMES]
-_NAMED = ("echo", "scan", "seed")
+_COMPARED = (
+    *("echo", "scan", "seed"),
+    *("training.batch_size", "training.epochs", "training.learning_rate"),
+)
+_COLUMNS = [
+    *("run_id", *PANEL_KEYS, *LEVEL, *SERIES_KEYS[1:], "learning_rate", "seed", "target_top1"),
+    *("updates", "fresh", *FACTS, *MEASURES),
+]
+_SAME = [
+    *("encoding", "group", "learning_rate", "target_top1", "updates", "fresh"),
+    *("majority_share", "num_classes", "no_target"),
+]
 
 
 def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run: PANEL_KEYS, SERIES_KEYS, learning_rate, seed, target_top1, updates, FACTS, MEASURES.
 
     `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
-    whole run. `fresh_to_target`, `bytes_to_target` (of records), `time_to_target_s` (training and waiting):
-    at the first evaluation that reaches the target, NaN if none does, or if the target is one of guessing.
+    whole run. `fresh_to_target`, `bytes_to_target`, `time_to_target_s`: as `reached_of` says them.
     `s_per_fresh`: seconds of training and waiting per fresh example. The last three: as the run's last row
     says; NaN in runs from before they were measured. TIMES are NaN where no seconds may be said.
     """
-    columns = [*("run_id", *PANEL_KEYS, *SERIES_KEYS, "learning_rate", "seed", "target_top1")]
-    columns += ["updates", "fresh", *FACTS, *MEASURES]
-    frame = pd.DataFrame([_frame_row(run) for run in runs], columns=columns)
-    frame.loc[frame["no_seconds"] != "", TIMES] = NEVER
-    return frame
+    return tidy_frame(runs, _COLUMNS, _echo_columns, less=_COMPARED, times=TIMES)
 
 
 def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -62,7 +66,7 @@ def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):
         found = []
         for key, series in of_panel.groupby(SERIES_KEYS, sort=True):
-            rates = [(_over_seeds(rate), rate) for _, rate in series.groupby("learning_rate")]
+            rates = [(_series(rate), rate) for _, rate in series.groupby("learning_rate")]
             best, runs = max(rates, key=lambda rate: _merit(rate[0], by))
             keys = dict(zip([*PANEL_KEYS, *SERIES_KEYS], [*panel, *key], strict=True))
             found.append(({**keys, "num_rates": len(rates), **best}, runs))
@@ -91,71 +95,24 @@ def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, float]:
     return rate["num_reached"], rate["final_top1_mean"] if pd.isna(mean) else -mean
 
 
-def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    seeds = distinct_seeds(runs)
-    first = seeds.iloc[0]
-    row: dict[str, Any] = {
-        "learning_rate": first["learning_rate"],
-        "n": len(seeds),
-        "num_reached": int(seeds["fresh_to_target"].notna().sum()),
-        **{key: first[key] for key in ("target_top1", "updates", "fresh", "majority_share", "num_classes")},
-        "no_target": first["no_target"],
-        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
-        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
-        **spread(seeds, MEASURES),
-    }
-    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
-        row["no_seconds"] = UNLIKE
-        row |= {f"{measure}_{part}": NEVER for measure in TIMES for part in ("mean", "min", "max")}
-    return row
+def _series(runs: pd.DataFrame) -> dict[str, Any]:
+    row = over_seeds(runs, _SAME, MEASURES, TIMES)
+    reached = runs.drop_duplicates("seed")["fresh_to_target"].notna()
+    return row | {"num_reached": int(reached.sum())}
 
 
-def _frame_row(run: Run) -> dict[str, Any]:
-    manifest, config, last = run.manifest, run.config, run.rows[-1]
-    echo = {**_no_echo(), **config.get("echo", {})}
-    facts = facts_of(run)
-    reached = None if facts["no_target"] else first_reached(run.rows, manifest.target)
+def _echo_columns(run: Run) -> dict[str, Any]:
+    last, training = run.rows[-1], run.config["training"]
+    echo = asdict(EchoConfig()) | run.config.get("echo", {})
     return {
-        "run_id": manifest.run_id,
-        "dataset": manifest.dataset,
-        "label": manifest.label,
-        "model": manifest.model,
-        "storage": storage_label(config["storage"]),
-        "setting": _setting(run),
-        "scan": scan_label(config["scan"]),
         "variant": BASELINE if echo["factor"] == 1 else echo["name"],
         "factor": float(echo["factor"]),
         "buffer": echo["buffer"],
         "repeat_groups": " ".join(map(str, echo["repeat_groups"])),
-        "batch_size": config["training"]["batch_size"],
-        "epochs": config["training"]["epochs"],
-        "learning_rate": config["training"]["learning_rate"],
-        "seed": manifest.seed,
-        "target_top1": manifest.target,
+        **{key: training[key] for key in ("batch_size", "epochs", "learning_rate")},
         "updates": last["step"],
         "fresh": last["samples_seen"],
         "record_bytes": last["record_bytes"] + last["probe_bytes"],
-        **facts,
-        "fresh_to_target": reached["samples_seen"] if reached else NEVER,
-        "bytes_to_target": reached["record_bytes"] if reached else NEVER,
-        "time_to_target_s": reached_of(run)["time_to_target_s"],
-        **accuracy_of(run),
         "s_per_fresh": (last["train_s"] + last["wait_s"]) / last["samples_seen"],
         **{measure: last.get(measure) for measure in TIMES[-3:]},
     }
-
-
-def _no_echo() -> dict[str, Any]:
-    none = EchoConfig()
-    return {"name": none.name, "factor": none.factor, "buffer": none.buffer, "repeat_groups": []}
-
-
-def _setting(run: Run) -> str:
-    """Eight hex digits of what SERIES_KEYS, learning rate, seed and target do not name."""
-    part = {key: value for key, value in scientific_setting(run).items() if key not in _NAMED}
-    for group, keys in {
-        "dataset": ("target_top1",),
-        "training": ("batch_size", "epochs", "learning_rate"),
-    }.items():
-        part[group] = {key: value for key, value in part[group].items() if key not in keys}
-    return key_of(part)

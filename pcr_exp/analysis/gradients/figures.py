@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 
 from pcr_exp.analysis.core.figure import (
     accuracy_axis,
+    alone_mark,
     guessing_lines,
     panel_title,
     panels,
@@ -16,10 +17,13 @@ from pcr_exp.analysis.core.figure import (
     wide_panels,
 )
 from pcr_exp.analysis.core.look import INK, MUTED, style
-from pcr_exp.analysis.gradients.curves import DIRECTIONS
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
 from pcr_exp.analysis.gradients.published import published
-from pcr_exp.analysis.gradients.table import PANEL_KEYS
+from pcr_exp.analysis.gradients.table import CODEC, DIRECTIONS, PANEL_KEYS
+
+_PUBLISHED_MBIT_PER_S = 10
+_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
+_WITHOUT_ZERO_RUNS = 1.6
 
 
 def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
@@ -29,8 +33,8 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
         figure, axes = wide_panels(len(groups))
         for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
             for codec, line in rows.groupby("codec", sort=False):
-                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
-                look = look_of(str(codec))
+                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
+                look = look_of(line.iloc[0].to_dict())
                 ax.plot(line["seconds"], line["val_top1"], label=f"{codec}{alone}", linewidth=1.5, **look)
             target_line(ax, rows["target_top1"].iloc[0])
             guessing_lines(ax, rows)
@@ -42,11 +46,8 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-_PUBLISHED_MBIT_PER_S = 10
-
-
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Of `gradient_table`, two panels per mode, link and number of updates: speed-up, and last top-1.
+    """Speed-ups and last top-1 of `gradient_table`, a panel of each per mode, link and number of updates.
 
     Whiskers: smallest and largest seed. Diamonds at 10 Mbit/s: the paper's, of another model on other data.
     Rows without a speed-up, because `none` was not run, are left out.
@@ -75,37 +76,33 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
 def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
     for place, row in enumerate(rows.to_dict("records")):
         mean, low, high = (row[column] for column in columns)
-        ax.barh(place, mean, height=0.7, color=look_of(row["codec"])["color"])
+        ax.barh(place, mean, height=0.7, color=look_of(row)["color"])
         if row["n"] > 1:
             whiskers = [[mean - low], [high - mean]]
             ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
     most = rows["n"].max()
-    alone = [" (n = 1)" if n == 1 < most else "" for n in rows["n"]]
-    names = [f"{codec}{mark}" for codec, mark in zip(rows["codec"], alone, strict=True)]
+    names = [codec + alone_mark(n, most) for codec, n in zip(rows["codec"], rows["n"], strict=True)]
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
 
 
 def _published_speedups(ax: Axes, rows: pd.DataFrame) -> None:
-    speedups = [published(codec).speedup_at_10_mbit for codec in rows["codec"]]
+    speedups = [published(row).speedup_at_10_mbit for row in rows.to_dict("records")]
     label = "published (remembered)"
     ax.plot(speedups, range(len(rows)), "D", mfc="white", mec=INK, linestyle="none", label=label)
     ax.legend(loc="upper right", fontsize=8)
 
 
-_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
-
-
 def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
     """3LC's rows of `gradient_table`, means over networks, which change no bits: one per s and zero_run.
 
-    Columns: PANEL_KEYS, mode, updates, codec, sparsity, zero_run, `n` (of the largest), coded_bits,
+    Columns: PANEL_KEYS, mode, updates, codec, CODEC, `n` (of the largest), coded_bits,
     bits_per_value, ratio.
     """
-    keys = [*PANEL_KEYS, "mode", "updates", "codec", "sparsity", "zero_run"]
+    keys = [*PANEL_KEYS, "mode", "updates", "codec", *CODEC]
     threelc = table[table["sparsity"].notna()]
-    means = threelc.groupby(keys, sort=True).agg(
+    means = threelc.groupby(keys, sort=True, dropna=False).agg(
         n=("n", "max"), coded_bits=("coded_bits_mean", "mean"), bits_per_value=("bits_per_value_mean", "mean")
     )
     return means.assign(ratio=32 / means["coded_bits"]).reset_index()
@@ -142,7 +139,7 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
 def _lines(ax: Axes, rows: pd.DataFrame) -> None:
     for zero_run, name, color in (
         (False, "without zero-run encoding", MUTED),
-        (True, "with zero-run encoding", look_of("threelc s=1.75")["color"]),
+        (True, "with zero-run encoding", look_of({"codec_name": "threelc", "sparsity": 1.75})["color"]),
     ):
         line = rows[rows["zero_run"] == zero_run]
         if not line.empty:
@@ -153,16 +150,13 @@ def _lines(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _published(ax: Axes, rows: pd.DataFrame) -> None:
-    bits = [published(codec).bits_per_value for codec in rows["codec"]]
+    bits = [published(row).bits_per_value for row in rows.to_dict("records")]
     label = "published (remembered)"
     ax.plot(rows["sparsity"], bits, "D", mfc="none", mec=INK, linestyle="none", label=label)
 
 
-_WITHOUT_ZERO_RUNS = 1.6
-
-
 def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
-    """Of `bits_curves`, a panel per setting, mode and direction, a line per s.
+    """Bits per value of `bits_curves`: a panel per setting, mode and direction, a line per s.
 
     Dashed: 1.6 bits, five values in a byte, which is what they take without zero-run encoding.
     """
@@ -177,8 +171,8 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
         figure, axes = panels(len(groups), max_columns=2)
         for ax, (title, subtitle, way, rows) in zip(axes, groups, strict=True):
             for codec, line in in_order(rows).groupby("codec", sort=False):
-                color = look_of(str(codec))["color"]
-                alone = " (n = 1)" if line["n"].iloc[0] == 1 < rows["n"].max() else ""
+                color = look_of(line.iloc[0].to_dict())["color"]
+                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
                 ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
             ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
             ax.set_ylim(bottom=0)

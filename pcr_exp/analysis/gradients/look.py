@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.colors import to_hex
 
-from pcr_exp.analysis.core.look import INK
+from pcr_exp.analysis.core.cells import span
+from pcr_exp.analysis.core.look import INK, fallback_look
+from pcr_exp.analysis.core.runs_table import per_setting
 from pcr_exp.analysis.gradients.table import PANEL_KEYS, SERIES_KEYS
 
 # Colours of Okabe and Ito (2008) and greys for the others; colormaps for those that have a number (`_depth`).
@@ -27,26 +29,28 @@ _LOOKS = {
 }
 
 
-def look_of(codec: str) -> dict[str, Any]:
-    """Colour and marker of a codec by its name in the table, as matplotlib's keywords."""
-    color, marker = _LOOKS[_family(codec)]
+def look_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
+    """Colour and marker of a row's codec (columns CODEC), as matplotlib's keywords."""
+    color, marker = _LOOKS.get(codec["codec_name"]) or fallback_look(codec["codec_name"])
     if color in mpl.colormaps:
         color = to_hex(mpl.colormaps[color](_depth(codec)))
     return {"color": color, "marker": marker}
 
 
-def _depth(codec: str) -> float:
-    """From light to dark: topk with the share that is sent, 3LC with s."""
-    if _family(codec) == "topk":
-        return 0.35 + 0.3 * math.log10(max(1, _number(codec)))
-    return 0.35 + 0.6 * (_number(codec) - 1)
+def _depth(codec: Mapping[Any, Any]) -> float:
+    """From light to dark: top-k with the share that is sent, 3LC with s."""
+    if codec["codec_name"] == "topk":
+        return 0.35 + 0.3 * math.log10(max(1, 100 * codec["fraction"]))
+    return 0.35 + 0.6 * (codec["sparsity"] - 1)
 
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows, 32-bit floats first, 3LC by rising s last; without zero-run encoding before with it."""
-    families = list(_LOOKS)
-    ranks = [(families.index(_family(codec)), _number(codec), "ZRE" not in codec) for codec in table["codec"]]
-    return table.iloc[sorted(range(len(ranks)), key=ranks.__getitem__)]
+    """The rows: 32-bit floats, our codecs, 3LC by rising s (without zero runs before with them), others."""
+    names = [*_LOOKS, *sorted(set(table["codec_name"]) - set(_LOOKS))]
+    amount = table["sparsity"].fillna(table["fraction"]).fillna(table["rank"]).fillna(0)
+    ranked = table.assign(_name=table["codec_name"].map(names.index), _amount=amount)
+    ranked = ranked.sort_values(["_name", "_amount", "zero_run"], kind="stable")
+    return ranked.drop(columns=["_name", "_amount"])
 
 
 def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
@@ -57,10 +61,8 @@ def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
 
 def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS and `n`."""
-    for (dataset, label, model, world_size, _), rows in table.groupby(PANEL_KEYS, sort=True):
-        low, high = rows["n"].min(), rows["n"].max()
-        seeds = f"n = {low}" if low == high else f"n = {low} to {high}"
-        yield f"{dataset} · {label} · {model}", f"{world_size} processes, {seeds}", rows
+    for title, group, rows in per_setting(table, PANEL_KEYS):
+        yield title, f"{group['world_size']} processes, n = {span(rows['n'])}", rows
 
 
 def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
@@ -70,13 +72,3 @@ def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Data
             first = alike.iloc[0]
             link = network_name(first["bandwidth_mbit_per_s"], first["latency_ms"])
             yield title, subtitle, f"{link}, {first['mode']}", alike
-
-
-def _family(codec: str) -> str:
-    return codec.split()[0]
-
-
-def _number(codec: str) -> float:
-    """3LC's s, or another codec's share or rank; 0 for a codec without any."""
-    digits = "".join(mark for mark in codec.split(",")[0] if mark.isdigit() or mark == ".")
-    return float(digits) if " " in codec else 0.0

@@ -9,19 +9,20 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.cells import (
-    NOTHING,
     Cell,
     Footnotes,
     difference_cell,
     markdown_table,
     percent,
     reached_cell,
+    speedup_cell,
     spread_cell,
+    target_words,
     three_figures,
+    timed,
 )
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.gradients.curves import accuracy_curves, bits_curves
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
@@ -31,7 +32,13 @@ from pcr_exp.analysis.gradients.figures import (
 )
 from pcr_exp.analysis.gradients.look import gradient_links
 from pcr_exp.analysis.gradients.published import SPEEDUP_AT_1_GBIT, published
-from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
+from pcr_exp.analysis.gradients.table import (
+    REFERENCE,
+    accuracy_curves,
+    bits_curves,
+    gradient_frame,
+    gradient_table,
+)
 
 
 def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
@@ -69,9 +76,11 @@ def gradients_to_markdown(table: pd.DataFrame) -> str:
     parts = []
     notes = Footnotes()
     for title, _, link, rows in gradient_links(table):
-        target = f"target {100 * rows['target_top1'].iloc[0]:g}%"
         majority = f"majority class {percent(rows['majority_share'].iloc[0])}"
-        parts += [f"**{title}, {link}**, {target}, {majority}", markdown_table(rows, _columns(notes))]
+        parts += [
+            f"**{title}, {link}**, {target_words(rows)}, {majority}",
+            markdown_table(rows, _columns(notes)),
+        ]
     parts.append(
         "bits per value: all values that processes encoded, pushed and pulled, with what frames messages; of "
         "large tensors: those that went through the codec (small tensors are sent as float32 and were not "
@@ -88,9 +97,6 @@ def gradients_to_markdown(table: pd.DataFrame) -> str:
 
 
 def _columns(notes: Footnotes) -> dict[str, Cell]:
-    def timed(cell: Cell) -> Cell:
-        return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
-
     def seconds(row: Mapping[Any, Any]) -> str:
         return spread_cell(row, "time_to_target_s", three_figures)
 
@@ -102,23 +108,16 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
         "of large tensors": lambda row: three_figures(row["coded_bits_mean"]),
         "ratio": lambda row: three_figures(row["ratio"]),
         "kB on the wire per update": lambda row: three_figures(row["wire_bytes_per_update_mean"] / 1e3),
-        "images/s": timed(lambda row: spread_cell(row, "images_per_s", three_figures)),
+        "images/s": timed(notes, lambda row: spread_cell(row, "images_per_s", three_figures)),
         "last top-1": lambda row: spread_cell(row, "final_top1", percent),
         "its best": lambda row: spread_cell(row, "best_top1", percent),
         "majority class": lambda row: percent(row["majority_share"]),
         "difference to none, points": lambda row: difference_cell(row, notes),
         "s to target": lambda row: reached_cell(row, notes, seconds),
-        "speed-up": timed(_speedup),
-        "published: bits per value": lambda row: three_figures(published(row["codec"]).bits_per_value),
-        "ratio there": lambda row: three_figures(published(row["codec"]).ratio),
-        "speed-up there, 10 Mbit/s": lambda row: three_figures(published(row["codec"]).speedup_at_10_mbit),
-        "top-1 there": lambda row: percent(published(row["codec"]).top1),
-        "how sure": lambda row: published(row["codec"]).certainty,
+        "speed-up": timed(notes, speedup_cell(three_figures)),
+        "published: bits per value": lambda row: three_figures(published(row).bits_per_value),
+        "ratio there": lambda row: three_figures(published(row).ratio),
+        "speed-up there, 10 Mbit/s": lambda row: three_figures(published(row).speedup_at_10_mbit),
+        "top-1 there": lambda row: percent(published(row).top1),
+        "how sure": lambda row: published(row).certainty,
     }
-
-
-def _speedup(row: Mapping[Any, Any]) -> str:
-    if row["speedup"] != row["speedup"]:
-        return NOTHING
-    spread = {"x_mean": row["speedup"], "x_min": row["speedup_min"], "x_max": row["speedup_max"]}
-    return spread_cell(spread, "x", three_figures)

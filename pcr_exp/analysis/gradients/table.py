@@ -1,4 +1,4 @@
-"""Runs of several processes as a table, and side by side: what each codec sent, and how fast it trained."""
+"""Runs of several processes as tables: codecs side by side, and over time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import FACTS, UNLIKE, distinct, facts_of, may_say_speedup
+from pcr_exp.analysis.core.permitted import FACTS, may_say_seconds
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import accuracy_of, scientific_setting
-from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
-from pcr_exp.analysis.core.time_to_target import reached_of
-from pcr_exp.config.records import key_of
+from pcr_exp.analysis.core.runs_table import tidy_frame
+from pcr_exp.analysis.core.statistics import over_seeds, paired_difference, paired_ratio
+from pcr_exp.analysis.core.time_to_target import seconds_of
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.runs.rows import Row
 
 PANEL_KEYS = ["dataset", "label", "model", "world_size", "setting"]
@@ -24,20 +24,29 @@ MEASURES = [
     *("bits_per_value", "coded_bits", "push_coded_bits", "pull_coded_bits", "wire_bytes_per_update"),
     *("final_top1", "best_top1", *TIMES),
 ]
+CODEC = ["codec_name", "sparsity", "fraction", "rank", "zero_run"]
+"""A codec and the number that tells it from its like, which only one of 3LC, top-k and PowerSGD has."""
+_AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 _COLUMNS = [
-    *("run_id", *PANEL_KEYS, *SERIES_KEYS, "sparsity", "zero_run", "seed", "updates", "target_top1"),
+    *("run_id", *PANEL_KEYS, *SERIES_KEYS, *CODEC, "seed", "updates", "target_top1"),
     *("epochs_to_target", *FACTS, *MEASURES),
 ]
+_SAME = [*CODEC, "updates", "target_top1", "majority_share", "num_classes", "no_target"]
 _PLAIN_BYTES = 4
+_COMPARED, _KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
+"""What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
+_OUR_SETTINGS = set(GradientsConfig.__dataclass_fields__)
+_SERIES = [*PANEL_KEYS, *SERIES_KEYS]
+DIRECTIONS = {"push": "pushed", "pull": "pulled"}
 
 
 def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run of several processes: PANEL_KEYS, SERIES_KEYS, seed, target_top1, updates, MEASURES.
 
-    * `codec`: as `codec_name` says it. `bandwidth_mbit_per_s` is infinite without a throttle. `sparsity` is
-      NaN but for threelc.
+    * `codec`: its label, as `codec_label` says it; CODEC: what the label is made of, numbers NaN where the
+      codec has none. `bandwidth_mbit_per_s` is infinite without a throttle.
     * `bits_per_value`: of all values, pushed and pulled, what frames messages included; `coded_bits`: of
       those that went through the codec, NaN if none did; and the same of pushes and of pulls alone.
     * `wire_bytes_per_update`: sent by all processes together.
@@ -45,20 +54,18 @@ def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
       throttled network): over training and waiting after the first train row, which has the warming up.
     * TIMES are NaN where no seconds may be said: neither the network nor storage limited the run.
     """
-    frame = pd.DataFrame([_frame_row(run) for run in team_runs(runs)], columns=_COLUMNS)
-    frame.loc[frame["no_seconds"] != "", TIMES] = NEVER
-    return frame
+    return tidy_frame(team_runs(runs), _COLUMNS, _gradient_columns, less=_COMPARED, keep=_KEPT, times=TIMES)
 
 
 def team_runs(runs: Sequence[Run]) -> list[Run]:
-    """Those of several processes."""
+    """The runs of several processes."""
     return [run for run in runs if run.config.get("world_size", 1) > 1]
 
 
 def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per PANEL_KEYS x SERIES_KEYS, over seeds, with the speed-up over 32-bit floats.
 
-    Columns: the keys, `sparsity`, `zero_run`, `n` seeds, `num_reached`, `updates`, `target_top1`, what
+    Columns: the keys, CODEC, `n` seeds, `num_reached`, `updates`, `target_top1`, what
     guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of MEASURES, NaN
     where a seed has none, TIMES also over runs of unlike hardware or settings; `ratio`: 32 over the mean of
     coded_bits. Beside the REFERENCE that differs in the codec alone, NaN if it was not run or it may not be
@@ -70,30 +77,39 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for shared, of_link in frame.groupby(alike, sort=True):
         reference = of_link[of_link["codec"] == REFERENCE]
-        for codec, series in of_link.groupby("codec", sort=True):
-            row = {**dict(zip(alike, shared, strict=True)), "codec": codec, **_over_seeds(series)}
+        for codec, runs in of_link.groupby("codec", sort=True):
+            # A sweep over what a codec does not have gives equal runs: each seed counts once.
+            row = {**dict(zip(alike, shared, strict=True)), "codec": codec}
+            row |= over_seeds(runs, _SAME, MEASURES, TIMES)
+            row["num_reached"] = int(runs.drop_duplicates("seed")["epochs_to_target"].notna().sum())
             against = reference.iloc[:0] if codec == REFERENCE else reference
-            row |= paired_difference(series, against, "final_top1")
-            rows.append(row | _speedup(distinct_seeds(series), distinct_seeds(reference)))
+            row |= paired_difference(runs, against, "final_top1")
+            rows.append(row | paired_ratio(runs, reference, "images_per_s"))
     table = pd.DataFrame(rows)
     return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
 
 
-def _speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
-    if may_say_speedup(runs, reference):
-        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
-    ratios = (runs.set_index("seed")["images_per_s"] / reference.set_index("seed")["images_per_s"]).dropna()
-    return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
+def codec_columns(gradients: Mapping[str, Any]) -> dict[str, Any]:
+    """CODEC of a run's group `gradients`: numbers that mean nothing to its codec are NaN."""
+    name = str(gradients["name"])
+    amounts = {key: gradients[key] if _AMOUNTS.get(name) == key else math.nan for key in _AMOUNTS.values()}
+    return {"codec_name": name, **amounts, "zero_run": name == "threelc" and gradients["zero_run"]}
 
 
-def codec_name(gradients: Mapping[str, Any]) -> str:
-    """A codec with the settings that tell it from its like: `threelc s=1.75`, `topk 25%`, `int8`."""
+def codec_label(gradients: Mapping[str, Any]) -> str:
+    """A codec with the settings that tell it from its like: `threelc s=1.75`, `topk 25%`, `int8`.
+
+    A codec that is not ours has its own settings behind its name.
+    """
     name = str(gradients["name"])
     if name == "threelc":
         return f"threelc s={gradients['sparsity']:.2f}" + ("" if gradients["zero_run"] else ", no ZRE")
     if name == "topk":
         return f"topk {100 * gradients['fraction']:g}%"
-    return f"powersgd rank {gradients['rank']}" if name == "powersgd" else name
+    if name == "powersgd":
+        return f"powersgd rank {gradients['rank']}"
+    own = [f"{key}={value}" for key, value in gradients.items() if key not in _OUR_SETTINGS]
+    return " ".join([name, *own])
 
 
 def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float:
@@ -114,37 +130,25 @@ def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float
     return 8 * (passed("bytes") - _PLAIN_BYTES * num_plain) / num_values if num_values else math.nan
 
 
-def _frame_row(run: Run) -> dict[str, Any]:
-    manifest, config, last = run.manifest, run.config, run.rows[-1]
+def _gradient_columns(run: Run) -> dict[str, Any]:
+    config, last = run.config, run.rows[-1]
     gradients, network = config["gradients"], config["network"]
-    is_threelc = gradients["name"] == "threelc"
     values = last["pushed_values"] + last["pulled_values"]
     return {
-        "run_id": manifest.run_id,
-        "dataset": manifest.dataset,
-        "label": manifest.label,
-        "model": manifest.model,
         "world_size": config["world_size"],
-        "setting": _setting(run),
         "mode": gradients["mode"],
         "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or math.inf,
         "latency_ms": network["latency_ms"],
         "epochs": config["training"]["epochs"],
-        "codec": codec_name(gradients),
-        "sparsity": gradients["sparsity"] if is_threelc else math.nan,
-        "zero_run": is_threelc and gradients["zero_run"],
-        "seed": manifest.seed,
+        "codec": codec_label(gradients),
+        **codec_columns(gradients),
         "updates": last["step"],
-        "target_top1": manifest.target,
         "bits_per_value": 8 * (last["pushed_bytes"] + last["pulled_bytes"]) / values,
         "coded_bits": coded_bits(last, None, ["pushed", "pulled"]),
         "push_coded_bits": coded_bits(last, None, ["pushed"]),
         "pull_coded_bits": coded_bits(last, None, ["pulled"]),
         "wire_bytes_per_update": last["bytes_sent"] / last["step"],
         **_pace(run.rows),
-        **accuracy_of(run),
-        **facts_of(run),
-        **reached_of(run),
     }
 
 
@@ -162,29 +166,56 @@ def _pace(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    # A sweep over what a codec does not have gives equal runs: each seed counts once.
-    seeds = distinct_seeds(runs)
-    first = seeds.iloc[0]
-    row: dict[str, Any] = {
-        **{key: first[key] for key in ("sparsity", "zero_run", "updates", "target_top1")},
-        **{key: first[key] for key in ("majority_share", "num_classes", "no_target")},
-        "n": len(seeds),
-        "num_reached": int(seeds["epochs_to_target"].notna().sum()),
-        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
-        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
-        **spread(seeds, MEASURES),
-    }
-    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
-        row["no_seconds"] = UNLIKE
-        row |= {f"{measure}_{part}": NEVER for measure in TIMES for part in ("mean", "min", "max")}
-    return row
+def accuracy_curves(runs: Sequence[Run]) -> pd.DataFrame:
+    """Means over seeds per epoch: the keys of `gradient_table`, CODEC, n, epoch, seconds, val_top1.
+
+    `seconds` are of training and waiting; evaluation is off the clock. Series with one evaluation are no
+    curves, and left out, as are runs whose seconds may not be said.
+    """
+    runs = [run for run in runs if not may_say_seconds(run)]
+    evaluations = [
+        {
+            "run_id": run.manifest.run_id,
+            "epoch": row["epoch"],
+            "seconds": seconds_of(row),
+            "val_top1": row["val_top1"],
+        }
+        for run in runs
+        for row in run.eval_rows
+    ]
+    if not evaluations or not team_runs(runs):
+        return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_top1"])
+    curves = _means(runs, evaluations, "epoch", ["seconds", "val_top1"])
+    lengths = curves.groupby(_SERIES)["epoch"].transform("size")
+    return curves[lengths > 1].reset_index(drop=True)
 
 
-def _setting(run: Run) -> str:
-    """Eight hex digits of what SERIES_KEYS, seed and target do not name."""
-    part = {key: value for key, value in scientific_setting(run).items() if key not in ("network", "seed")}
-    part["gradients"] = {"min_values": run.config["gradients"]["min_values"]}
-    for group, named in {"dataset": "target_top1", "training": "epochs"}.items():
-        part[group] = {key: value for key, value in part[group].items() if key != named}
-    return key_of(part)
+def bits_curves(runs: Sequence[Run]) -> pd.DataFrame:
+    """Means over seeds per train row: the keys, CODEC, `n`, step, direction (push, pull), coded_bits.
+
+    Bits per value that went through the codec since the train row before. Only 3LC's runs with zero runs
+    shortened, and for each s and mode those with the most updates, at one bandwidth: links change no bits.
+    """
+    intervals = []
+    for run in team_runs(runs):
+        rows = [row for row in run.rows if row["kind"] == "train"]
+        for before, row in zip([None, *rows[:-1]], rows, strict=True):
+            for direction, column in DIRECTIONS.items():
+                bits = {"direction": direction, "coded_bits": coded_bits(row, before, [column])}
+                intervals.append({"run_id": run.manifest.run_id, "step": row["step"], **bits})
+    curves = _means(runs, intervals, ["step", "direction"], ["coded_bits"])
+    curves = curves[curves["zero_run"] & curves["coded_bits"].notna()]
+    for longest in ("epochs", "bandwidth_mbit_per_s"):
+        most = curves.groupby([*PANEL_KEYS, "mode", "codec"])[longest].transform("max")
+        curves = curves[curves[longest] == most]
+    return curves.reset_index(drop=True)
+
+
+def _means(runs: Sequence[Run], rows: list[dict], by: str | list[str], measures: list[str]) -> pd.DataFrame:
+    frame = gradient_frame(runs)
+    frame["n"] = frame.groupby(_SERIES)["seed"].transform("nunique")
+    facts = [*_SERIES, *CODEC, "n", "target_top1", "majority_share", "num_classes"]
+    places = [by] if isinstance(by, str) else by
+    joined = frame[["run_id", *facts]].merge(pd.DataFrame(rows), on="run_id")
+    means = joined.groupby([*facts, *places], sort=True, dropna=False)[measures].mean()
+    return means.reset_index()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.runs_table import LEVEL
 from pcr_exp.analysis.model.throughput_model import (
     bandwidth_images_per_s,
     epochs_per_h,
@@ -31,7 +32,7 @@ LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
 `bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
 
 PREDICTION_COLUMNS = [
-    *("model", "scan", "workers", "image_bytes", "bandwidth_mib_per_s", "seek_s_per_image"),
+    *("model", *LEVEL, "workers", "image_bytes", "bandwidth_mib_per_s", "seek_s_per_image"),
     *(f"{limit}_images_per_s" for limit in LIMITS),
     *("images_per_s", "bound", "mib_per_s", "requests_per_s", "requests_in_flight"),
     *("speedup_over_baseline", "epochs_per_h", "hours_to_accuracy"),
@@ -99,10 +100,10 @@ def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
 def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
     """One row per model and number of workers: the highest scan group at which accelerators do not wait.
 
-    `scan` and its `images_per_s`, `image_bytes`. Where they wait at every group, it is the fastest one, the
-    lower of equals; `waits` says so.
+    `scan`, its `group`, `images_per_s` and `image_bytes`. Where they wait at every group, it is the fastest
+    one, the lower of equals; `waits` says so.
     """
-    groups = predictions[predictions["scan"] != "baseline"]
+    groups = predictions[predictions["encoding"] != "baseline"]
     rows = []
     for (model, workers), found in groups.groupby(["model", "workers"], sort=False):
         levels = found.sort_values("image_bytes")
@@ -113,6 +114,7 @@ def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
                 "model": model,
                 "workers": workers,
                 "scan": best["scan"],
+                "group": best["group"],
                 "image_bytes": best["image_bytes"],
                 "images_per_s": best["images_per_s"],
                 "waits": full.empty,
@@ -152,6 +154,7 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
             seek_s=seek_s,
         ),
     }
+    level = scan_of(scan)
     rate, bound = images_per_s(limits)
     if bound == "bandwidth" and seek_s > transfer_s:
         bound = "seeks"
@@ -160,6 +163,8 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
     return {
         "model": model,
         "scan": scan,
+        "encoding": level.encoding,
+        "group": level.group,
         "workers": workers,
         "image_bytes": image_bytes,
         "bandwidth_mib_per_s": bandwidth / 2**20,

@@ -11,12 +11,13 @@ import pandas as pd
 from pcr_exp.analysis.core.cells import kilobytes, markdown_table, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.model.figures import draw_roofline, draw_workers
 from pcr_exp.analysis.model.plan import affordable, predict, worker_counts
-from pcr_exp.analysis.model.plan_figures import draw_roofline, draw_workers
 from pcr_exp.config.plan import PlanConfig
 
 PREDICTIONS_FILE = "predictions.csv"
 TABLE_FILE = "predictions.md"
+_HOURS = "hours to accuracy"
 
 
 def report_plan(plan: PlanConfig) -> list[Path]:
@@ -73,9 +74,6 @@ def _facts(plan: PlanConfig) -> str:
 
 def _filled(name: str, rows: pd.DataFrame) -> bool:
     return name != _HOURS or bool(rows["hours_to_accuracy"].notna().any())
-
-
-_HOURS = "hours to accuracy"
 
 
 def _rate(column: str) -> Any:

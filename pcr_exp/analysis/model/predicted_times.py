@@ -9,7 +9,7 @@ import pandas as pd
 
 from pcr_exp.analysis.core.permitted import may_say_seconds
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, RUN_IDENTITY, runs_frame
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, RUN_IDENTITY, runs_frame
 from pcr_exp.analysis.model.throughput_model import (
     bandwidth_images_per_s,
     fill_s,
@@ -17,14 +17,14 @@ from pcr_exp.analysis.model.throughput_model import (
     time_to_accuracy_s,
 )
 
-REFERENCE_SCAN = "group_1"
+REFERENCE_GROUP = 1
 """The scan level whose runs tell what compute and decoding allow: storage limits it least."""
 
 TOLERANCE = 0.10
 """The share by which a prediction may miss the measured time: declared beforehand."""
 
 TIME_COLUMNS = [
-    *("run_id", *GROUP_KEYS, "scan", "seed", "target_top1", "mean_image_bytes"),
+    *("run_id", *GROUP_KEYS, *LEVEL, "seed", "target_top1", "mean_image_bytes"),
     *("epochs_to_accuracy", "num_train", "compute_images_per_s", "bandwidth_images_per_s"),
     *("predicted_images_per_s", "bound", "images_per_s", "start_s", "predicted_s", "measured_s", "error"),
 ]
@@ -34,17 +34,18 @@ def predict_times(runs: Sequence[Run]) -> pd.DataFrame:
     """One row of TIME_COLUMNS per run that reached its target: predicted and measured train_s + wait_s.
 
     `epochs_to_accuracy` are the run's own. The rest of the prediction is its bytes, its storage's bandwidth
-    and seeks, its shuffle window, and compute: images/s after the first train row of the REFERENCE_SCAN runs
+    and seeks, its shuffle window, and compute: images/s after the first train row of the REFERENCE_GROUP runs
     of the same setting, the mean over their seeds. `error` is predicted / measured - 1. Runs of
-    REFERENCE_SCAN itself, settings without any or without a bandwidth, and runs whose seconds may not be
+    REFERENCE_GROUP itself, settings without any or without a bandwidth, and runs whose seconds may not be
     said, are left out.
     """
     runs = [run for run in runs if not may_say_seconds(run)]
     frame = runs_frame(runs)
     rows = []
     for _, setting in frame.groupby([*GROUP_KEYS, "timing"], sort=True):
-        references = [runs[i] for i in setting.index if setting.loc[i, "scan"] == REFERENCE_SCAN]
-        limited = setting["bandwidth_mib_per_s"].notna() & (setting["scan"] != REFERENCE_SCAN)
+        is_reference = (setting["encoding"] != "baseline") & (setting["group"] == REFERENCE_GROUP)
+        references = [runs[i] for i in setting.index[is_reference]]
+        limited = setting["bandwidth_mib_per_s"].notna() & ~is_reference
         reached = setting[limited & setting["time_to_target_s"].notna()]
         if references:
             compute = _mean(steady_images_per_s(run.rows) for run in references)

@@ -18,6 +18,7 @@ from pcr_exp.analysis.throughput.table import UNLIMITED
 from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import RunError
+from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.runs.manifest import utc_now
 from pcr_exp.system import provenance
 from pcr_exp.system.atomic import make_folder, write_atomic
@@ -34,6 +35,11 @@ ROW_COLUMNS = [
 """`images_per_s` is of all processes together, in a steady state; `slowest_images_per_s` of the one that got
 least; `cpu_s_per_image` includes opening the loaders."""
 REMEDY = "Measure into another folder (out=...), or delete this one."
+CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
+"""What repeats of one cell share."""
+TOLERANCE = 0.05
+"""The share by which a prediction may miss the measured rate: declared beforehand."""
+_PRETENDED = "pretended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +110,6 @@ def load_validation(folder: str | Path) -> Validation:
     return Validation(rows, meta)
 
 
-CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
-"""What repeats of one cell share."""
-
-TOLERANCE = 0.05
-"""The share by which a prediction may miss the measured rate: declared beforehand."""
-
-_PRETENDED = "pretended"
-
-
 def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
     """One row per cell (CASE) of ROW_COLUMNS: predicted, measured (median, min, max, n), and the error.
 
@@ -128,7 +125,7 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
     own = _calibrate(rows, free)
     cells = []
     for (count, storage, model, scan), cell in rows.groupby(CASE, sort=False, dropna=False):
-        measured = cell["images_per_s"]
+        measured, level = cell["images_per_s"], scan_of(str(scan))
         predicted = _predict(cell.iloc[0], own, num_cores)
         cells.append(
             {
@@ -136,6 +133,8 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
                 "storage": storage,
                 "model_images_per_s": model,
                 "scan": scan,
+                "encoding": level.encoding,
+                "group": level.group,
                 "image_bytes": cell["image_bytes"].iloc[0],
                 "n": len(cell),
                 "predicted_images_per_s": predicted["images_per_s"],

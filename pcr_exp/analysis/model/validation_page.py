@@ -13,11 +13,11 @@ from pcr_exp.analysis.core.cells import markdown_table, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.model.figures import draw_predicted_rates, draw_predicted_times
 from pcr_exp.analysis.model.predicted_times import TOLERANCE as TIME_TOLERANCE
 from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import Validation, compare, load_validation
-from pcr_exp.analysis.model.validation_figures import draw_predicted_rates, draw_predicted_times
 
 TABLE_FILE = "validation.md"
 

@@ -11,15 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
+from pcr_exp.analysis.core.cells import task_title
 from pcr_exp.analysis.core.figure import (
     panel_title,
     panels,
     save_figure,
 )
-from pcr_exp.analysis.core.look import INK, scan_color, scan_marker, style
+from pcr_exp.analysis.core.look import INK, group_color, group_marker, style
+from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
-from pcr_exp.analysis.core.statistics import NEVER
 from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.config.labels import scan_label
 from pcr_exp.config.records import NUM_GROUPS
@@ -29,6 +30,14 @@ TRACE_COLUMNS = [
     *("epoch", "step", "seconds", "group", "measure", "candidate", "score"),
     *("record_bytes", "probe_s", "probe_bytes", "run_saved_bytes", "run_saved_share"),
 ]
+SCORE_LABELS = {
+    "ms_ssim": "mean MS-SSIM to all groups",
+    "cosine": "gradient cosine to all groups",
+    "train_loss": "training loss of the trial",
+    "tune_loss": "loss on tune images after the trial",
+    "val_loss": "validation loss after the trial",
+    "images_per_s": "supply (images/s)",
+}
 
 
 def policy_trace(rows: Sequence[Row], full_image_bytes: float | None = None) -> pd.DataFrame:
@@ -78,16 +87,6 @@ def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         yield {column: entry[column] for column in TRACE_COLUMNS}
 
 
-SCORE_LABELS = {
-    "ms_ssim": "mean MS-SSIM to all groups",
-    "cosine": "gradient cosine to all groups",
-    "train_loss": "training loss of the trial",
-    "tune_loss": "loss on tune images after the trial",
-    "val_loss": "validation loss after the trial",
-    "images_per_s": "supply (images/s)",
-}
-
-
 def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float) -> Figure:
     """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
 
@@ -120,8 +119,7 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
     seconds, groups = decisions["seconds"].tolist(), decisions["group"].tolist()
     ax.step([*seconds, end_s], [*groups, groups[-1]], where="post", color=INK)
     for second, group in zip(seconds, groups, strict=True):
-        name = f"group_{group}"
-        ax.plot(second, group, scan_marker(name), color=scan_color(name), markeredgecolor="white")
+        ax.plot(second, group, group_marker(group), color=group_color(group), markeredgecolor="white")
     ax.set_ylabel("scan group read")
     ax.set_ylim(0.5, NUM_GROUPS + 0.5)
     ax.yaxis.set_major_locator(FixedLocator(range(1, NUM_GROUPS + 1)))
@@ -129,11 +127,11 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
 
 def _draw_scores(ax: Axes, scored: pd.DataFrame) -> None:
     for candidate in sorted(int(value) for value in scored["candidate"].unique()):
-        rows, name = scored[scored["candidate"] == candidate], f"group_{candidate}"
-        color, marker = scan_color(name), scan_marker(name)
+        rows = scored[scored["candidate"] == candidate]
+        color, marker = group_color(candidate), group_marker(candidate)
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
-    ax.set_ylabel(" / ".join(SCORE_LABELS[measure] for measure in measures))
+    ax.set_ylabel(" / ".join(SCORE_LABELS.get(measure, measure.replace("_", " ")) for measure in measures))
     ax.legend(title="scan group", loc="best", title_fontsize=8.5, ncols=2)
 
 
@@ -149,7 +147,7 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
     paths: list[Path] = []
     for run, name in zip(with_policy, names, strict=True):
         manifest = run.manifest
-        title = f"{manifest.dataset} · {manifest.label} · {manifest.model}"
+        title = task_title(manifest.dataset, manifest.label, manifest.model)
         unique = name if names.count(name) == 1 else manifest.run_id
         scan = scan_label(run.config["scan"])
         paths += draw_trace(run.rows, title, scan, out / "traces", unique, full_image_bytes(run, runs))

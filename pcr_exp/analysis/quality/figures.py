@@ -1,4 +1,4 @@
-"""Quality and bytes per scan group, and what a decode mode changes."""
+"""Quality and bytes per scan group, what a decode mode changes, and one image as its scans arrive."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
-from pcr_exp.analysis.core.look import INK, MUTED, scan_color, style
+from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.figure import new_figure, panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.look import INK, MUTED, fallback_look, group_color, style
+from pcr_exp.images.decode import decode
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
 NAMED_GROUPS = (1, 2, 5)
 """Points that carry their number: the groups that the paper plots, but for the reference itself."""
+MEAN = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": 4}
+REFERENCE_MODE = "libjpeg"
+_MODE_LOOKS = {
+    "libjpeg": (INK, "s", (0, (4.0, 1.6))),
+    "unsmoothed": (group_color(5), "D", "-"),
+    "scaled": (group_color(1), "o", "-"),
+}
+"""By mode: colour, marker, dashes."""
+PAPER_GROUPS = (1, 2, 5, 10)
+IMAGE_WIDTH_IN = 2.6
 
 
 def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
@@ -45,11 +59,17 @@ def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
     return figure
 
 
+def _in_order(modes: pd.Series) -> list[str]:
+    """Decode modes: ours in the order of their looks, then others by name."""
+    there = set(modes)
+    return [*(mode for mode in _MODE_LOOKS if mode in there), *sorted(there - set(_MODE_LOOKS))]
+
+
 def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
     ax.plot(x, summary["ms_ssim_mean"], color=MUTED, linewidth=1, zorder=2)
     columns = (summary[name] for name in ("group", "ms_ssim_mean", "ms_ssim_p5", "ms_ssim_p95"))
     for position, group, mean, low, high in zip(x, *columns, strict=True):
-        color = scan_color(f"group_{group}")
+        color = group_color(group)
         ax.vlines(position, low, high, color=color, linewidth=2.2, alpha=0.55, zorder=3)
         ax.plot(position, mean, "o", color=color, markersize=7, markeredgecolor="white", zorder=4)
         if group in NAMED_GROUPS:
@@ -57,9 +77,6 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
             ax.annotate(label, (position, mean), xytext=(5, -12), textcoords="offset points", fontsize=8.5)
     ax.set_ylabel("MS-SSIM against all scans")
     ax.set_ylim(top=1.01)
-
-
-MEAN = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": 4}
 
 
 def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
@@ -90,7 +107,7 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
                 capprops={"color": MUTED},
             )
             for box, group in zip(boxes["boxes"], groups, strict=True):
-                box.set(facecolor=scan_color(f"group_{group}"), edgecolor="none")
+                box.set(facecolor=group_color(group), edgecolor="none")
             whiskers = [float(np.percentile(size, 95)) for size in sizes]
             for position, (size, whisker) in enumerate(zip(sizes, whiskers, strict=True)):
                 ax.annotate(
@@ -114,15 +131,6 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
     return figure
 
 
-REFERENCE_MODE = "libjpeg"
-_MODE_LOOKS = {
-    "libjpeg": (INK, "s", (0, (4.0, 1.6))),
-    "unsmoothed": (scan_color("group_5"), "D", "-"),
-    "scaled": (scan_color("group_1"), "o", "-"),
-}
-"""By mode: colour, marker, dashes."""
-
-
 def draw_decode_modes(crops: pd.DataFrame) -> Figure:
     """MS-SSIM of random crops (columns of `measure_crops` and `dataset`): two panels per dataset.
 
@@ -137,8 +145,8 @@ def draw_decode_modes(crops: pd.DataFrame) -> Figure:
             summary = summarise_crops(of_dataset)
             means, differences = axes[2 * i], axes[2 * i + 1]
             positions = range(len(summary))
-            for mode in (mode for mode in _MODE_LOOKS if mode in set(of_dataset["decode"])):
-                color, marker, dashes = _MODE_LOOKS[mode]
+            for mode in _in_order(of_dataset["decode"]):
+                color, marker, dashes = _MODE_LOOKS.get(mode) or (*fallback_look(mode), "-")
                 look: dict[str, Any] = {"color": color, "marker": marker, "linestyle": dashes, "label": mode}
                 means.plot(positions, summary[f"{mode}_mean"], **look)
                 if f"{mode}_minus_{REFERENCE_MODE}" in summary:
@@ -162,4 +170,43 @@ def draw_decode_modes(crops: pd.DataFrame) -> Figure:
                 ax.set_xlabel("scan group")
                 if ax.get_legend_handles_labels()[0]:
                     ax.legend()
+    return figure
+
+
+def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFrame:
+    """One row per group of a progressive JPEG: group, bytes, share (of all groups' bytes), ms_ssim, image.
+
+    `image` is uint8 [H, W, 3]; leave the column out where the table is saved.
+    """
+    pieces = group_pieces(split_scans(jpeg))
+    reference = decode(jpeg)
+    num_bytes = {group: sum(len(piece) for piece in pieces[:group]) for group in groups}
+    images = {group: decode(join_pieces(pieces[:group])) for group in groups}
+    whole = sum(len(piece) for piece in pieces)
+    return pd.DataFrame(
+        {
+            "group": group,
+            "bytes": num_bytes[group],
+            "share": num_bytes[group] / whole,
+            "ms_ssim": ms_ssim(reference, images[group]).value,
+            "image": images[group],
+        }
+        for group in groups
+    )
+
+
+def draw_scan_tour(tour: pd.DataFrame) -> Figure:
+    """The images of `tour_scans` side by side, each with its bytes and MS-SSIM."""
+    height, width = tour["image"].iloc[0].shape[:2]
+    with style():
+        figure = new_figure(IMAGE_WIDTH_IN * len(tour), IMAGE_WIDTH_IN * height / width + 0.8)
+        axes = figure.subplots(1, len(tour), squeeze=False)
+        for ax, row in zip(axes.flat, tour.to_dict("records"), strict=True):
+            ax.imshow(row["image"])
+            ax.set(xticks=[], yticks=[])
+            for spine in ax.spines.values():
+                spine.set(visible=True, color=group_color(row["group"]), linewidth=2.5)
+            ax.set_title(f"group {row['group']}", color=INK)
+            size = f"{kilobytes(row['bytes'])} ({100 * row['share']:.3g}%)"
+            ax.set_xlabel(f"{size}\nMS-SSIM {row['ms_ssim']:.3f}", color=MUTED)
     return figure

@@ -16,18 +16,20 @@ from pcr_exp.analysis.core.cells import (
     difference_cell,
     markdown_table,
     percent,
+    span,
     spread_cell,
+    task_title,
 )
 from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels, target_line
 from pcr_exp.analysis.core.look import INK, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import eval_curves, setting_of
-from pcr_exp.analysis.core.statistics import NEVER, paired_difference, spread
+from pcr_exp.analysis.core.runs_table import eval_curves, per_setting, tidy_frame
+from pcr_exp.analysis.core.statistics import paired_difference, spread
 from pcr_exp.analysis.scans.figures import SECONDS_LABEL, mean_over_seeds, with_seconds
-from pcr_exp.config.labels import scan_label, storage_label
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
+_COLUMNS = ["run_id", *SIDE_BY_SIDE, "seed", "setting", "final_top1", "majority_share"]
 """What runs share that are compared."""
 _CAME_LATER = {"loader.antialias": False}
 """What runs did whose configuration is older than a key."""
@@ -42,6 +44,11 @@ COMPARISON_COLUMNS = [
     "difference_mean",
     "difference_ci95",
     "majority_share",
+]
+# Colours of Okabe and Ito (2008), shapes for readers without colour; after seven values they begin again.
+_VALUE_LOOKS = [
+    *(("#0072B2", "o"), ("#E69F00", "^"), ("#009E73", "D"), ("#CC79A7", "P")),
+    *(("#D55E00", "v"), ("#56B4E9", ">"), ("#6b6b6b", "X")),
 ]
 
 
@@ -59,8 +66,8 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    values = _values(runs, key)
-    frame = pd.DataFrame([_row(run, value) for run, value in zip(runs, values, strict=True)])
+    frame = tidy_frame(runs, _COLUMNS).rename(columns={"final_top1": "top1"})
+    frame = frame.assign(value=_values(runs, key))
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
@@ -103,8 +110,8 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
     text = markdown_table(
         table,
         {
-            "dataset": lambda row: f"{row['dataset']} · {row['label']} · {row['model']}",
-            "scan": lambda row: str(row["scan"]).replace("_", " "),
+            "dataset": lambda row: task_title(row["dataset"], row["label"], row["model"]),
+            "scan": lambda row: scan_words(row["scan"]),
             key: lambda row: row["value"],
             "n": lambda row: notes.count(row["n"]),
             "last top-1": lambda row: spread_cell(row, "top1", percent),
@@ -144,32 +151,9 @@ def _as_text(values: Sequence[Any]) -> list[str]:
     return texts
 
 
-def _row(run: Run, value: str) -> dict[str, Any]:
-    return {
-        "run_id": run.manifest.run_id,
-        "dataset": run.manifest.dataset,
-        "label": run.manifest.label,
-        "model": run.manifest.model,
-        "storage": storage_label(run.config["storage"]),
-        "scan": scan_label(run.config["scan"]),
-        "seed": run.manifest.seed,
-        "setting": setting_of(run),
-        "value": value,
-        "top1": run.eval_rows[-1]["val_top1"],
-        "majority_share": NEVER if run.majority_share is None else run.majority_share,
-    }
-
-
 def reference_first(values: Iterable[str], reference: str) -> list[str]:
     """Distinct values, the reference before the others."""
     return sorted(set(values), key=lambda value: (value != reference, value))
-
-
-# Colours of Okabe and Ito (2008), shapes for readers without colour; after seven values they begin again.
-_VALUE_LOOKS = [
-    *(("#0072B2", "o"), ("#E69F00", "^"), ("#009E73", "D"), ("#CC79A7", "P")),
-    *(("#D55E00", "v"), ("#56B4E9", ">"), ("#6b6b6b", "X")),
-]
 
 
 def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
@@ -181,18 +165,18 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
     values = [value for value in reference_first(curves["value"], reference) if value != reference]
     looks = {value: _VALUE_LOOKS[i % len(_VALUE_LOOKS)] for i, value in enumerate(values)}
     drawn = [
-        (key, rows, x, x_label)
-        for key, alike in curves.groupby(SIDE_BY_SIDE, sort=True)
+        (title, group, rows, x, x_label)
+        for title, group, alike in per_setting(curves, SIDE_BY_SIDE)
         for rows, x, x_label in (
             (with_seconds(alike), "seconds", SECONDS_LABEL),
             (alike, "epoch", "epochs completed"),
         )
         if len(rows)
     ]
-    has_seconds = any(x == "seconds" for _, _, x, _ in drawn)
+    has_seconds = any(x == "seconds" for _, _, _, x, _ in drawn)
     with style():
         figure, axes = panels(len(drawn), max_columns=2 if has_seconds else 1)
-        for ax, ((dataset, label, model, storage, scan), rows, x, x_label) in zip(axes, drawn, strict=True):
+        for ax, (title, group, rows, x, x_label) in zip(axes, drawn, strict=True):
             for value in reference_first(rows["value"], reference):
                 _draw_value(ax, rows[rows["value"] == value], x, value, looks.get(value))
             target_line(ax, rows["target_top1"].iloc[0])
@@ -200,12 +184,9 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
             ax.set_xlim(left=0)
             ax.set_xlabel(x_label)
             accuracy_axis(ax)
-            seeds = rows.groupby("value")["seed"].nunique()
-            low, high = seeds.min(), seeds.max()
-            number = f"n = {low}" + (f" to {high}" if low < high else "")
-            panel_title(
-                ax, f"{dataset} · {label} · {model}", f"{scan_words(str(scan))}, storage {storage}, {number}"
-            )
+            seeds = span(rows.groupby("value")["seed"].nunique())
+            facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {seeds}"
+            panel_title(ax, title, facts)
             if x == "epoch":
                 ax.xaxis.set_major_locator(MaxNLocator(integer=True))
                 aside: dict[str, Any] = {

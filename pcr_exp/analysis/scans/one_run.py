@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
+from pcr_exp.analysis.core.cells import task_title
 from pcr_exp.analysis.core.figure import (
     accuracy_axis,
     guessing_lines,
@@ -16,11 +20,15 @@ from pcr_exp.analysis.core.figure import (
     save_figure,
     target_line,
 )
-from pcr_exp.analysis.core.look import INK, scan_color, style
+from pcr_exp.analysis.core.look import INK, ScanLevel, style
+from pcr_exp.analysis.core.run_quality import has_policy
+from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.analysis.policies.trace import draw_trace
 from pcr_exp.config.labels import scan_label
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
+
+COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
 
 
 def draw_run(folder: Path) -> dict[str, Path]:
@@ -39,24 +47,21 @@ def draw_run(folder: Path) -> dict[str, Path]:
     rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
-    title = f"{config.dataset.name} · {config.dataset.label} · {config.model.name}"
-    scan = scan_label(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
+    title = task_title(config.dataset.name, config.dataset.label, config.model.name)
+    scan = level_of_config(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve")}
-    if trace := draw_trace(rows, title, scan, folder, "policy_trace"):
+    if trace := draw_trace(rows, title, scan.label, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
-
-
-COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
 
 
 def draw_training_curve(
     rows: pd.DataFrame,
     title: str,
-    scan: str,
+    scan: ScanLevel,
     target_top1: float,
     majority_share: float | None = None,
     num_classes: int | None = None,
@@ -68,9 +73,9 @@ def draw_training_curve(
     with style():
         figure, (losses, accuracy) = panels(2)
         rows = rows.reindex(columns=COLUMNS)  # a run that has not evaluated yet lacks some
-        rows["seconds"] = rows["train_s"] + rows["wait_s"] + rows["probe_s"]
+        rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
-        color = scan_color(scan)
+        color = scan.color
         losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
         losses.plot(
             evaluated["seconds"],
@@ -93,8 +98,14 @@ def draw_training_curve(
             ax.set_xlim(left=0)
             ax.set_xlabel("training + data wait (s)")
         panel_title(losses, title, "n = 1 run")
-        panel_title(accuracy, " ", f"scan {scan}, n = {_num_val(evaluated)} validation images")
+        panel_title(accuracy, " ", f"scan {scan.label}, n = {_num_val(evaluated)} validation images")
     return figure
+
+
+def level_of_config(scan: Mapping[str, Any]) -> ScanLevel:
+    """The scan level of a run's configuration (its group `scan`)."""
+    group = math.nan if has_policy({"scan": scan}) else scan["group"]
+    return ScanLevel(scan_label(scan), scan["encoding"], group)
 
 
 def _num_val(evaluated: pd.DataFrame) -> int:

@@ -15,15 +15,16 @@ from pcr_exp.analysis.core.cells import (
     Footnotes,
     difference_cell,
     kilobytes,
-    markdown_table,
     number,
     percent,
     reached_cell,
+    section,
     spread_cell,
     three_figures,
+    timed,
 )
 from pcr_exp.analysis.core.look import scan_words
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
 
 DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
 
@@ -32,9 +33,7 @@ def to_markdown(summary: pd.DataFrame, unfinished: pd.DataFrame | None = None) -
     """One Markdown table per dataset x label x model x storage; runs without a result are listed below."""
     parts = []
     for title, facts, rows, columns, notes in _tables(summary):
-        table = markdown_table(rows, columns)
-        footer = f"\n{notes}\n" if str(notes) else ""
-        parts.append(f"### {title}\n\n{facts}\n\n{table}\n{footer}")
+        parts.append(section(title, facts, rows, columns, notes))
     if not parts:
         parts.append("No finished runs.\n")
     if unfinished is not None and len(unfinished):
@@ -73,27 +72,24 @@ def _tables(
     """
     if summary.empty:
         return
-    keys = [*GROUP_KEYS, "timing"]
-    for (dataset, label, model, storage, setting, timing), rows in summary.groupby(keys, sort=True):
+    for title, group, rows in per_setting(summary, [*GROUP_KEYS, "timing"]):
         hardware = " / ".join(sorted(set(rows["hardware"])))
-        apart = summary.loc[summary["setting"] == setting, "timing"].nunique() > 1
+        apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
+        timing = f"; timing {group['timing']}" if apart else ""
         facts = (
-            f"Storage {storage}; target {percent(rows['target_top1'].iloc[0])} validation top-1; mean over n "
-            f"seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; setting "
-            f"{setting}; {hardware}{f'; timing {timing}' if apart else ''}."
+            f"Storage {group['storage']}; target {percent(rows['target_top1'].iloc[0])} validation top-1; "
+            f"mean over n seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; "
+            f"setting {group['setting']}; {hardware}{timing}."
         )
         notes = Footnotes()
-        yield f"{dataset} · {label} · {model}", facts, rows, _columns(rows, notes), notes
+        yield title, facts, rows, _columns(rows, notes), notes
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     baselines = rows[rows["encoding"] == "baseline"]
 
-    def timed(measure: str, show: Any) -> Cell:
-        def cell(row: Mapping[Any, Any]) -> str:
-            return notes.refuse(row["no_seconds"]) if row["no_seconds"] else spread_cell(row, measure, show)
-
-        return cell
+    def rate(measure: str, show: Any) -> Cell:
+        return timed(notes, lambda row: spread_cell(row, measure, show))
 
     def seconds(row: Mapping[Any, Any]) -> str:
         text = spread_cell(row, "time_to_target_s", three_figures)
@@ -119,9 +115,9 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
         "MS-SSIM": lambda row: number(row["ms_ssim"], "{:.3f}".format),
         "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
-        "images/s": timed("images_per_s", three_figures),
-        "MiB/s": timed("storage_mib_per_s", three_figures),
-        "wait share": timed("wait_share", percent),
+        "images/s": rate("images_per_s", three_figures),
+        "MiB/s": rate("storage_mib_per_s", three_figures),
+        "wait share": rate("wait_share", percent),
         "last top-1": lambda row: spread_cell(row, "final_top1", percent),
         "its best": lambda row: spread_cell(row, "best_top1", percent),
         "majority class": lambda row: percent(row["majority_share"]),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import distinct, may_say_speedup
+from pcr_exp.analysis.core.permitted import NEVER, distinct, may_say_speedup
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS
-from pcr_exp.analysis.core.statistics import NEVER, distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
 
 ACCURACY = ["final_top1", "best_top1"]
 SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]

@@ -13,14 +13,21 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels
-from pcr_exp.analysis.core.look import INK, MUTED, scan_color, scan_marker, scan_order, scan_words, style
+from pcr_exp.analysis.core.look import (
+    MUTED,
+    ScanLevel,
+    scan_levels,
+    style,
+)
+from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.run_quality import BY_DEFINITION
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS
-from pcr_exp.analysis.core.statistics import CONFIDENCE, NEVER, half_width
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL
+from pcr_exp.analysis.core.statistics import CONFIDENCE, half_width
 from pcr_exp.analysis.scans.figures import per_panel
+from pcr_exp.config.records import NUM_GROUPS
 
 POINT_COLUMNS = [
-    *(*GROUP_KEYS, "scan", "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_top1"),
+    *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_top1"),
     *("majority_share", "num_classes"),
 ]
 FIT_COLUMNS = [
@@ -38,6 +45,9 @@ FIT_COLUMNS = [
 ]
 ALL_SCANS = "all scans"
 """The level of the baseline and of the last scan group: their pixels are the same."""
+LEAST_SPAN_TOP1 = 0.10
+LEAST_LEVELS = 5
+"""Fewer levels of quality than this have no line: three or four lie on one too easily."""
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
@@ -49,10 +59,16 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
     known = runs[runs["ms_ssim"].notna()]
     if known.empty:
         return pd.DataFrame(columns=POINT_COLUMNS)
-    level = known["scan"].where(known["ms_ssim_of"] != BY_DEFINITION, ALL_SCANS)
-    keys = [*GROUP_KEYS, "scan", "seed"]
-    points = known.assign(scan=level).groupby(keys, sort=True)
-    facts = points[["ms_ssim", "num_scales", "ms_ssim_of", "majority_share", "num_classes"]].first()
+    shows_all = known["ms_ssim_of"] == BY_DEFINITION
+    levels = known.assign(
+        scan=known["scan"].mask(shows_all, ALL_SCANS),
+        encoding=known["encoding"].mask(shows_all, "baseline"),
+        group=known["group"].mask(shows_all, NUM_GROUPS),
+    )
+    points = levels.groupby([*GROUP_KEYS, "scan", "seed"], sort=True)
+    facts = points[
+        ["encoding", "group", "ms_ssim", "num_scales", "ms_ssim_of", "majority_share", "num_classes"]
+    ].first()
     return facts.join(points["final_top1"].mean()).reset_index()[POINT_COLUMNS]
 
 
@@ -72,9 +88,6 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
 
 
-LEAST_SPAN_TOP1 = 0.10
-
-
 def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
     """Final top-1 against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
 
@@ -87,8 +100,8 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
         figure, axes = panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             fit = _draw_fit(ax, rows)
-            for scan in scan_order(rows["scan"]):
-                _draw_level(ax, rows[rows["scan"] == scan], scan)
+            for level, seeds in scan_levels(rows):
+                _draw_level(ax, level, seeds)
             guessing_lines(ax, rows)
             ax.set_xlabel("mean MS-SSIM of the scan level")
             accuracy_axis(ax)
@@ -99,16 +112,14 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _draw_level(ax: Axes, level: pd.DataFrame, scan: str) -> None:
-    look: dict[str, Any] = {"color": INK, "marker": "s"}
-    if scan != ALL_SCANS:
-        look = {"color": scan_color(scan), "marker": scan_marker(scan)}
-    if len(level) > 1:
-        ax.plot(level["ms_ssim"], level["final_top1"], **look, linestyle="", markersize=4, alpha=0.45)
-    mean = level["final_top1"].mean()
-    width = half_width(level["final_top1"])
+def _draw_level(ax: Axes, level: ScanLevel, seeds: pd.DataFrame) -> None:
+    look: dict[str, Any] = {"color": level.color, "marker": level.marker}
+    if len(seeds) > 1:
+        ax.plot(seeds["ms_ssim"], seeds["final_top1"], **look, linestyle="", markersize=4, alpha=0.45)
+    mean = seeds["final_top1"].mean()
+    width = half_width(seeds["final_top1"])
     ax.errorbar(
-        level["ms_ssim"].mean(),
+        seeds["ms_ssim"].mean(),
         mean,
         None if width != width else width,
         **look,
@@ -118,7 +129,7 @@ def _draw_level(ax: Axes, level: pd.DataFrame, scan: str) -> None:
         elinewidth=1,
         capsize=3,
         zorder=4,
-        label=scan_words(scan),
+        label=level.words,
     )
 
 
@@ -150,10 +161,6 @@ def _widen(ax: Axes) -> None:
     low, high = ax.get_ylim()
     missing = max(0.0, LEAST_SPAN_TOP1 - (high - low))
     ax.set_ylim(low - missing / 2, high + missing / 2)
-
-
-LEAST_LEVELS = 5
-"""Fewer levels of quality than this have no line: three or four lie on one too easily."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,14 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import panel_title, panels
-from pcr_exp.analysis.core.look import INK, MUTED, scan_color, scan_order, scan_words, style
+from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, style
 from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
-from pcr_exp.measuring.peers.registry import is_ours, title_of
+from pcr_exp.measuring.peers.registry import is_ours, scan_of, title_of
 
 PEER_COLOR = "#9aa5b1"
+_FORMAT_COLORS = {"pcr": "#b5367a", "baseline": "#1a1a1a"}
+_OTHER_FORMAT = "#9aa5b1"
+_BELOW, _ABOVE = 0.6, 1.6
 
 
 def draw_loaders(summary: pd.DataFrame) -> Figure:
@@ -57,7 +60,7 @@ def is_charged(summary: pd.DataFrame) -> bool:
 def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
     """Horizontal bars in the order of the lines, first on top."""
     for position, (row, note) in enumerate(zip(lines.to_dict("records"), notes, strict=True)):
-        color = scan_color(row["loader"]) if is_ours(row["loader"]) else PEER_COLOR
+        color = level_of_loader(row["loader"]).color if is_ours(row["loader"]) else PEER_COLOR
         ax.barh(position, row["images_per_s_median"], color=color, height=0.66)
         ax.hlines(position, row["images_per_s_min"], row["images_per_s_max"], color="black", linewidth=1)
         ax.annotate(
@@ -84,10 +87,6 @@ def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
 def _ratio(row: dict) -> str:
     ratio = row["ratio_median"]
     return "" if ratio != ratio else f"  {ratio:.2f} x"
-
-
-_FORMAT_COLORS = {"pcr": "#b5367a", "baseline": "#1a1a1a"}
-_OTHER_FORMAT = "#9aa5b1"
 
 
 def draw_formats(formats: pd.DataFrame) -> Figure:
@@ -134,9 +133,6 @@ def _format_bars(ax: Axes, names: list[str], values: pd.Series, texts: list[str]
     ax.grid(axis="y", visible=False)
 
 
-_BELOW, _ABOVE = 0.6, 1.6
-
-
 def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
     """One panel per decoder of ours; `summary` is of `summarise_throughput`.
 
@@ -155,8 +151,8 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
 
 
 def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
-    scans = scan_order(lines["loader"])
-    position = {scan: i for i, scan in enumerate(scans)}
+    levels = sorted(map(level_of_loader, lines["loader"].unique()), key=lambda level: level.place)
+    position = {level.label: i for i, level in enumerate(levels)}
     free = unlimited(free_running(lines))
     _draw_points(ax, free, position)
     _name_line(ax, free, position, "no limit")
@@ -174,19 +170,25 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
     ax.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
     ax.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
-    ax.set_xticks(range(len(scans)), [scan_words(scan) for scan in scans])
-    ax.set_xlim(-0.4, len(scans) - 0.2)
+    ax.set_xticks(range(len(levels)), [level.words for level in levels])
+    ax.set_xlim(-0.4, len(levels) - 0.2)
     ax.set_ylabel("images/s (log scale)")
     ax.grid(axis="x", visible=False)
 
 
 def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
     for row in lines.to_dict("records"):
-        x, color = position[row["loader"]], scan_color(row["loader"])
+        x, color = position[row["loader"]], level_of_loader(row["loader"]).color
         ax.vlines(x, row["images_per_s_min"], row["images_per_s_max"], color=color, linewidth=2.2, zorder=3)
         ax.plot(
             x, row["images_per_s_median"], "o", color=color, markersize=6, markeredgecolor="white", zorder=4
         )
+
+
+def level_of_loader(name: str) -> ScanLevel:
+    """The scan level that one of our loaders is measured at, as the catalogue of loaders has it."""
+    scan = scan_of(name)
+    return ScanLevel(name, scan.encoding, scan.group)
 
 
 def _name_line(ax: Axes, lines: pd.DataFrame, position: dict[str, int], name: str) -> None:

@@ -29,6 +29,7 @@ from pcr_exp.measuring.peers.registry import filter_of, is_ours, title_of
 
 PAGE_FILE = "throughput.md"
 SUMMARY_FILE = "throughput_summary.csv"
+_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 
 
 def report_throughput(folder: str | Path) -> list[Path]:
@@ -134,8 +135,6 @@ def _percent(share: float) -> str:
 def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
     return lambda row: three_figures(1e3 * row[column] / row["num_images"])
 
-
-_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 
 _LOADERS: _Columns = {
     "loader": lambda row: title_of(row["loader"]),

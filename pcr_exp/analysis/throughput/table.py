@@ -39,6 +39,10 @@ REFERENCE = "image_folder_pil"
 """The loader that ratios are taken to: what most people use."""
 
 UNLIMITED = "unlimited"
+ROWS_FILE = "throughput.csv"
+FORMATS_FILE = "formats.csv"
+META_FILE = "throughput.json"
+REMEDY = "Measure it again with `python -m experiments.throughput`."
 
 
 def summarise_throughput(rows: pd.DataFrame) -> pd.DataFrame:
@@ -89,12 +93,6 @@ def _ratios(rows: pd.DataFrame) -> pd.Series:
     comparable = (rows["storage"] == UNLIMITED) & rows["model_images_per_s"].isna()
     reference = rows[comparable & (rows["loader"] == REFERENCE)].set_index("repeat")["images_per_s"]
     return (rows["images_per_s"] / rows["repeat"].map(reference.to_dict())).where(comparable)
-
-
-ROWS_FILE = "throughput.csv"
-FORMATS_FILE = "formats.csv"
-META_FILE = "throughput.json"
-REMEDY = "Measure it again with `python -m experiments.throughput`."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,24 @@
-"""A planned cluster: its roofline, and which scan group more workers can afford."""
+"""Figures of the throughput model: roofline, workers, and predictions beside measurements."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, StrMethodFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter, StrMethodFormatter
 
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
 from pcr_exp.analysis.core.look import (
     INK,
     MUTED,
-    scan_color,
-    scan_dashes,
-    scan_marker,
-    scan_order,
-    scan_words,
+    level_of,
+    scan_levels,
     style,
 )
 from pcr_exp.analysis.model.plan import affordable
@@ -59,13 +60,13 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
         ax.plot(
             row["image_bytes"],
             row["images_per_s"],
-            marker=scan_marker(row["scan"]),
-            color=scan_color(row["scan"]),
+            marker=level_of(row).marker,
+            color=level_of(row).color,
             markeredgecolor="white",
             markersize=8,
             linestyle="none",
             zorder=4,
-            label=f"{scan_words(row['scan'])} · {kilobytes(row['image_bytes'])} · {row['bound']}",
+            label=f"{level_of(row).words} · {kilobytes(row['image_bytes'])} · {row['bound']}",
         )
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -121,18 +122,18 @@ def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
     counts = sorted(rows["workers"].unique())
     compute = rows.groupby("workers")["compute_images_per_s"].first()
     ax.plot(compute.index, compute, color=MUTED, linewidth=1, zorder=2, label="what accelerators train")
-    for scan in scan_order(rows["scan"]):
-        level = rows[rows["scan"] == scan].sort_values("workers")
+    for level, of_level in scan_levels(rows):
+        growing = of_level.sort_values("workers")
         ax.plot(
-            level["workers"],
-            level["images_per_s"],
-            color=scan_color(scan),
-            linestyle=scan_dashes(scan),
-            marker=scan_marker(scan),
+            growing["workers"],
+            growing["images_per_s"],
+            color=level.color,
+            linestyle=level.dashes,
+            marker=level.marker,
             markeredgecolor="white",
             markeredgewidth=0.7,
             zorder=3,
-            label=f"{scan_words(scan)} · {kilobytes(level['image_bytes'].iloc[0])}",
+            label=f"{level.words} · {kilobytes(growing['image_bytes'].iloc[0])}",
         )
     _name_affordable(ax, rows)
     ax.set_xscale("log")
@@ -154,7 +155,7 @@ def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
 
 def _name_affordable(ax: Axes, rows: pd.DataFrame) -> None:
     for row in affordable(rows).to_dict("records"):
-        number = row["scan"].removeprefix("group_")
+        number = f"{row['group']:g}"
         ax.annotate(
             f"({number})" if row["waits"] else number,
             (row["workers"], 1),
@@ -166,3 +167,76 @@ def _name_affordable(ax: Axes, rows: pd.DataFrame) -> None:
             fontweight="bold",
             color=MUTED if row["waits"] else INK,
         )
+
+
+def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
+    """One panel per number of processes of `validation.compare`: the prediction's error against its images/s.
+
+    Point: error against the median of the measured rates; bar: against the largest and the smallest.
+    """
+    cells = cells[~cells["is_calibration"]]
+    with style():
+        counts = sorted(cells["num_processes"].unique())
+        figure, axes = panels(len(counts))
+        for ax, count in zip(axes, counts, strict=True):
+            rows = cells[cells["num_processes"] == count]
+            predicted = rows["predicted_images_per_s"]
+            ax.vlines(
+                predicted,
+                predicted / rows["images_per_s_max"] - 1,
+                predicted / rows["images_per_s_min"] - 1,
+                color=[level_of(row).color for row in rows.to_dict("records")],
+                linewidth=1.4,
+                zorder=3,
+            )
+            _draw_errors(ax, rows, "predicted_images_per_s", tolerance)
+            ax.set_xlabel("predicted images/s, all processes (log scale)")
+            within = int((rows["error"].abs() <= tolerance).sum())
+            panel_title(
+                ax,
+                f"{count} process{'es' if count != 1 else ''}, one storage",
+                f"{within} of {len(rows)} cells within {100 * tolerance:g} %, n = {rows['n'].min()}, median",
+            )
+    return figure
+
+
+def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
+    """One panel for all runs of `predicted_times.predict_times`; one point per run."""
+    with style():
+        figure, (ax,) = panels(1)
+        _draw_errors(ax, times, "predicted_s", tolerance)
+        ax.set_xlabel("predicted seconds to the target accuracy (log scale)")
+        within = int((times["error"].abs() <= tolerance).sum())
+        panel_title(
+            ax, "time to accuracy", f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
+        )
+    return figure
+
+
+def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None:
+    """Points by scan level, and the band of `tolerance` about no error."""
+    ax.axhspan(-tolerance, tolerance, color=MUTED, alpha=0.18, linewidth=0)
+    ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
+    handles = []
+    for level, of_level in scan_levels(rows):
+        look: dict[str, Any] = {"marker": level.marker, "color": level.color, "markeredgecolor": "white"}
+        ax.plot(of_level[x], of_level["error"], linestyle="none", markersize=7, zorder=4, **look)
+        handles.append(Line2D([], [], linestyle="none", label=level.words, **look))
+    low, high = rows[x].min() / 1.2, rows[x].max() * 1.2
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    _round_ticks(ax.xaxis, low, high)
+    widest = max(2 * tolerance, 1.3 * rows["error"].abs().max())
+    ax.set_ylim(-widest, widest)
+    ax.yaxis.set_major_formatter(PercentFormatter(1))
+    ax.set_ylabel("predicted / measured - 1")
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+    ax.legend(handles=handles, ncols=5, fontsize=8, handletextpad=0.1, **below)
+
+
+def _round_ticks(axis: Axis, low: float, high: float) -> None:
+    steps = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 5, 7)
+    ticks = [step * 10.0**k for k in range(7) for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
