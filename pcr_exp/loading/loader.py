@@ -28,13 +28,12 @@ from pcr_exp.config.slots import check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.echo.ratio import Effort
-from pcr_exp.loading.echo.stage import EchoStage, check_repeat_groups
+from pcr_exp.loading.echo.stage import open_stage
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order, open_share
-from pcr_exp.loading.stream import BatchStream
-from pcr_exp.loading.tasks import Span, Tasks
+from pcr_exp.loading.order import EpochOrder, Span, Uses, open_share
+from pcr_exp.loading.stream import BatchStream, Effort
+from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.workers import BatchDecoder
 from pcr_exp.policies.policy import ScanPolicy
@@ -71,10 +70,8 @@ class RecordLoader:
                 shared equally, or the echo does not fit them.
         """
         index = records.index
-        echo = echo or EchoConfig()
         for group in policy.candidates:
             index.check_group(group)
-        check_repeat_groups(echo, index, min(policy.candidates))
         if label not in index.classes:
             raise ConfigError(
                 f"dataset.label={label!r}: wanted one of {', '.join(sorted(index.classes))}, the labels that "
@@ -86,12 +83,17 @@ class RecordLoader:
         num_samples = self._share.samples_per_slot(index.num_samples)
         self.num_samples = num_samples * len(self._share.slots)
         """Fresh ones, per epoch and process."""
-        self._echo = EchoStage(
-            echo, num_samples=num_samples, batch_size=batch_size, seed=seed, slots=self._share.slots
+        self._stage = open_stage(
+            echo,
+            index,
+            first_group=min(policy.candidates),
+            num_samples=num_samples,
+            batch_size=batch_size,
+            seed=seed,
+            slots=self._share.slots,
         )
-        self.num_batches = self._echo.num_batches
+        self.num_batches = self._stage.num_batches
         """Updates per epoch; this process gives a batch of each of its slots to every one."""
-        self._repeat_groups = echo.repeat_groups
         self._records = records
         self._policy = policy
         self._config = config
@@ -105,8 +107,8 @@ class RecordLoader:
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None
-        self._batches: BatchStream | Generator[Batch, None, None] | None = None
-        """What `batches` gave: the stream, or a stage behind it, which holds images of its own."""
+        self._batches: Iterator[Batch] | None = None
+        """What `batches` gave: the stream, or what a stage makes of it, which may hold images of its own."""
         self._earlier_effort = Effort()
 
     @property
@@ -138,8 +140,8 @@ class RecordLoader:
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
         span = Span(first_epoch, first_batch, num_epochs, end_batch)
-        self._stream = BatchStream(self._tasks(self._echo.decoded_span(span)), self._decoder, self._config)
-        self._batches = self._echo.batches(self._stream, span)
+        self._stream = BatchStream(self._tasks(self._stage.decoded_span(span)), self._decoder, self._config)
+        self._batches = self._stage.batches(self._stream, span)
         return self._batches
 
     def max_held_bytes(self) -> int:
@@ -151,7 +153,7 @@ class RecordLoader:
         records, group = self._records.index.records, self._largest_group
         largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
         held = num_held(self._sizes, self._num_lanes, self._config.shuffle_records if self._shuffle else 1)
-        in_use = min(held + self._echo.num_kept_in_use, len(records))
+        in_use = min(held + self._stage.num_kept_in_use, len(records))
         return (in_use + self._reading()[1]) * largest
 
     def pause(self) -> None:
@@ -166,9 +168,9 @@ class RecordLoader:
 
     def close(self) -> None:
         """End the stream with its threads and processes. `batches` may be called again."""
-        if self._batches is not None:
-            self._batches.close()
-            self._batches = None
+        batches, self._batches = self._batches, None
+        if isinstance(batches, Generator):
+            batches.close()
         if self._stream is not None:
             self._stream.close()
             self._earlier_effort = self.effort
@@ -193,8 +195,8 @@ class RecordLoader:
             num_threads=in_flight,
             ahead=ahead,
             timeout_s=self._config.timeout_s,
-            repeat_groups=self._repeat_groups,
             slots=self._share.slots,
+            reads=self._stage.reads,
         )
 
     def _epoch_order(self, epoch: int) -> EpochOrder:
@@ -210,11 +212,7 @@ class RecordLoader:
             places = [lanes.slot(slot, share.num_slots) for slot in share.slots]
         else:
             places = [slot_in_stored_order(self._sizes, slot, share.num_slots) for slot in share.slots]
-        uses = [
-            self._echo.uses(Uses.once(used), epoch, slot)
-            for slot, used in zip(share.slots, places, strict=True)
-        ]
-        return epoch_order(uses, self._batch_size, len(self._repeat_groups))
+        return self._stage.order([Uses.once(used) for used in places], epoch)
 
     @property
     def _num_lanes(self) -> int:
@@ -236,7 +234,7 @@ class RecordLoader:
 
     @property
     def _largest_group(self) -> int:
-        return max([*self._policy.candidates, *self._repeat_groups])
+        return max(*self._policy.candidates, self._stage.highest_group)
 
     def _mean_read_bytes(self, group: int) -> float:
         index = self._records.index

@@ -7,7 +7,7 @@ second of each, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,22 @@ def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size
     if not 0 <= rank < world_size:
         raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
     return Share(rank, world_size, num_slots(batch_size, global_batch_size, world_size))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From update `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
+
+    first_epoch: int
+    first_batch: int
+    num_epochs: int
+    end_batch: int | None = None
+    """Of every epoch, only the updates before this one (None: all)."""
+
+    def epochs(self) -> Iterator[tuple[int, int]]:
+        """(epoch, first update) of every epoch."""
+        for epoch in range(self.first_epoch, self.num_epochs):
+            yield epoch, self.first_batch if epoch == self.first_epoch else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,58 +11,62 @@ import math
 import mmap
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-Pixels = npt.NDArray[np.uint8]
+from pcr_exp.images.codec import Pixels
 
 _numbers = itertools.count()
-_open: weakref.WeakValueDictionary[int, Slabs] = weakref.WeakValueDictionary()
-"""By number. Forked workers inherit it, so that a number is enough to say which slabs are meant."""
+_slabs: weakref.WeakValueDictionary[int, Slab] = weakref.WeakValueDictionary()
+"""By number. Forked workers inherit it, so that a number is enough to say which slab is meant."""
+
+
+class Slab:
+    """Room for the pixels of a batch, and behind it for the files that they are decoded from.
+
+    Pickled, it is its number: only a process that was forked after it was made can be sent it.
+    """
+
+    def __init__(self, num_pixel_bytes: int, num_file_bytes: int, free: deque[Slab]) -> None:
+        self.number = next(_numbers)
+        # Pages that nobody has written to take no memory, so room for files that are larger costs nothing.
+        memory = memoryview(mmap.mmap(-1, num_pixel_bytes + num_file_bytes))
+        self._pixels = memory[:num_pixel_bytes]
+        self.files = memory[num_pixel_bytes:]
+        """The training process writes what the batch is to be decoded from."""
+        self._free = free
+        _slabs[self.number] = self
+
+    def pixels(self, shape: tuple[int, ...]) -> Pixels:
+        """uint8 of `shape`, to be written by the worker that was sent the slab."""
+        return np.frombuffer(self._pixels, dtype=np.uint8, count=math.prod(shape)).reshape(shape)
+
+    def receive(self, shape: tuple[int, ...]) -> Pixels:
+        """What was written. When nothing refers to it any more, the slab may be taken again."""
+        flat = np.frombuffer(self._pixels, dtype=np.uint8, count=math.prod(shape))
+        weakref.finalize(flat, self._free.append, self).atexit = False
+        return flat.reshape(shape)
+
+    def __reduce__(self) -> tuple[Callable[[int], Slab], tuple[int]]:
+        return _inherited, (self.number,)
 
 
 class Slabs:
-    """`count` places of `num_bytes`, made before workers are forked. The training process gives them out."""
+    """`count` slabs, made before workers are forked. The training process gives them out."""
 
-    def __init__(self, count: int, num_bytes: int) -> None:
-        self.number = next(_numbers)
-        self.num_bytes = num_bytes
-        self._maps = [mmap.mmap(-1, num_bytes) for _ in range(count)]
-        self._free = deque(range(count))
-        _open[self.number] = self
+    def __init__(self, count: int, num_pixel_bytes: int, num_file_bytes: int) -> None:
+        self._free: deque[Slab] = deque()
+        self._free.extend(Slab(num_pixel_bytes, num_file_bytes, self._free) for _ in range(count))
+        self._all = list(self._free)
 
-    def take(self) -> int | None:
+    def take(self) -> Slab | None:
         """A slab that nobody uses, or None: whoever asked finds memory elsewhere."""
         try:
             return self._free.popleft()
         except IndexError:
             return None
 
-    def put(self, slab: int, pieces: Sequence[bytes]) -> None:
-        """Lay bytes end to end."""
-        place, end = self._maps[slab], 0
-        for piece in pieces:
-            place[end : end + len(piece)] = piece
-            end += len(piece)
 
-    def pieces(self, slab: int, lengths: Sequence[int]) -> list[bytes]:
-        """Copies of what was put."""
-        place, ends = self._maps[slab], itertools.accumulate(lengths)
-        return [place[end - length : end] for length, end in zip(lengths, ends, strict=True)]
-
-    def pixels(self, slab: int, shape: tuple[int, ...]) -> Pixels:
-        """uint8 of `shape`, to be written by the worker that was given the slab."""
-        return np.frombuffer(self._maps[slab], dtype=np.uint8, count=math.prod(shape)).reshape(shape)
-
-    def receive(self, slab: int, shape: tuple[int, ...]) -> Pixels:
-        """What was written. When nothing refers to it any more, the slab may be taken again."""
-        flat = np.frombuffer(self._maps[slab], dtype=np.uint8, count=math.prod(shape))
-        weakref.finalize(flat, self._free.append, slab).atexit = False
-        return flat.reshape(shape)
-
-
-def receive_pixels(number: int, slab: int, shape: tuple[int, ...]) -> Pixels:
-    """As `Slabs.receive`, of the slabs of that number in this process."""
-    return _open[number].receive(slab, shape)
+def _inherited(number: int) -> Slab:
+    return _slabs[number]

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
 
 from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.errors import LoaderError, PcrExpError
+from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.echo.ratio import Effort
-from pcr_exp.loading.tasks import Tasks
-from pcr_exp.loading.workers import BatchDecoder, named_worker_death, open_pool
+from pcr_exp.loading.slabs import Slabs
+from pcr_exp.loading.tasks import Task, Tasks
+from pcr_exp.loading.workers import START_METHOD, BatchDecoder, Failure, InlinePool, Pool, WorkerPool
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a loader did since it was made."""
+
+    read_s: float = 0.0
+    """Seconds in which at least one read was in flight."""
+    decode_s: float = 0.0
+    """Seconds of decoding and augmenting, summed over processes."""
+    num_decoded: int = 0
+    """Images that they gave."""
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(
+            self.read_s + other.read_s, self.decode_s + other.decode_s, self.num_decoded + other.num_decoded
+        )
 
 
 class BatchStream:
@@ -21,7 +41,13 @@ class BatchStream:
         self._tasks = tasks
         self._decoder = decoder
         self._config = config
-        self._pool: Iterator[Any] | None = None
+        self._pool: Pool | None = None
+        self._to_come: Iterator[Task | PcrExpError | None] = iter(())
+        self._submitted: deque[Task | PcrExpError] = deque()
+        """What is being decoded, and the error that ends the stream, if any, in its place."""
+        self._pinned: deque[Future[Batch]] = deque()
+        """Decoded batches on their way to page-locked memory."""
+        self._pinner: ThreadPoolExecutor | None = None
         self._closed = False
         self._decode_s = 0.0
         self._num_decoded = 0
@@ -45,45 +71,72 @@ class BatchStream:
         if self._closed:
             raise StopIteration
         try:
-            return self._next()
+            batch = self._next()
         except BaseException:
             self.close()
             raise
+        self._decode_s += batch.decode_s
+        self._num_decoded += len(batch.labels)
+        return batch
 
     def _next(self) -> Batch:
-        while True:
-            item = self._next_item()
-            if item is None:
-                continue
-            self._tasks.num_decoding -= 1
-            if isinstance(item, PcrExpError):
-                raise item
-            self._decode_s += item.decode_s
-            self._num_decoded += len(item.labels)
-            return item
+        pool = self._pool or self._start()
+        self._submit(pool)
+        if self._pinner is None:
+            return self._take(pool)
+        # Copied while the trainer works on what came before.
+        while self._submitted and isinstance(self._submitted[0], Task) and pool.has_result():
+            self._pinned.append(self._pinner.submit(self._take(pool).pin_memory))
+        return self._pinned.popleft().result() if self._pinned else self._take(pool).pin_memory()
 
-    def _next_item(self) -> Batch | PcrExpError | None:
-        if self._pool is None:
-            # Forks the workers, then asks for the first task, and only that starts the fetch threads.
-            self._pool = iter(open_pool(self._decoder, self._tasks, self._config))
-        asked_s = time.monotonic()
-        while True:
-            try:
-                with named_worker_death():
-                    return next(self._pool)
-            except RuntimeError as error:
-                # With a timeout, torch gives up on a wait, but keeps all it needs to go on with it.
-                if not str(error).startswith("DataLoader timed out"):
-                    raise
-                self._require_patience(asked_s)
-
-    def _require_patience(self, asked_s: float) -> None:
-        timeout_s = self._config.timeout_s
-        if timeout_s is not None and time.monotonic() - asked_s >= timeout_s:
-            raise LoaderError(
-                f"no batch has come from the decoding processes for {timeout_s:g} s. If they are only slow, "
-                "raise loader.timeout_s (null: no limit) or loader.num_workers."
+    def _start(self) -> Pool:
+        config, decoder = self._config, self._decoder
+        if config.num_workers == 0:
+            self._pool = InlinePool(decoder)
+        else:
+            if START_METHOD == "fork":
+                # One for every batch that may be under way, and three that came out and are still in use.
+                count = config.num_workers * config.prefetch_batches + 3
+                num_bytes = self._tasks.batch_size * decoder.image_size**2 * 3
+                self._tasks.take_slab = Slabs(count, num_bytes, num_bytes).take
+            # Before the first task is asked for, which starts threads: they would not survive a fork.
+            self._pool = WorkerPool(
+                decoder, config.num_workers, prefetch=config.prefetch_batches, timeout_s=config.timeout_s
             )
+        if torch.cuda.is_available():
+            self._pinner = ThreadPoolExecutor(1, thread_name_prefix="pcr-exp-pin")
+        self._to_come = iter(self._tasks)
+        return self._pool
+
+    def _submit(self, pool: Pool) -> None:
+        """Give the pool as many batches as it has room for; wait for storage only if it has none at all."""
+        while len(self._submitted) < pool.capacity:
+            self._tasks.may_wait = not (self._submitted or self._pinned)
+            try:
+                task = next(self._to_come)
+            except StopIteration:
+                return
+            if task is None:
+                return
+            if isinstance(task, Task):
+                pool.submit(task.images)
+            self._submitted.append(task)
+
+    def _take(self, pool: Pool) -> Batch:
+        """The oldest batch that was submitted, with its pixels."""
+        if not self._submitted:
+            raise StopIteration
+        task = self._submitted.popleft()
+        if isinstance(task, PcrExpError):
+            raise task
+        result = pool.result()
+        if isinstance(result, Failure):
+            raise result.error
+        pixels, slab = result.pixels, task.images.files.slab
+        if pixels is None:
+            assert slab is not None
+            pixels = slab.receive(self._decoder.shape(len(task.batch.labels)))
+        return replace(task.batch, images=torch.from_numpy(pixels), decode_s=result.decode_s)
 
     def pause(self) -> None:
         """Let no read begin; return when those in flight have ended."""
@@ -98,10 +151,10 @@ class BatchStream:
         self._closed = True
         self._tasks.fetcher.close()
         pool, self._pool = self._pool, None
-        # Letting go of it would do the same, but only once no traceback holds it any more.
-        shut_down = getattr(pool, "_shutdown_workers", None)
-        if shut_down is not None:
-            shut_down()
+        if pool is not None:
+            pool.close()
+        if self._pinner is not None:
+            self._pinner.shutdown()
 
     def __del__(self) -> None:
         if not self._closed:

@@ -1,43 +1,81 @@
-"""What decoding is asked to do: batches of JPEG bytes, made in the training process as the bytes come in."""
+"""What decoding is asked to do: batches of image files, made in the training process as the bytes come in."""
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from pcr_exp.errors import PcrExpError
-from pcr_exp.loading.echo.held import Samples, Trimmer
+from pcr_exp.images.codec import Buffer
+from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.order import EpochOrder
+from pcr_exp.loading.order import EpochOrder, Span
+from pcr_exp.loading.slabs import Slab
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One batch before decoding; the fields are those of `Batch`."""
+class Files:
+    """Image files, each copied once: laid end to end in a slab as far as it has room, else on its own.
 
-    jpegs: list[bytes]
-    groups: list[int]
-    """Scan group that each sample is read at: a policy may mix them."""
-    names: list[str]
-    """What to call each sample in an error."""
-    labels: npt.NDArray[np.int64]
+    Buffers are writable, so that a decoder may change a header where it lies.
+    """
+
+    def __init__(self, slab: Slab | None = None) -> None:
+        self.slab = slab
+        self._files: list[slice | bytearray] = []
+        self._end = 0
+
+    def add(self, parts: Sequence[Buffer]) -> None:
+        """Copy a file that is given in parts."""
+        start, end = self._end, self._end + sum(map(len, parts))
+        if self.slab is None or end > len(self.slab.files):
+            self._files.append(bytearray().join(parts))
+            return
+        for part in parts:
+            self.slab.files[self._end : self._end + len(part)] = part
+            self._end += len(part)
+        self._files.append(slice(start, end))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        for file in self._files:
+            if isinstance(file, slice):
+                assert self.slab is not None
+                yield self.slab.files[file]
+            else:
+                yield file
+
+
+@dataclass(slots=True)
+class EncodedImages:
+    """The images of a batch before decoding: what a worker is sent."""
+
+    files: Files
     epoch: int
-    index: int
-    num_batches: int
-    record_bytes: int
-    full_bytes: int
-    group: int
-    num_repeats: int
     slot: int
-    part: int
-    num_parts: int
+    index: int
+    """Of the update in its epoch: with epoch and slot it says how images are augmented."""
+    groups: list[int] = field(default_factory=list)
+    """Scan group that each image is read at: a policy may mix them."""
+    names: list[str] = field(default_factory=list)
+    """What to call each image in an error."""
+
+
+class Task(NamedTuple):
+    """A batch before decoding: `batch` lacks only its images, which are to come from `images`."""
+
+    batch: Batch
+    images: EncodedImages
 
 
 class Request(NamedTuple):
@@ -45,31 +83,88 @@ class Request(NamedTuple):
 
     record: int
     group: int
-    after: int
+    after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """From update `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
+class Samples(Protocol):
+    """Samples of a record that are in memory: a prefix of it, or a few of its samples."""
 
-    first_epoch: int
-    first_batch: int
-    num_epochs: int
-    end_batch: int | None = None
-    """Of every epoch, only the updates before this one (None: all)."""
+    @property
+    def ids(self) -> list[str]:
+        """Of all samples of the record."""
+        ...
 
-    def epochs(self) -> Iterator[tuple[int, int]]:
-        """(epoch, first update) of every epoch."""
-        for epoch in range(self.first_epoch, self.num_epochs):
-            yield epoch, self.first_batch if epoch == self.first_epoch else 0
+    @property
+    def labels(self) -> dict[str, npt.NDArray[np.int64]]:
+        """By name, int64 [N]."""
+        ...
+
+    @property
+    def group(self) -> int:
+        """Scan group that was read."""
+        ...
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that were read for it."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def parts(self, i: int) -> Sequence[Buffer]:
+        """Buffers that, laid end to end, are sample i as a file."""
+        ...
+
+
+class Reads:
+    """An epoch's reads, each of which brings a prefix of a record, and those that are in use."""
+
+    def __init__(self, records: RecordSet, order: EpochOrder) -> None:
+        self._records = records
+        self._order = order
+        self._in_use: dict[int, Samples] = {}
+
+    def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
+        """What to read for each of `reads`; `choose(record)` gives the scan group, None if not known."""
+        for read in reads:
+            record = int(self._order.records[read])
+            while (group := choose(record)) is None:
+                yield None
+            yield Request(record, group)
+
+    def open(self, read: int, result: RecordPrefix | Extension) -> None:
+        """Begin to use what a request has brought."""
+        assert isinstance(result, RecordPrefix)
+        self._in_use[read] = result
+
+    def samples(self, read: int) -> Samples:
+        """What a read that is in use holds."""
+        return self._in_use[read]
+
+    def num_bytes(self, read: int) -> tuple[int, int]:
+        """(bytes that were read, bytes that all groups of the record would have been)."""
+        index = self._records.index
+        record = int(self._order.records[read])
+        return self._in_use[read].num_bytes, index.prefix_bytes(record, index.num_groups)
+
+    def newest_group(self) -> int:
+        """Scan group of the read that was opened last, of those in use; 0 if there is none."""
+        return self._in_use[max(self._in_use)].group if self._in_use else 0
+
+    def let_go(self, read: int, position: int) -> None:
+        """Forget a read after the last position that uses it."""
+        if self._order.last_use[read] == position:
+            del self._in_use[read]
+
+    def trim(self, position: int) -> None:
+        """Make what is in use smaller, if it can be: only positions from `position` on are to come."""
 
 
 class Tasks:
     """The tasks of a span, in order; iterate once.
 
     Made for a pool that asks for tasks before it hands over results. When bytes are late it gets None, so
-    that it hands over what is decoded meanwhile; only when nothing is being decoded does asking wait for
-    storage.
+    that it hands over what is decoded meanwhile; only where `may_wait` does asking wait for storage.
     """
 
     def __init__(
@@ -84,17 +179,19 @@ class Tasks:
         num_threads: int,
         ahead: int,
         timeout_s: float | None = None,
-        repeat_groups: Sequence[int] = (),
         slots: Sequence[int] = (0,),
+        reads: Callable[[RecordSet, EpochOrder], Reads] = Reads,
     ) -> None:
         """`order(epoch)` is asked twice per epoch: by reading, and later by batching.
 
-        `repeat_groups[k - 1]` is the scan group that a read of level k continues to. `slots` take turns in
-        the batches of `order`; all of them together are what this process gives to an update.
+        `slots` take turns in the batches of `order`; all of them together are what this process gives to an
+        update. `reads` makes the reads of an order.
         """
-        self.num_decoding = 0
-        """Tasks given out whose batches have not come back; whoever takes a batch counts it down."""
-        self.fetcher = Fetcher(
+        self.may_wait = True
+        """Whether there is nothing to hand over meanwhile."""
+        self.take_slab: Callable[[], Slab | None] = lambda: None
+        """Gives memory for a batch that is begun."""
+        self.fetcher: Fetcher[Request, RecordPrefix | Extension] = Fetcher(
             self._read,
             self._requests(),
             num_threads=num_threads,
@@ -108,8 +205,8 @@ class Tasks:
         self._span = span
         self._label = label
         self.batch_size = batch_size
-        self._repeat_groups = repeat_groups
         self._slots = slots
+        self._reads = reads
 
     def __iter__(self) -> Iterator[Task | PcrExpError | None]:
         """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
@@ -119,26 +216,20 @@ class Tasks:
                 yield from self._epoch(epoch, first_batch)
         # An error takes its place in line: all batches before it come out first, at any number of workers.
         except PcrExpError as error:
-            self.num_decoding += 1
             yield error
 
     def _requests(self) -> Iterator[Request | None]:
         """Every read; None while the policy has not decided the next one."""
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
-            groups: dict[int, int] = {}
-            for read in np.flatnonzero(self._needed(order, first_batch)).tolist():
-                record, level = int(order.records[read]), int(order.levels[read])
-                after = groups[int(order.bases[read])] if level else 0
-                if level:
-                    # A policy may have chosen more for this record than its repeats ask for.
-                    group = max(after, self._repeat_groups[level - 1])
-                else:
-                    while (chosen := self._policy.group(epoch, record)) is None:
-                        yield None
-                    group = chosen
-                groups[read] = group
-                yield Request(record, group, after)
+            needed = np.flatnonzero(self._needed(order, first_batch)).tolist()
+            choose = functools.partial(self._policy.group, epoch)
+            yield from self._reads(self._records, order).requests(needed, choose)
+
+    def _read(self, request: Request) -> RecordPrefix | Extension:
+        if request.after == 0:
+            return self._records.read_prefix(request.record, request.group)
+        return self._records.read_extension(request.record, request.after, request.group)
 
     def _batches(self, order: EpochOrder, first_batch: int) -> range:
         """The batches of `order` that are wanted, from update `first_batch` on."""
@@ -152,107 +243,58 @@ class Tasks:
         first, end = order.batches[wanted.start], order.batches[wanted.stop]
         return (order.last_use >= first) & (order.first_use < end)
 
-    def _read(self, request: Request) -> RecordPrefix | Extension:
-        if request.after == 0:
-            return self._records.read_prefix(request.record, request.group)
-        return self._records.read_extension(request.record, request.after, request.group)
-
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
         order = self._order(epoch)
+        reads = self._reads(self._records, order)
         # In the order of first uses, in which they were asked for.
         to_come = deque(np.flatnonzero(self._needed(order, first_batch)).tolist())
-        opened: dict[int, Samples] = {}
-        trimmer = Trimmer(order)
         for number in self._batches(order, first_batch):
             first, end = int(order.batches[number]), int(order.batches[number + 1])
-            draft = _Draft(group=opened[max(opened)].group if opened else 0)
+            index, part = divmod(number, len(self._slots))
+            images = EncodedImages(Files(self.take_slab()), epoch, self._slots[part], index)
+            labels, group, record_bytes, full_bytes = [], reads.newest_group(), 0, 0
             num_to_come = len(to_come)
-            reads, samples = order.reads[first:end].tolist(), order.samples[first:end].tolist()
-            for position, read, sample in zip(range(first, end), reads, samples, strict=True):
+            for position in range(first, end):
                 # In the middle of an epoch, first come all that are in use there.
                 while to_come and order.first_use[to_come[0]] <= position:
-                    while not self.fetcher.want(1) and self.num_decoding > 0:
+                    while not self.fetcher.want(1) and not self.may_wait:
                         yield None
                     newest = to_come.popleft()
-                    self._open(order, opened, newest, *self.fetcher.take(1))
-                    draft.group = opened[newest].group
+                    reads.open(newest, *self.fetcher.take(1))
+                    group = reads.samples(newest).group
                     if order.first_use[newest] >= first:
-                        self._count(order, opened, newest, draft)
-                self._add(order, opened, read, sample, draft)
-                _let_go(order, opened, read, position)
-            self.num_decoding += 1
-            yield self._task(order, epoch, number, draft)
+                        num_read, num_full = reads.num_bytes(newest)
+                        record_bytes += num_read
+                        full_bytes += num_full
+                read = int(order.reads[position])
+                labels.append(self._add(order, reads, read, int(order.samples[position]), images))
+                reads.let_go(read, position)
+            batch = Batch(
+                images=_NO_IMAGES,
+                labels=torch.tensor(labels, dtype=torch.int64),
+                epoch=epoch,
+                index=index,
+                num_batches=(len(order.batches) - 1) // len(self._slots),
+                record_bytes=record_bytes,
+                full_bytes=full_bytes,
+                group=group,
+                num_repeats=int(np.count_nonzero(order.repeats[first:end])),
+                slot=self._slots[part],
+                part=part,
+                num_parts=len(self._slots),
+            )
+            yield Task(batch, images)
             if len(to_come) < num_to_come:
-                trimmer.trim(opened, end)
+                reads.trim(end)
 
-    def _open(
-        self, order: EpochOrder, opened: dict[int, Samples], read: int, result: RecordPrefix | Extension
-    ) -> None:
-        if isinstance(result, Extension):
-            prefix = opened[int(order.bases[read])]
-            assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
-            result = prefix.extended(result)
-        opened[read] = result
-
-    def _count(self, order: EpochOrder, opened: Mapping[int, Samples], read: int, draft: _Draft) -> None:
-        """Count the bytes of a read with the batch that is the first to use it."""
-        base = int(order.bases[read])
-        draft.record_bytes += opened[read].num_bytes - (opened[base].num_bytes if base != read else 0)
-        if base == read:
-            index = self._records.index
-            draft.full_bytes += index.prefix_bytes(int(order.records[read]), index.num_groups)
-
-    def _add(
-        self, order: EpochOrder, opened: Mapping[int, Samples], read: int, sample: int, draft: _Draft
-    ) -> None:
-        prefix = opened[read]
-        file = self._records.index.records[order.records[read]].file
-        draft.jpegs.append(prefix.encoded(sample))
-        draft.groups.append(prefix.group)
-        draft.names.append(f"sample {prefix.ids[sample]} (record {file}, scan group {prefix.group})")
-        draft.labels.append(prefix.labels[self._label][sample])
-
-    def _task(self, order: EpochOrder, epoch: int, number: int, draft: _Draft) -> Task:
-        index, part = divmod(number, len(self._slots))
-        return Task(
-            jpegs=draft.jpegs,
-            groups=draft.groups,
-            names=draft.names,
-            labels=np.array(draft.labels, dtype=np.int64),
-            epoch=epoch,
-            index=index,
-            num_batches=(len(order.batches) - 1) // len(self._slots),
-            record_bytes=draft.record_bytes,
-            full_bytes=draft.full_bytes,
-            group=draft.group,
-            num_repeats=int(
-                np.count_nonzero(order.repeats[order.batches[number] : order.batches[number + 1]])
-            ),
-            slot=self._slots[part],
-            part=part,
-            num_parts=len(self._slots),
-        )
+    def _add(self, order: EpochOrder, reads: Reads, read: int, sample: int, images: EncodedImages) -> int:
+        """Copy a sample's file, since its record may be let go of; the sample's label."""
+        samples = reads.samples(read)
+        record = self._records.index.records[order.records[read]].file
+        images.files.add(samples.parts(sample))
+        images.groups.append(samples.group)
+        images.names.append(f"sample {samples.ids[sample]} (record {record}, scan group {samples.group})")
+        return int(samples.labels[self._label][sample])
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A task that is being filled. Its JPEGs are copies: a record is let go of with its last sample."""
-
-    jpegs: list[bytes] = field(default_factory=list)
-    groups: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    record_bytes: int = 0
-    full_bytes: int = 0
-    group: int = 0
-    """Of the read that was opened last, of those in use."""
-
-
-def _let_go(order: EpochOrder, opened: dict[int, Samples], read: int, position: int) -> None:
-    """Forget a read, and those that it continues, after the last position that uses them."""
-    while order.last_use[read] == position:
-        del opened[read]
-        base = int(order.bases[read])
-        if base == read:
-            return
-        read = base
+_NO_IMAGES = torch.empty(0, dtype=torch.uint8)

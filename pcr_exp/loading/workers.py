@@ -1,37 +1,51 @@
-"""Decoding a task into a batch, in a worker process or in the training process."""
+"""Decoding, in worker processes or in the training process: an ordered pool, and what its workers do."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
+import multiprocessing
 import os
+import pickle
+import queue
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+import traceback
+from collections import deque
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import NamedTuple, Protocol
 
 import cv2
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, PcrExpError
-from pcr_exp.images.codec import Decoder
-from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.slabs import Slabs, receive_pixels
-from pcr_exp.loading.tasks import Task, Tasks
+from pcr_exp.images.codec import Decoder, Pixels
+from pcr_exp.loading.tasks import EncodedImages
 from pcr_exp.loading.transform import Transform
 from pcr_exp.system.orphans import end_with_parent
 from pcr_exp.system.randomness import Purpose, stream
 
-Decoded: TypeAlias = Batch | PcrExpError | None
-"""What comes back for a task: its batch, an error to raise in its place, or None if there was none yet."""
+# Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a
+# fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
+# seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
+START_METHOD = "fork" if sys.platform == "linux" else None
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_KEPT_BYTES = 2**26
 
 
-class BatchDecoder(Dataset[Decoded]):
-    """Tasks in, batches out: the part of the loader that may run in any process."""
+class Decoded(NamedTuple):
+    """What comes back for a batch's images."""
+
+    pixels: Pixels | None
+    """uint8 [B, H, W, 3]; None if they lie in the images' slab."""
+    decode_s: float
+
+
+class BatchDecoder:
+    """Files in, pixels out: the part of the loader that may run in any process."""
 
     def __init__(self, transform: Transform, *, decode: Decoder, seed: int) -> None:
         self.image_size = transform.image_size
@@ -39,98 +53,226 @@ class BatchDecoder(Dataset[Decoded]):
         self._decode = decode
         self._seed = seed
 
-    def __getitem__(self, task: Task | PcrExpError | None) -> Decoded:
-        """The task's batch. Errors for people are returned; the training process raises them as they are."""
-        if not isinstance(task, Task):
-            return task
-        return self.decode(task, _empty_images(len(task.jpegs), self.image_size))
+    def shape(self, num_images: int) -> tuple[int, ...]:
+        """Shape of so many images' pixels."""
+        return num_images, self.image_size, self.image_size, 3
 
-    def decode(self, task: Task, images: torch.Tensor) -> Batch | PcrExpError:
-        """The task's batch, in `images`, uint8 [B, image_size, image_size, 3]."""
+    def __call__(self, images: EncodedImages) -> Decoded:
+        """Decode and augment every image.
+
+        Raises:
+            RecordError: an image cannot be decoded.
+        """
         started_s = time.perf_counter()
-        rng = stream(self._seed, Purpose.AUGMENTATION, task.epoch, task.slot, task.index)
+        shape, slab = self.shape(len(images.files)), images.files.slab
+        pixels = np.empty(shape, dtype=np.uint8) if slab is None else slab.pixels(shape)
+        rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
         # All at once: a call for each number costs more than the number.
-        draws = rng.random((len(task.jpegs), self._transform.num_draws)).tolist()
+        draws = rng.random((len(images.files), self._transform.num_draws)).tolist()
+        for file, group, name, drawn, out in zip(
+            images.files, images.groups, images.names, draws, pixels, strict=True
+        ):
+            self._transform(self._decode(file, group, name), drawn, out)
+        return Decoded(pixels if slab is None else None, time.perf_counter() - started_s)
+
+
+class Failure(NamedTuple):
+    """An error that is raised in place of a batch."""
+
+    error: BaseException
+
+
+class Pool(Protocol):
+    """Decodes batches; they come back in the order in which they were submitted."""
+
+    capacity: int
+    """How many may be submitted and not come back."""
+
+    def submit(self, images: EncodedImages) -> None:
+        """Begin, or note, a batch."""
+        ...
+
+    def has_result(self) -> bool:
+        """Whether `result` would return at once."""
+        ...
+
+    def result(self) -> Decoded | Failure:
+        """The oldest batch that has not come back, as soon as it is there."""
+        ...
+
+    def close(self) -> None:
+        """End all processes."""
+        ...
+
+
+class InlinePool:
+    """Decodes in this process, when a batch is asked for."""
+
+    capacity = 1
+
+    def __init__(self, decoder: BatchDecoder) -> None:
+        self._decoder = decoder
+        self._submitted: deque[EncodedImages] = deque()
+
+    def submit(self, images: EncodedImages) -> None:
+        """Note a batch."""
+        self._submitted.append(images)
+
+    def has_result(self) -> bool:
+        """Never: it is made when it is asked for."""
+        return False
+
+    def result(self) -> Decoded | Failure:
+        """The batch that was submitted."""
         try:
-            for jpeg, group, name, drawn, place in zip(
-                task.jpegs, task.groups, task.names, draws, images.numpy(), strict=True
-            ):
-                self._transform(self._decode(jpeg, group, name), drawn, place)
+            return self._decoder(self._submitted.popleft())
         except PcrExpError as error:
-            return error
-        return Batch(
-            images=images,
-            labels=torch.from_numpy(task.labels),
-            epoch=task.epoch,
-            index=task.index,
-            num_batches=task.num_batches,
-            record_bytes=task.record_bytes,
-            full_bytes=task.full_bytes,
-            group=task.group,
-            num_repeats=task.num_repeats,
-            decode_s=time.perf_counter() - started_s,
-            slot=task.slot,
-            part=task.part,
-            num_parts=task.num_parts,
-        )
+            return Failure(error)
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
-def _empty_images(count: int, size: int) -> torch.Tensor:
-    """uint8 [count, size, size, 3]; in a worker in shared memory, so that handing it over copies nothing."""
-    shape = (count, size, size, 3)
-    if get_worker_info() is None:
-        return torch.empty(shape, dtype=torch.uint8)
-    # The same call by which torch's own collate function allocates in a worker.
-    storage = torch.UntypedStorage._new_shared(count * size * size * 3, device="cpu")
-    return torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
+class _Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
+    submitted: set[int]
+    """Numbers of the batches that it has not given back."""
 
 
-# Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a
-# fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
-# seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
-_START_METHOD = "fork" if sys.platform == "linux" else None
-POLL_S = 5.0
-"""How often a wait for a worker is interrupted, to look whether it has become too long."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 2**26
+class WorkerPool:
+    """Decodes in processes, each of which has up to `prefetch` batches waiting or at work."""
+
+    def __init__(
+        self, decoder: BatchDecoder, num_workers: int, *, prefetch: int, timeout_s: float | None
+    ) -> None:
+        """Start the processes. `timeout_s` is the longest wait for a batch (None: for ever)."""
+        self.capacity = num_workers * prefetch
+        self._timeout_s = timeout_s
+        self._num_submitted = self._num_taken = 0
+        self._results: dict[int, Decoded | Failure] = {}
+        context = multiprocessing.get_context(START_METHOD)
+        self._workers = []
+        for i in range(num_workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(  # type: ignore[attr-defined]  # of any context
+                target=_serve, args=(theirs, decoder, os.getpid()), name=f"pcr-exp-decode-{i}", daemon=True
+            )
+            process.start()
+            theirs.close()
+            self._workers.append(_Worker(process, ours, set()))
+
+    def submit(self, images: EncodedImages) -> None:
+        """Send a batch to the worker that has fewest.
+
+        Raises:
+            LoaderError: it has died.
+        """
+        worker = min(self._workers, key=lambda worker: len(worker.submitted))
+        try:
+            worker.connection.send((self._num_submitted, images))
+        except OSError as error:
+            raise _death(worker.process) from error
+        worker.submitted.add(self._num_submitted)
+        self._num_submitted += 1
+
+    def has_result(self) -> bool:
+        """Whether `result` would return at once."""
+        self._receive(0.0)
+        return self._num_taken in self._results
+
+    def result(self) -> Decoded | Failure:
+        """The oldest batch, as soon as it is there.
+
+        Raises:
+            LoaderError: a worker died, or the batch has not come for `timeout_s`.
+        """
+        asked_s = time.monotonic()
+        while self._num_taken not in self._results:
+            left_s = None if self._timeout_s is None else asked_s + self._timeout_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                raise LoaderError(
+                    f"no batch has come from the decoding processes for {self._timeout_s:g} s. If they are "
+                    "only slow, raise loader.timeout_s (null: no limit) or loader.num_workers."
+                )
+            self._receive(left_s)
+        self._num_taken += 1
+        return self._results.pop(self._num_taken - 1)
+
+    def close(self) -> None:
+        """End the processes at once: they have nothing to save."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.connection.close()
+        self._workers = []
+
+    def _receive(self, timeout_s: float | None) -> None:
+        """Take what workers have given back, or wait until one does or dies."""
+        sentinels = [worker.process.sentinel for worker in self._workers]
+        ready = wait([*(worker.connection for worker in self._workers), *sentinels], timeout_s)
+        for worker in self._workers:
+            # What a worker gave back before it died is there to be read.
+            if worker.connection in ready:
+                try:
+                    number, result = worker.connection.recv()
+                except (EOFError, OSError):
+                    raise _death(worker.process) from None
+                worker.submitted.discard(number)
+                self._results[number] = result
+            elif worker.process.sentinel in ready:
+                raise _death(worker.process)
 
 
-def open_pool(decoder: BatchDecoder, tasks: Tasks, config: LoaderConfig) -> DataLoader[Decoded]:
-    """torch's loader, used as an ordered process pool: `tasks` are asked for in the training process."""
-    dataset: Dataset[Decoded] = decoder
-    sampler: Iterable[Any] = tasks
-    if config.num_workers > 0 and _START_METHOD == "fork":
-        # One for every batch that may be under way, and three for those that came out and are still in use.
-        count = config.num_workers * config.prefetch_batches + 3
-        slabs = Slabs(count, tasks.batch_size * decoder.image_size**2 * 3)
-        dataset, sampler = SlabDecoder(decoder, slabs), TasksWithSlabs(tasks, slabs)
-    return DataLoader(
-        dataset,
-        sampler=sampler,
-        batch_size=None,
-        num_workers=config.num_workers,
-        prefetch_factor=config.prefetch_batches if config.num_workers else None,
-        multiprocessing_context=_START_METHOD if config.num_workers else None,
-        collate_fn=_as_is,
-        worker_init_fn=functools.partial(_init_worker, os.getpid()),
-        timeout=min(POLL_S, config.timeout_s) if config.num_workers and config.timeout_s else 0,
-        pin_memory=torch.cuda.is_available(),
-        # Else it draws from the global generator, and a resumed run's random numbers would differ.
-        generator=torch.Generator(),
+def _death(process: BaseProcess) -> LoaderError:
+    process.join(1.0)  # its pipe may end a moment before it does
+    code = process.exitcode
+    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
+    return LoaderError(
+        f"a decoding process died: process {process.pid} {how}. The system may have killed it because memory "
+        "ran out: lower loader.num_workers, loader.prefetch_batches or training.batch_size."
     )
 
 
-def _as_is(decoded: Any) -> Any:
-    return decoded
-
-
-def _init_worker(parent: int, worker: int) -> None:  # noqa: ARG001
-    # torch looks after its workers too, but only between two tasks. One that was handed half a task, and will
-    # never get the rest, would stay.
+def _serve(connection: Connection, decoder: BatchDecoder, parent: int) -> None:
+    """Decode what comes through the connection, one batch after the other, until this process is ended."""
+    # Ctrl-C goes to all processes of a terminal: the training process hears it, and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)
-    # torch sets its own threads to one in a worker; OpenCV must be told.
+    torch.set_num_threads(1)
     cv2.setNumThreads(0)
     _keep_freed_memory()
+    waiting: queue.SimpleQueue[tuple[int, EncodedImages]] = queue.SimpleQueue()
+    # Always read: if both sides wrote, each would wait for the other to read.
+    threading.Thread(target=_receive_all, args=(connection, waiting), daemon=True).start()
+    while True:
+        number, images = waiting.get()
+        connection.send((number, _attempt(decoder, images)))
+
+
+def _receive_all(connection: Connection, waiting: queue.SimpleQueue[tuple[int, EncodedImages]]) -> None:
+    try:
+        while True:
+            waiting.put(connection.recv())
+    except (EOFError, OSError):  # the other side is closed
+        os._exit(0)
+
+
+def _attempt(decoder: BatchDecoder, images: EncodedImages) -> Decoded | Failure:
+    try:
+        return decoder(images)
+    except PcrExpError as error:
+        return Failure(error)
+    # Whatever it is, it belongs to whoever takes this batch.
+    except Exception as error:
+        error.add_note(f"Raised in decoding process {os.getpid()}:\n{traceback.format_exc()}")
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return Failure(LoaderError(f"decoding failed: {''.join(traceback.format_exception(error))}"))
+        return Failure(error)
 
 
 def _keep_freed_memory() -> None:
@@ -143,94 +285,3 @@ def _keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-
-
-@contextmanager
-def named_worker_death() -> Iterator[None]:
-    """Within, a LoaderError takes the place of torch's RuntimeError about a worker that died.
-
-    torch raises it where the main thread happens to be when the signal of the death comes, be it in the
-    middle of an update: so this belongs around a whole run, not only around the loader.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        # torch has no class of its own for it; other errors keep theirs.
-        if not str(error).startswith("DataLoader worker (pid"):
-            raise
-        raise LoaderError(
-            f"a decoding process died: {error} The system may have killed it for want of memory: "
-            "lower loader.num_workers, loader.prefetch_batches or training.batch_size."
-        ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class TaskInSlab:
-    """A task whose JPEG bytes lie end to end in a slab, to which its batch is to be written."""
-
-    task: Task
-    """`jpegs` is empty."""
-    slab: int
-    lengths: list[int]
-    """Of the JPEGs."""
-
-
-class TasksWithSlabs:
-    """The tasks, each in a slab if one is free and large enough."""
-
-    def __init__(self, tasks: Tasks, slabs: Slabs) -> None:
-        self._tasks = tasks
-        self._slabs = slabs
-
-    def __iter__(self) -> Iterator[TaskInSlab | Task | PcrExpError | None]:
-        for task in self._tasks:
-            yield self._move(task) if isinstance(task, Task) else task
-
-    def _move(self, task: Task) -> TaskInSlab | Task:
-        lengths = [len(jpeg) for jpeg in task.jpegs]
-        slab = self._slabs.take() if sum(lengths) <= self._slabs.num_bytes else None
-        if slab is None:
-            return task
-        self._slabs.put(slab, task.jpegs)
-        return TaskInSlab(replace(task, jpegs=[]), slab, lengths)
-
-
-class SlabDecoder(Dataset[Any]):
-    """A decoder, as it works in a process that was forked after `slabs` were made."""
-
-    def __init__(self, decoder: BatchDecoder, slabs: Slabs) -> None:
-        self._decoder = decoder
-        self._slabs = slabs
-
-    def __getitem__(self, sent: TaskInSlab | Task | PcrExpError | None) -> Decoded | SentBatch:
-        """The task's batch; on its way to the training process if it is in a slab."""
-        if not isinstance(sent, TaskInSlab):
-            return self._decoder[sent]
-        # Copies: the batch will overwrite the slab.
-        task = replace(sent.task, jpegs=self._slabs.pieces(sent.slab, sent.lengths))
-        size = self._decoder.image_size
-        images = self._slabs.pixels(sent.slab, (len(task.jpegs), size, size, 3))
-        batch = self._decoder.decode(task, torch.from_numpy(images))
-        return SentBatch(batch, self._slabs.number, sent.slab) if isinstance(batch, Batch) else batch
-
-
-class SentBatch:
-    """Pickled, this is a slab's number; unpickled in the training process, it is the batch."""
-
-    def __init__(self, batch: Batch, slabs: int, slab: int) -> None:
-        self._batch = batch
-        self._slabs = slabs
-        self._slab = slab
-
-    def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
-        batch = self._batch
-        told = (
-            *(batch.epoch, batch.index, batch.num_batches, batch.record_bytes, batch.full_bytes, batch.group),
-            *(batch.num_repeats, batch.decode_s, batch.slot, batch.part, batch.num_parts),
-        )
-        return _receive, (self._slabs, self._slab, tuple(batch.images.shape), batch.labels.numpy(), *told)
-
-
-def _receive(slabs: int, slab: int, shape: tuple[int, ...], labels: Any, *told: Any) -> Batch:
-    images = torch.from_numpy(receive_pixels(slabs, slab, shape))
-    return Batch(images, torch.from_numpy(labels), *told)

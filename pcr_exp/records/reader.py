@@ -201,7 +201,7 @@ class RecordSet:
         where = f"record {self.path(record)}"
         data = self.read_range(record, 0, num_bytes)
         _check_length(data, num_bytes, 0, group, where)
-        header, start = self.unpack_header(data, entry, where)
+        header, start = self.unpack_header(data[: entry.header_bytes or num_bytes], entry, where)
         bounds = self._unpack_groups(data, start, entry, 0, group, where)
         kept = self.index.records[record].num_samples
         labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.loading.workers import named_worker_death
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.session import open_session, set_up_torch
@@ -66,7 +65,7 @@ def follow(config: TrainConfig, device: torch.device, processes: Processes) -> A
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
         RunError: another process has ended.
     """
-    with handled_signals() as stop, named_worker_death(), named_process_death():
+    with handled_signals() as stop, named_process_death():
         assignment = processes.from_first(_nothing)
         if assignment.finished:
             return assignment

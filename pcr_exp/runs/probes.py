@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch
-from pcr_exp.loading.similarity import mean_similarities
+from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch, mean_similarities
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.policies.consensus import Consensus
 from pcr_exp.policies.policy import StaticScan

@@ -13,7 +13,6 @@ import torch
 
 from pcr_exp.config.labels import network_label, scan_label, storage_label
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.loading.workers import named_worker_death
 from pcr_exp.policies.policy import declared_columns
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
@@ -98,7 +97,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
             if directory.dead_holder is not None:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
-            with _recorded(directory, manifest, stop), named_worker_death(), named_process_death():
+            with _recorded(directory, manifest, stop), named_process_death():
                 set_up_torch(config, device, processes)
                 data = open_data(config, bucket=assignment.bucket)
                 _train(

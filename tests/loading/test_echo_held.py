@@ -1,33 +1,31 @@
 """What a shuffle buffer keeps in memory: the samples that will be used again, and at most as many more."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.loading.echo.before import echoed
-from pcr_exp.loading.echo.held import Samples, SomeSamples, Trimmer
+from pcr_exp.images.decode import WHOLE
+from pcr_exp.loading.echo.held import EchoReads, SomeSamples
 from pcr_exp.loading.echo.repeats import echo
+from pcr_exp.loading.echo.stage import echoed
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.system.randomness import Purpose, stream
 
 
-class Prefix:
+class Prefix(RecordPrefix):
     """Of record r, sample s is `r/s`."""
 
-    group, num_bytes = 5, 1000
-
     def __init__(self, record: int, size: int) -> None:
-        self.record = record
-        self.ids = [str(sample) for sample in range(size)]
-        self.labels = {"number": np.arange(size)}
+        labels = {"number": np.full(size, record)}
+        super().__init__([str(sample) for sample in range(size)], labels, 5, 1000, (), WHOLE)
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def encoded(self, i: int) -> bytes:
-        return f"{self.record}/{i}".encode()
+    def parts(self, i: int, group: int | None = None) -> list[bytes]:  # noqa: ARG002
+        return [f"{self.labels['number'][i]}/".encode(), self.ids[i].encode()]
 
 
 def order_of(sizes: list[int], factor: float, buffer: int, num_levels: int = 0) -> EpochOrder:
@@ -39,26 +37,28 @@ def order_of(sizes: list[int], factor: float, buffer: int, num_levels: int = 0) 
 def consume(
     order: EpochOrder, sizes: list[int], batch_size: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """The JPEGs of an epoch; (held, needed) samples, whenever a record was opened."""
-    trimmer, opened = Trimmer(order), dict[int, Samples]()
-    jpegs, held = [], []
+    """The files of an epoch; (held, needed) samples, whenever a record was opened."""
+    reads = EchoReads(cast("RecordSet", None), order)
+    files, held = [], []
     for first in range(0, len(order.reads), batch_size):
         end = min(first + batch_size, len(order.reads))
         new = {read for read in order.reads[first:end].tolist() if order.first_use[read] >= first}
         for read in new:
             record = int(order.records[read])
-            opened[read] = Prefix(record, sizes[record])  # type: ignore[assignment]
+            reads.open(read, Prefix(record, sizes[record]))
         for read, sample in zip(
             order.reads[first:end].tolist(), order.samples[first:end].tolist(), strict=True
         ):
-            jpegs.append(opened[read].encoded(sample))
-        opened = {read: samples for read, samples in opened.items() if order.last_use[read] >= end}
+            files.append(b"".join(reads.samples(read).parts(sample)))
+        opened = reads._in_use
+        for read in [read for read in opened if order.last_use[read] < end]:
+            del opened[read]
         if new:
-            trimmer.trim(opened, end)
+            reads.trim(end)
             left = {*zip(order.reads[end:].tolist(), order.samples[end:].tolist(), strict=True)}
             needed = sum(read in opened for read, _ in left)
             held.append((sum(len(samples) for samples in opened.values()), needed))
-    return jpegs, held
+    return files, held
 
 
 @given(
@@ -72,8 +72,8 @@ def test_what_is_needed_is_there_and_little_else(
     sizes: list[int], factor: float, buffer: int, batch_size: int, num_levels: int
 ) -> None:
     order = order_of(sizes, factor, buffer, num_levels)
-    jpegs, held = consume(order, sizes, batch_size)
-    assert jpegs == [
+    files, held = consume(order, sizes, batch_size)
+    assert files == [
         f"{record}/{sample}".encode()
         for record, sample in zip(order.records[order.reads].tolist(), order.samples.tolist(), strict=True)
     ]
@@ -89,7 +89,7 @@ def test_a_large_buffer_does_not_hold_all_records() -> None:
 
 
 def test_what_was_let_go_is_not_there() -> None:
-    few = SomeSamples(Prefix(3, 5), [1, 4])  # type: ignore[arg-type]
-    assert (len(few), few.encoded(4), few.group, few.num_bytes, few.ids[2]) == (2, b"3/4", 5, 1000, "2")
+    few = SomeSamples(Prefix(3, 5), [1, 4])
+    assert (len(few), few.parts(4), few.group, few.num_bytes, few.ids[2]) == (2, (b"3/4",), 5, 1000, "2")
     with pytest.raises(KeyError):
-        few.encoded(2)
+        few.parts(2)

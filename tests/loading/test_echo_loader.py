@@ -15,13 +15,12 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.after import echo_batches, echo_examples
 from pcr_exp.loading.echo.repeats import echo as echo_of
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.tasks import Span
+from pcr_exp.loading.order import Span
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
 OpenLoader = Callable[..., RecordLoader]
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker")
 
 ECHOES = [
     EchoConfig(name="example_before", factor=2),

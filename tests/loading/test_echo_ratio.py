@@ -5,8 +5,9 @@ import time
 import pytest
 
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.loading.echo.ratio import Effort, stage_columns
+from pcr_exp.loading.echo.ratio import stage_columns
 from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.stream import Effort
 
 pytestmark = pytest.mark.alone
 

@@ -7,21 +7,24 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
-from pcr_exp.images.codec import Source
-from pcr_exp.loading import workers as pool
+from pcr_exp.images.codec import Buffer, Source
+from pcr_exp.loading import stream as stream_module
+from pcr_exp.loading import workers
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.loading.workers import named_worker_death
-from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
@@ -81,21 +84,19 @@ def test_a_missing_record_is_named(
         list(open_loader(num_workers, records=records).batches(0, 0, 1))
 
 
+class Damaged(RecordPrefix):
+    def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:
+        return [b"no JPEG"] if i == 6 else super().parts(i, group)
+
+
 class Unreadable(RecordSet):
     """Record 3's sixth sample has no pixels, though its checksum is right."""
 
-    def read_prefix(self, record: int, group: int):  # type: ignore[no-untyped-def]
+    def read_prefix(self, record: int, group: int) -> RecordPrefix:
         prefix = super().read_prefix(record, group)
         if record != 3:
             return prefix
-
-        class Damaged:
-            ids, labels, num_bytes, group = prefix.ids, prefix.labels, prefix.num_bytes, prefix.group
-
-            def encoded(self, i: int) -> bytes:
-                return b"no JPEG" if i == 6 else prefix.encoded(i)
-
-        return Damaged()
+        return Damaged(**{field.name: getattr(prefix, field.name) for field in fields(RecordPrefix)})
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -198,34 +199,64 @@ def test_a_decoding_process_that_hangs_is_an_error(open_loader: OpenLoader) -> N
         next(loader.batches(0, 0, 1))
 
 
-def test_decoding_that_outlasts_torchs_polling_is_waited_for(
-    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "POLL_S", 0.05)
-    loader = open_loader(1, transform=Slow(32, AugmentConfig()))
+def test_decoding_that_is_slow_is_waited_for_without_a_limit(open_loader: OpenLoader) -> None:
+    config = LoaderConfig(num_workers=1, timeout_s=None)
+    loader = open_loader(config=config, transform=Slow(32, AugmentConfig()))
     labels = [label for batch in loader.batches(0, 0, 1) for label in batch.labels.tolist()]
     assert sorted(labels) == list(range(100))
 
 
-def test_a_worker_that_dies_while_the_trainer_trains_is_named_there(open_loader: OpenLoader) -> None:
-    """Nobody asks for a batch: torch raises in whatever the main thread does."""
+def test_a_worker_that_dies_while_the_trainer_trains_is_named_when_it_asks(open_loader: OpenLoader) -> None:
     stream = open_loader(2, transform=Slow(32, AugmentConfig())).batches(0, 0, 100)
     next(stream)
     victim = multiprocessing.active_children()[0].pid
+    os.kill(victim, signal.SIGKILL)
+    time.sleep(0.5)
     started = time.monotonic()
-    with (
-        pytest.raises(LoaderError, match=rf"a decoding process died: .*{victim}.*loader\.num_workers"),
-        named_worker_death(),
-    ):
-        os.kill(victim, signal.SIGKILL)
-        time.sleep(10)
+    wanted = rf"a decoding process died: process {victim} was ended by signal 9\. .*loader\.num_workers"
+    with pytest.raises(LoaderError, match=wanted):
+        for _ in stream:
+            pass
     assert time.monotonic() - started < 5
-    stream.close()
+    assert list(stream) == [], "it is over"
 
 
-def test_other_errors_keep_their_type() -> None:
-    with pytest.raises(RuntimeError, match=r"^out of memory$"), named_worker_death():
-        raise RuntimeError("out of memory")
+def test_an_error_that_cannot_be_sent_is_told_in_words(open_loader: OpenLoader) -> None:
+    class LocalError(Exception):
+        """Cannot be pickled: it has no name that another process could import."""
+
+    class Broken(TrainTransform):
+        def __call__(self, *_: object) -> None:
+            raise LocalError("in the transform")
+
+    with pytest.raises(LoaderError, match=r"(?s)^decoding failed: Traceback.*LocalError: in the transform"):
+        list(open_loader(1, transform=Broken(32, AugmentConfig())).batches(0, 0, 1))
+
+
+def test_batches_of_processes_that_share_no_memory_are_the_same(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where processes are spawned: files and pixels go through pipes, both ways at once."""
+    expected = [batch.images for batch in open_loader().batches(0, 0, 1)]
+    monkeypatch.setattr(Slabs, "take", lambda _: None)
+    transform = TrainTransform(224, AugmentConfig())
+    large = [batch.images for batch in open_loader(transform=transform).batches(0, 0, 1)]
+    for num_workers in (1, 3):
+        found = [batch.images for batch in open_loader(num_workers).batches(0, 0, 1)]
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        found = [b.images for b in open_loader(num_workers, transform=transform).batches(0, 0, 1)]
+        assert all(torch.equal(a, b) for a, b in zip(found, large, strict=True))
+
+
+@pytest.mark.slow
+def test_batches_of_spawned_processes_are_the_same(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [batch.images for batch in open_loader().batches(0, 0, 1)]
+    for module in (stream_module, workers):
+        monkeypatch.setattr(module, "START_METHOD", "spawn")
+    found = [batch.images for batch in open_loader(1).batches(0, 0, 1)]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

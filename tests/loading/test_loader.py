@@ -19,7 +19,6 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
 OpenLoader = Callable[..., RecordLoader]
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")
 
 
 def assert_same(actual: Iterable[Batch], expected: Iterable[Batch]) -> None:

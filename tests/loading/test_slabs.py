@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -12,37 +13,59 @@ from hypothesis import strategies as st
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.slabs import Slabs, receive_pixels
+from pcr_exp.loading.slabs import Slab, Slabs
+from pcr_exp.loading.tasks import Files
 from pcr_exp.loading.transform import TrainTransform
 
 OpenLoader = Callable[..., RecordLoader]
 
 
+def two_slabs(num_bytes: int) -> tuple[Slabs, Slab, Slab]:
+    slabs = Slabs(2, num_bytes, num_bytes)
+    first, second = slabs.take(), slabs.take()
+    assert first is not None and second is not None
+    return slabs, first, second
+
+
 def test_what_a_child_writes_the_parent_reads() -> None:
-    slabs = Slabs(2, 1000)
+    _, first, second = two_slabs(1000)
+    sent = pickle.dumps(second)
+    assert len(sent) < 100
     child = os.fork()
     if child == 0:
-        slabs.pixels(1, (10, 5, 5, 3))[:] = 7
+        pickle.loads(sent).pixels((10, 5, 5, 3))[:] = 7
         os._exit(0)
     os.waitpid(child, 0)
-    assert (slabs.receive(1, (10, 5, 5, 3)) == 7).all()
-    assert slabs.receive(1, (10, 5, 5, 3)).shape == (10, 5, 5, 3)
-    assert (slabs.receive(0, (1000,)) == 0).all()
+    assert (second.receive((10, 5, 5, 3)) == 7).all()
+    assert second.receive((10, 5, 5, 3)).shape == (10, 5, 5, 3)
+    assert (first.receive((1000,)) == 0).all()
 
 
-@given(pieces=st.lists(st.binary(max_size=30)), room=st.integers(0, 20))
-def test_bytes_lie_end_to_end(pieces: list[bytes], room: int) -> None:
-    slabs = Slabs(2, max(1, sum(map(len, pieces)) + room))
-    slabs.put(0, pieces)
-    assert slabs.pieces(0, [len(piece) for piece in pieces]) == pieces
-    slabs.pixels(0, (slabs.num_bytes,))[:] = 1
-    assert not slabs.pixels(1, (slabs.num_bytes,)).any()
+@given(files=st.lists(st.lists(st.binary(max_size=30), min_size=1)), room=st.integers(0, 200))
+def test_files_keep_their_bytes_whether_a_slab_has_room_or_not(files: list[list[bytes]], room: int) -> None:
+    _, first, second = two_slabs(max(1, room))
+    in_slab, alone = Files(first), Files()
+    for parts in files:
+        in_slab.add(parts)
+        alone.add(parts)
+    first.pixels((max(1, room),))[:] = 1
+    whole = [b"".join(parts) for parts in files]
+    for given_files in (
+        in_slab,
+        alone,
+        pickle.loads(pickle.dumps(in_slab)),
+        pickle.loads(pickle.dumps(alone)),
+    ):
+        assert len(given_files) == len(files)
+        assert [bytes(file) for file in given_files] == whole
+        assert not any(memoryview(file).readonly for file in given_files)
+    assert not any(second.files) and not second.pixels((max(1, room),)).any()
 
 
 def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
-    slabs = Slabs(2, 300)
-    assert [slabs.take(), slabs.take(), slabs.take()] == [0, 1, None]
-    images = torch.from_numpy(receive_pixels(slabs.number, 1, (4, 5, 5, 3)))
+    slabs, _, second = two_slabs(300)
+    assert slabs.take() is None
+    images = torch.from_numpy(second.receive((4, 5, 5, 3)))
     view, array = images[2:, :, ::2].permute(0, 3, 1, 2), images.numpy()[1]
     for name in ("images", "view"):
         assert slabs.take() is None, f"before {name} is gone"
@@ -55,19 +78,19 @@ def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
     assert (array == 0).all()
     del array
     gc.collect()
-    assert slabs.take() == 1
+    assert slabs.take() is second
 
 
 def test_slabs_that_are_gone_leave_their_batches_readable() -> None:
-    slabs = Slabs(1, 12)
-    slabs.pixels(0, (12,))[:] = 5
-    images = receive_pixels(slabs.number, 0, (12,))
-    del slabs
+    slabs, first, second = two_slabs(12)
+    first.pixels((12,))[:] = 5
+    images = first.receive((12,))
+    del slabs, first, second
     gc.collect()
     assert (images == 5).all()
 
 
-def test_jpegs_too_large_for_a_slab_travel_by_themselves(open_loader: OpenLoader) -> None:
+def test_files_too_large_for_a_slab_travel_by_themselves(open_loader: OpenLoader) -> None:
     """Images of 4 x 4 pixels are smaller than the JPEGs that they come from."""
     transform = TrainTransform(4, AugmentConfig())
     expected = list(open_loader(transform=transform).batches(0, 0, 1))

@@ -3,28 +3,32 @@
 from collections import Counter
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pcr_exp.errors import PcrExpError
+from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order
-from pcr_exp.loading.tasks import Span, Task, Tasks
+from pcr_exp.loading.order import EpochOrder, Share, Span, Uses, epoch_order
+from pcr_exp.loading.tasks import Task, Tasks
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.reader import RecordPrefix
 
 
-class MemoryPrefix:
+class MemoryPrefix(RecordPrefix):
     """A record whose sample s is called `<record>/<s>`."""
 
     def __init__(self, record: int, size: int, group: int) -> None:
-        self.ids = [f"{record}/{sample}" for sample in range(size)]
-        self.labels = {"number": np.arange(size) + 1000 * record}
-        self.group = group
-        self.num_bytes = 10**record
+        ids = [f"{record}/{sample}" for sample in range(size)]
+        labels = {"number": np.arange(size) + 1000 * record}
+        super().__init__(ids, labels, group, 10**record, (), WHOLE)
 
-    def encoded(self, i: int) -> bytes:
-        return self.ids[i].encode()
+    def parts(self, i: int) -> list[bytes]:
+        """In two, as of two scan groups."""
+        name = self.ids[i].encode()
+        return [name[:1], name[1:]]
 
 
 class MemoryRecords:
@@ -71,26 +75,23 @@ def all_tasks(
             assert not isinstance(task, PcrExpError)
             if task is not None:
                 made.append(task)
-                tasks.num_decoding -= 1
     finally:
         tasks.fetcher.close()
     return made
 
 
+def files(task: Task) -> list[bytes]:
+    return [bytes(file) for file in task.images.files]
+
+
 def same(a: Task, b: Task) -> bool:
-    fields = (
-        "jpegs",
-        "groups",
-        "names",
-        "epoch",
-        "index",
-        "num_batches",
-        "record_bytes",
-        "group",
-        "slot",
-        "part",
+    fields = ("epoch", "index", "num_batches", "record_bytes", "group", "slot", "part")
+    images = [(files(t), t.images.groups, t.images.names) for t in (a, b)]
+    return (
+        images[0] == images[1]
+        and all(getattr(a.batch, f) == getattr(b.batch, f) for f in fields)
+        and torch.equal(a.batch.labels, b.batch.labels)
     )
-    return all(getattr(a, f) == getattr(b, f) for f in fields) and np.array_equal(a.labels, b.labels)
 
 
 SHAPE = {
@@ -109,17 +110,17 @@ def test_an_epoch_is_every_sample_and_every_byte_once(
     records = MemoryRecords(sizes)
     tasks = all_tasks(records, Span(0, 0, 2), lanes=lanes, batch_size=batch_size, ahead=ahead)
     num_batches = -(-sum(sizes) // batch_size)
-    assert [(t.epoch, t.index, t.num_batches) for t in tasks] == [
+    assert [(t.batch.epoch, t.batch.index, t.batch.num_batches) for t in tasks] == [
         (epoch, index, num_batches) for epoch in range(2) for index in range(num_batches)
     ]
     for epoch in range(2):
-        of_epoch = [task for task in tasks if task.epoch == epoch]
-        assert all(len(task.jpegs) == batch_size for task in of_epoch[:-1])
-        jpegs = [jpeg.decode() for task in of_epoch for jpeg in task.jpegs]
+        of_epoch = [task for task in tasks if task.batch.epoch == epoch]
+        assert all(len(task.images.files) == batch_size for task in of_epoch[:-1])
+        jpegs = [jpeg.decode() for task in of_epoch for jpeg in files(task)]
         assert sorted(jpegs) == sorted(f"{r}/{s}" for r, size in enumerate(sizes) for s in range(size))
-        labels = [label for task in of_epoch for label in task.labels.tolist()]
+        labels = [label for task in of_epoch for label in task.batch.labels.tolist()]
         assert labels == [1000 * int(jpeg.split("/")[0]) + int(jpeg.split("/")[1]) for jpeg in jpegs]
-        assert sum(task.record_bytes for task in of_epoch) == records.index.epoch_bytes(1)
+        assert sum(task.batch.record_bytes for task in of_epoch) == records.index.epoch_bytes(1)
     assert Counter(records.reads) == dict.fromkeys(range(len(sizes)), 2)
 
 
@@ -140,9 +141,9 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
             ahead=ahead,
             share=Share(rank, world_size, world_size),
         )
-        counts.add(tuple(len(task.jpegs) for task in tasks))
-        seen.update(jpeg for task in tasks for jpeg in task.jpegs)
-        assert sum(task.record_bytes for task in tasks) == sum(10**record for record in records.reads)
+        counts.add(tuple(len(task.images.files) for task in tasks))
+        seen.update(jpeg for task in tasks for jpeg in files(task))
+        assert sum(task.batch.record_bytes for task in tasks) == sum(10**record for record in records.reads)
     assert len(counts) == 1
     assert len(seen) == sum(sizes)
     assert seen.total() - len(seen) < world_size
@@ -161,7 +162,7 @@ def test_a_span_from_the_middle_is_the_rest_of_the_whole(
     expected = whole[num_batches + first_batch :]
     assert len(rest) == len(expected)
     assert all(same(a, b) for a, b in zip(rest, expected, strict=True))
-    needed = {jpeg.split(b"/")[0] for task in rest if task.epoch == 1 for jpeg in task.jpegs}
+    needed = {jpeg.split(b"/")[0] for task in rest if task.batch.epoch == 1 for jpeg in files(task)}
     assert len(records.reads) == len(needed) + len(sizes), "no record is read that is not needed"
 
 
@@ -180,9 +181,9 @@ def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
             made = all_tasks(
                 MemoryRecords(sizes), span, lanes=lanes, batch_size=batch_size, ahead=ahead, share=share
             )
-            assert {task.num_parts for task in made} <= {4 // world_size}
-            assert [share.slots[task.part] for task in made] == [task.slot for task in made]
-            found |= {(task.index, task.slot): task.jpegs for task in made}
+            assert {task.batch.num_parts for task in made} <= {4 // world_size}
+            assert [share.slots[task.batch.part] for task in made] == [task.batch.slot for task in made]
+            found |= {(task.batch.index, task.batch.slot): files(task) for task in made}
         return found
 
     for first_batch in (0, 1):

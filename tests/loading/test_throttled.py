@@ -14,7 +14,7 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
 
 OpenLoader = Callable[..., RecordLoader]
-pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker")]
+pytestmark = pytest.mark.alone
 MIB = 2**20
 
 

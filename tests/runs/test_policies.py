@@ -25,8 +25,7 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
-from pcr_exp.loading.fixed_sample import FixedSample
-from pcr_exp.loading.similarity import mean_similarities
+from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.policies.mixture import MixtureScan
 from pcr_exp.records.index import RecordIndex, parse_index
 from pcr_exp.records.reader import RecordSet

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.repeats import Echo, Ints
-from pcr_exp.loading.tasks import Span
+from pcr_exp.loading.order import Span
 
 
 @dataclass(slots=True)

@@ -1,59 +1,96 @@
-"""Of a record that a shuffle buffer keeps in use, only the samples that will be used again stay in memory."""
+"""Reads that an echo uses for longer: continued for repeats, and trimmed to what will be used again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from pcr_exp.loading.echo.repeats import Ints
+from pcr_exp.images.codec import Buffer
+from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.order import EpochOrder
-from pcr_exp.records.reader import RecordPrefix
+from pcr_exp.loading.tasks import Reads, Request, Samples
+from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 
 
 class SomeSamples:
     """A few samples of a record prefix, by their numbers in the record."""
 
-    def __init__(self, prefix: RecordPrefix | SomeSamples, samples: Iterable[int]) -> None:
+    def __init__(self, prefix: Samples, samples: Iterable[int]) -> None:
         self.ids: list[str] = prefix.ids
         self.labels: dict[str, Ints] = prefix.labels
         self.group: int = prefix.group
         self.num_bytes: int = prefix.num_bytes
-        self._jpegs = {sample: prefix.encoded(sample) for sample in samples}
+        self._files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
 
     def __len__(self) -> int:
-        return len(self._jpegs)
+        return len(self._files)
 
-    def encoded(self, i: int) -> bytes:
+    def parts(self, i: int) -> Sequence[Buffer]:
         """Sample i of the record, as the prefix gave it. Raises KeyError if it is not one of the few."""
-        return self._jpegs[i]
+        return (self._files[i],)
 
 
-Samples = RecordPrefix | SomeSamples
+class EchoReads(Reads):
+    """The reads of an epoch in which samples come several times."""
 
+    def __init__(self, records: RecordSet, order: EpochOrder, repeat_groups: Sequence[int] = ()) -> None:
+        """`repeat_groups[k - 1]` is the scan group that a read of level k continues to."""
+        super().__init__(records, order)
+        self._repeat_groups = repeat_groups
 
-class Trimmer:
-    """Lets go of samples that an epoch will not use again.
+    def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
+        """What to read for each of `reads`: of level 0 a prefix, above what continues it."""
+        groups: dict[int, int] = {}
+        for read in reads:
+            level, base = int(self._order.levels[read]), int(self._order.bases[read])
+            if level == 0:
+                for request in super().requests([read], choose):
+                    if request is not None:
+                        groups[read] = request.group
+                    yield request
+            else:
+                # A policy may have chosen more for this record than its repeats ask for.
+                groups[read] = max(groups[base], self._repeat_groups[level - 1])
+                yield Request(int(self._order.records[read]), groups[read], groups[base])
 
-    A record is copied when half of what is left of it is not needed any more: so at most twice the samples
-    that are needed stay in memory, and each is copied about once. Records whose repeats read on stay whole.
-    """
+    def open(self, read: int, result: RecordPrefix | Extension) -> None:
+        """Begin to use a prefix, or one that was continued."""
+        if isinstance(result, Extension):
+            prefix = self._in_use[int(self._order.bases[read])]
+            assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
+            result = prefix.extended(result)
+        super().open(read, result)
 
-    def __init__(self, order: EpochOrder) -> None:
-        self._order = order
+    def num_bytes(self, read: int) -> tuple[int, int]:
+        """(bytes of this read alone, bytes of all groups, which were counted before if it continues one)."""
+        num_read, num_full = super().num_bytes(read)
+        base = int(self._order.bases[read])
+        return (num_read, num_full) if base == read else (num_read - self._in_use[base].num_bytes, 0)
 
-    def trim(self, opened: dict[int, Samples], position: int) -> None:
-        """Shrink what is `opened`, by read, to what the positions from `position` on need.
+    def let_go(self, read: int, position: int) -> None:
+        """Forget a read, and those that it continues, after the last position that uses them."""
+        while self._order.last_use[read] == position:
+            super().let_go(read, position)
+            base = int(self._order.bases[read])
+            if base == read:
+                return
+            read = base
 
-        Without repeats, records are let go of in time by themselves, and there is nothing to do.
+    def trim(self, position: int) -> None:
+        """Let go of samples that the positions from `position` on do not need.
+
+        A record is copied when half of what is left of it is not needed any more: so at most twice the
+        samples that are needed stay in memory, and each is copied about once. Records whose repeats read on
+        stay whole. Without repeats, records are let go of in time by themselves.
         """
         if not self._order.repeats.any() or self._order.levels.any():
             return
-        for read, samples in opened.items():
+        for read, samples in self._in_use.items():
             left = self._samples_left(read, position)
             if 2 * len(left) <= len(samples):
-                opened[read] = SomeSamples(samples, left.tolist())
+                self._in_use[read] = SomeSamples(samples, left.tolist())
 
     def _samples_left(self, read: int, position: int) -> Ints:
         by_read, starts = self._positions

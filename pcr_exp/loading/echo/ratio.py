@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pcr_exp.config.echo import EchoConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What a loader did since it was made."""
-
-    read_s: float = 0.0
-    """Seconds in which at least one read was in flight."""
-    decode_s: float = 0.0
-    """Seconds of decoding and augmenting, summed over processes."""
-    num_decoded: int = 0
-    """Images that they gave."""
-
-    def __add__(self, other: Effort) -> Effort:
-        return Effort(
-            self.read_s + other.read_s, self.decode_s + other.decode_s, self.num_decoded + other.num_decoded
-        )
+from pcr_exp.loading.stream import Effort
 
 
 def stage_columns(

@@ -1,0 +1,97 @@
+"""The way of a sample's bytes from storage to the batch: which files of the package handle them."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from golden_batches import make_records, open_loader
+
+import pcr_exp
+
+PACKAGE = Path(pcr_exp.__file__).parent
+MAX_FILES = 14
+_DEPTH = 4
+
+
+class Walk:
+    """Notes every function of the package that is given, keeps or returns a sample's bytes or pixels.
+
+    Compressed bytes are known by sixteen bytes from the middle of a sample's first scan; pixels are uint8
+    arrays of three or four axes.
+    """
+
+    def __init__(self, marks: list[bytes]) -> None:
+        self.functions: dict[str, list[str]] = {}
+        self._marks = marks
+
+    def __call__(self, frame: FrameType, event: str, value: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event not in ("call", "return") or not path.is_relative_to(PACKAGE):
+            return
+        held = [value] if event == "return" else []
+        held += [each for name, each in frame.f_locals.items() if name != "self"]
+        if any(self._carries(each, 0) for each in held):
+            functions = self.functions.setdefault(str(path.relative_to(PACKAGE)), [])
+            if frame.f_code.co_name not in functions:
+                functions.append(frame.f_code.co_name)
+
+    def _carries(self, value: Any, depth: int) -> bool:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return any(mark in bytes(value) for mark in self._marks)
+        if isinstance(value, np.ndarray | torch.Tensor):
+            return value.dtype in (np.uint8, torch.uint8) and value.ndim >= 3
+        return depth < _DEPTH and any(self._carries(part, depth + 1) for part in _parts(value))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        yield from value[:16]
+    elif type(value).__module__.startswith("pcr_exp.") and hasattr(type(value), "__slots__"):
+        yield from (getattr(value, name, None) for name in type(value).__slots__)
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    """Of the first batch of a plain loader: unlimited local storage, scan group 2, no workers."""
+    loader = open_loader(make_records(tmp_path_factory.mktemp("walk")), group=2)
+    records = loader._records
+    marks = []
+    for number in range(len(records.index.records)):
+        prefix = records.read_prefix(number, 1)
+        for i in range(len(prefix)):
+            piece = prefix.encoded(i)
+            middle = (len(piece) + piece.rindex(b"\xff\xda")) // 2
+            marks.append(piece[middle : middle + 16])
+    noted = Walk(marks)
+    before = sys.getprofile()
+    threading.setprofile(noted)
+    with loader:
+        batches = loader.batches(0, 0, 1)
+        sys.setprofile(noted)
+        try:
+            batch = next(batches)
+        finally:
+            sys.setprofile(before)
+            threading.setprofile(None)
+    assert batch.images.shape == (7, 24, 24, 3)
+    return noted
+
+
+def test_a_sample_passes_few_files(walk: Walk) -> None:
+    for file, functions in walk.functions.items():
+        print(f"{file}: {', '.join(functions)}")
+    assert len(walk.functions) <= MAX_FILES
+
+
+def test_the_walk_begins_at_the_storage_and_ends_at_the_batch(walk: Walk) -> None:
+    files = list(walk.functions)
+    assert (files[0], files[-1]) == ("storage/local.py", "loading/stream.py")
+    assert {"records/reader.py", "loading/fetch.py", "loading/tasks.py", "loading/workers.py"} <= {*files}
+    assert {"images/decode.py", "loading/transform.py"} <= {*files}
+    assert not any(file.startswith("loading/echo/") for file in files)
