@@ -72,8 +72,8 @@ REMEDY = "Copy the file again from where it was made, or delete the records' fol
 
 _PREAMBLE = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<Q")
-_HEADER_START = _PREAMBLE.size + _CHECKSUM.size
-MIN_HEADER_BYTES = _HEADER_START + len("{}")
+HEADER_START = _PREAMBLE.size + _CHECKSUM.size
+MIN_HEADER_BYTES = HEADER_START + len("{}")
 
 WHAT_THEY_ARE: dict[int, dict[str, Check]] = {
     1: {"dataset": text, "split": text, "encoding": one_of(*SCANS), "fingerprint": hex_key},
@@ -138,7 +138,7 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
         )
     preamble = _PREAMBLE.pack(MAGIC, VERSION, len(encoded))
     chunks = [preamble, _CHECKSUM.pack(checksum(preamble, encoded)), encoded]
-    end = header_bytes = _HEADER_START + len(encoded)
+    end = header_bytes = HEADER_START + len(encoded)
     group_ends = []
     for group in range(header.num_groups):
         packed = pack_group([sample[group] for sample in samples])
@@ -146,6 +146,11 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
         end += sum(map(len, packed))
         group_ends.append(end)
     return PackedRecord(chunks, header_bytes, tuple(group_ends))
+
+
+def stated_header_bytes(start: bytes) -> int:
+    """Where a record's header ends, as its first `HEADER_START` bytes say; all of them if there are fewer."""
+    return HEADER_START + _PREAMBLE.unpack_from(start)[2] if len(start) == HEADER_START else len(start)
 
 
 def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
@@ -156,16 +161,16 @@ def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
     """
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise RecordError(f"{where} is not a PCR record: its first bytes are others. {REMEDY}")
-    if len(data) < _HEADER_START:
+    if len(data) < HEADER_START:
         raise RecordError(f"{where} is cut short in its header, after {len(data)} bytes. {REMEDY}")
     _, version, length = _PREAMBLE.unpack_from(data)
     refuse_version(version, where)
-    end = _HEADER_START + length
+    end = HEADER_START + length
     if len(data) < end:
         raise RecordError(
             f"{where} is cut short or damaged in its header: {len(data)} of {end} bytes are there. {REMEDY}"
         )
-    encoded = data[_HEADER_START:end]
+    encoded = data[HEADER_START:end]
     (stated,) = _CHECKSUM.unpack_from(data, _PREAMBLE.size)
     if stated != checksum(data[: _PREAMBLE.size], encoded):
         raise RecordError(f"{where} is damaged in its header: the checksum does not match. {REMEDY}")

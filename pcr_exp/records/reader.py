@@ -14,7 +14,7 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec
-from pcr_exp.records.format import RecordHeader, unpack_header
+from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import unpack_group
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
 from pcr_exp.storage.range_reader import RangeReader
@@ -201,7 +201,7 @@ class RecordSet:
         where = f"record {self.path(record)}"
         data = self.read_range(record, 0, num_bytes)
         _check_length(data, num_bytes, 0, group, where)
-        header, start = self.unpack_header(data[: entry.header_bytes or num_bytes], entry, where)
+        header, start = self.unpack_header(data[: stated_header_bytes(data[:HEADER_START])], entry, where)
         bounds = self._unpack_groups(data, start, entry, 0, group, where)
         kept = self.index.records[record].num_samples
         labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}

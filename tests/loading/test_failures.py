@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.images.codec import Buffer, Source
 from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
+from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.transform import TrainTransform
@@ -336,3 +337,27 @@ def test_asking_a_paused_loader_for_more_than_it_has_is_an_error_not_a_hang(open
     with pytest.raises(LoaderError, match=r"paused: call resume\(\)"):
         for _ in stream:
             pass
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_for_a_gpu_are_pinned_in_order_and_slabs_are_free_at_once(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    """A thread copies them to page-locked memory; here to any, as there may be no GPU."""
+    expected = [batch.images for batch in open_loader().batches(0, 0, 2)]
+    pinned_by = []
+
+    def pin(batch: Batch) -> Batch:
+        pinned_by.append(threading.current_thread().name)
+        return replace(batch, images=batch.images.clone())
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(Batch, "pin_memory", pin)
+    loader = open_loader(num_workers)
+    found = []
+    for batch in loader.batches(0, 0, 2):
+        found.append(batch.images)
+        time.sleep(0.02)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert len(pinned_by) == len(expected)
+    assert any(name.startswith("pcr-exp-pin") for name in pinned_by) == (num_workers > 0)

@@ -28,6 +28,8 @@ class Walk:
 
     def __init__(self, marks: list[bytes]) -> None:
         self.functions: dict[str, list[str]] = {}
+        self.places: dict[bytes, set[int]] = {}
+        """By mark, the addresses at which its sample's bytes were seen."""
         self._marks = marks
 
     def __call__(self, frame: FrameType, event: str, value: Any) -> None:
@@ -43,7 +45,13 @@ class Walk:
 
     def _carries(self, value: Any, depth: int) -> bool:
         if isinstance(value, bytes | bytearray | memoryview):
-            return any(mark in bytes(value) for mark in self._marks)
+            content = bytes(value)
+            found = {mark: content.find(mark) for mark in self._marks}
+            for mark, offset in found.items():
+                if offset >= 0:
+                    address = np.frombuffer(value, dtype=np.uint8).ctypes.data + offset
+                    self.places.setdefault(mark, set()).add(address)
+            return max(found.values()) >= 0
         if isinstance(value, np.ndarray | torch.Tensor):
             return value.dtype in (np.uint8, torch.uint8) and value.ndim >= 3
         return depth < _DEPTH and any(self._carries(part, depth + 1) for part in _parts(value))
@@ -95,3 +103,10 @@ def test_the_walk_begins_at_the_storage_and_ends_at_the_batch(walk: Walk) -> Non
     assert {"records/reader.py", "loading/fetch.py", "loading/tasks.py", "loading/workers.py"} <= {*files}
     assert {"images/decode.py", "loading/transform.py"} <= {*files}
     assert not any(file.startswith("loading/echo/") for file in files)
+
+
+def test_compressed_bytes_are_copied_once(walk: Walk) -> None:
+    """From where the record was read to, to where the batch is decoded from."""
+    numbers = [len(places) for places in walk.places.values()]
+    assert max(numbers) == 2
+    assert numbers.count(2) >= 7, "of every image of the batch"

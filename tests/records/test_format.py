@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_storage import MemoryStorage
 
+from pcr_exp.config.records import SCANS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record, unpack_header
 from pcr_exp.records.groups import unpack_group
@@ -27,10 +28,12 @@ def records(draw: st.DrawFn) -> Contents:
     num_samples, num_groups = draw(st.integers(1, 6)), draw(st.integers(1, 12))
     label_values = st.lists(st.integers(0, 1), min_size=num_samples, max_size=num_samples)
     any_text = st.text(st.characters(exclude_categories=()), max_size=8)
+    encoding = draw(st.sampled_from(["pcr", "baseline"]))
     header = RecordHeader(
         dataset=draw(any_text),
         split=draw(any_text),
-        encoding=draw(st.sampled_from(["pcr", "baseline"])),
+        encoding=encoding,
+        scans=SCANS[encoding],
         fingerprint=draw(st.text("0123456789abcdef", max_size=16)),
         num_groups=num_groups,
         ids=draw(st.lists(any_text, min_size=num_samples, max_size=num_samples)),
@@ -51,11 +54,19 @@ def write(header: RecordHeader, samples: list[list[bytes]]) -> dict[str, bytes]:
     classes = {label: ["x", "y"] for label in header.labels}
     entry = RecordEntry("record-000000.pcr", header.num_samples, packed.group_ends, packed.header_bytes)
     index = RecordIndex(
-        header.dataset, header.split, header.encoding, header.fingerprint, header.num_groups, classes, [entry]
+        dataset=header.dataset,
+        split=header.split,
+        encoding=header.encoding,
+        fingerprint=header.fingerprint,
+        num_groups=header.num_groups,
+        classes=classes,
+        records=[entry],
+        scans=header.scans,
     )
     return {"s/index.json": dump_index(index), "s/record-000000.pcr": b"".join(packed.chunks)}
 
 
+@settings(deadline=None)  # on a machine that may be busy
 @given(records())
 def test_round_trip_at_every_group(contents: Contents) -> None:
     header, samples = contents
