@@ -81,7 +81,13 @@ class BatchStream:
 
     def _next(self) -> Batch:
         pool = self._pool or self._start()
-        self._submit(pool)
+        self._submit(pool, may_wait=not (self._submitted or self._pinned))
+        batch = self._next_decoded(pool)
+        if self._config.num_workers > 0:
+            self._submit(pool, may_wait=False)  # to be decoded while the trainer works
+        return batch
+
+    def _next_decoded(self, pool: Pool) -> Batch:
         if self._pinner is None:
             return self._take(pool)
         # Copied while the trainer works on what came before.
@@ -108,10 +114,10 @@ class BatchStream:
         self._to_come = iter(self._tasks)
         return self._pool
 
-    def _submit(self, pool: Pool) -> None:
-        """Give the pool as many batches as it has room for; wait for storage only if it has none at all."""
+    def _submit(self, pool: Pool, *, may_wait: bool) -> None:
+        """Give the pool as many batches as it has room for; wait for storage for the first at most."""
         while len(self._submitted) < pool.capacity:
-            self._tasks.may_wait = not (self._submitted or self._pinned)
+            self._tasks.may_wait = may_wait and not self._submitted
             try:
                 task = next(self._to_come)
             except StopIteration:
