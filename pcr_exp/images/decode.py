@@ -37,7 +37,7 @@ _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
 _DENOMINATORS = {1: 8, 2: 2}
 """By scan group: scan 1 holds the mean of 8 x 8 pixels, scan 2 adds what 4 x 4 in their place can show."""
 _SMALLEST_SCALED_PX = 16
-"""Of smaller images libjpeg-turbo has several scales with the same number of pixels."""
+"""Below this, several of libjpeg-turbo's scales give the same number of pixels."""
 
 
 def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
@@ -145,7 +145,7 @@ def _whole(jpeg: Buffer, name: str, frame: Frame) -> Source:
 
 
 def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> Source:
-    """Of what is not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
+    """For files that are not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
     size = frame.height_px, frame.width_px
 
     def whole() -> Pixels:

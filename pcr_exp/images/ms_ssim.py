@@ -1,4 +1,4 @@
-"""Multi-scale structural similarity: how much of a picture's structure survives.
+"""Multi-scale structural similarity: how much of an image's structure survives.
 
 Z. Wang, E. P. Simoncelli, A. C. Bovik, "Multiscale structural similarity for image quality assessment",
 Asilomar 2003: the scale weights are its calibrated ones; window and constants as in SSIM (Wang et al. 2004).
@@ -29,7 +29,7 @@ K1_WITHOUT_LUMINANCE = 1e6
 
 @dataclass(frozen=True, slots=True)
 class MsSsim:
-    """A similarity in [0, 1] (1: the same picture) and over how many scales it was taken."""
+    """A similarity in [0, 1] (1: the same image) and over how many scales it was taken."""
 
     value: float
     num_scales: int
@@ -39,21 +39,24 @@ def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
     """MS-SSIM of `image` against `reference`, both uint8 [H, W, 3] or both uint8 [H, W].
 
     Five scales, 11 x 11 Gaussian window of sigma 1.5, K = (0.01, 0.03), data range 255. In colour it is
-    taken of R, G and B on their own and averaged, and only of windows that lie inside the picture, as
+    taken of R, G and B on their own and averaged, and only of windows that lie inside the image, as
     pytorch_msssim does. (torchmetrics averages the channels inside every scale and mirrors the border of the
     coarsest one: up to 0.005 apart.)
 
     The window must fit into the coarsest scale. Where the short side is below 176 px the coarsest scales are
     left out and the remaining weights rescaled to the same sum; the result says how many were used. Both
-    pictures are cropped at the right and bottom to a multiple of 2 ** (num_scales - 1), so that no
+    images are cropped at the right and bottom to a multiple of 2 ** (num_scales - 1), so that no
     implementation's padding of odd sides enters.
 
+    (pytorch_msssim has had no release since 2023. On eight ImageNet images piq gives the same values to 2e-5
+    in 2.6 times the time; torchmetrics, apart as said, takes 4 times as long.)
+
     Raises:
-        ImageError: the two differ in shape, are not uint8 pictures, or are smaller than one window.
+        ImageError: the two differ in shape, are not uint8 images, or are smaller than one window.
     """
     num_scales = scales_that_fit(reference, image)
     multiple = 2 ** (num_scales - 1)
-    x, y = (_as_batch_of_one(picture, multiple) for picture in (reference, image))
+    x, y = (_as_batch_of_one(one, multiple) for one in (reference, image))
     if num_scales == len(SCALE_WEIGHTS):
         value = pytorch_msssim.ms_ssim(x, y, **SETTINGS, K=(K1, K2), weights=SCALE_WEIGHTS)
     else:
@@ -78,15 +81,15 @@ def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
     return fitting
 
 
-def _as_batch_of_one(picture: np.ndarray, multiple: int) -> Tensor:
+def _as_batch_of_one(image: np.ndarray, multiple: int) -> Tensor:
     """uint8 [H, W] or [H, W, C] -> float32 [1, C, H', W'] in channels-last memory (five times as fast)."""
-    height, width = (side - side % multiple for side in picture.shape[:2])
-    pixels = picture[:height, :width].reshape(1, height, width, -1).astype(np.float32)
+    height, width = (side - side % multiple for side in image.shape[:2])
+    pixels = image[:height, :width].reshape(1, height, width, -1).astype(np.float32)
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def _ms_ssim_small(x: Tensor, y: Tensor, num_scales: int) -> Tensor:
-    """MS-SSIM over the finest scales, from the library's SSIM: its MS-SSIM refuses pictures below 161 px."""
+    """MS-SSIM over the finest scales, from the library's SSIM: its MS-SSIM refuses images below 161 px."""
     weights = torch.tensor(SCALE_WEIGHTS[:num_scales])
     weights *= sum(SCALE_WEIGHTS) / weights.sum()
     x, y = x.transpose(0, 1), y.transpose(0, 1)  # channels as the batch: one result for each
@@ -101,7 +104,7 @@ def _ms_ssim_small(x: Tensor, y: Tensor, num_scales: int) -> Tensor:
 
 
 def ssim(reference: np.ndarray, image: np.ndarray) -> float:
-    """SSIM of two uint8 [H, W, 3] or [H, W] pictures as Wang et al. (2004) define it; at least 11 x 11 px.
+    """SSIM of two uint8 [H, W, 3] or [H, W] images as Wang et al. (2004) define it; at least 11 x 11 px.
 
     Gaussian window of sigma 1.5 (11 x 11), population covariance, data range 255; channels averaged.
     """

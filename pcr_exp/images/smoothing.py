@@ -221,7 +221,7 @@ def _levels(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
     return levels
 
 
-@functools.lru_cache(maxsize=1024)  # photographs of one origin share their tables
+@functools.lru_cache(maxsize=1024)  # images of one origin share their tables
 def _table_segment(number: int, quantisers: bytes, level: int) -> bytes:
     """A DQT segment of 16-bit entries, those of AC times 2^level."""
     values = [quantisers[0], *(value << level for value in quantisers[1:])]

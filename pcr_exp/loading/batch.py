@@ -17,7 +17,7 @@ class Batch:
     """int64 [B]."""
     epoch: int
     index: int
-    """Of the update, among those of its epoch, that this batch is for."""
+    """Number of the update in its epoch that this batch is for."""
     num_batches: int
     """Updates in this epoch."""
     record_bytes: int

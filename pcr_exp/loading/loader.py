@@ -1,17 +1,17 @@
 """Records in, batches out.
 
-    order -> fetch (threads) -> tasks: JPEG bytes (this process) -> decode, augment (workers) -> batch
+    order -> fetch (threads) -> tasks: encoded images (this process) -> decode, augment (workers) -> batch
 
-An echo stage, if there is one, is part of the order, or stands behind decoding in this process.
+What stands between them on the plain way is nothing (`stage`); an echo (`echo/`) takes its place there.
 
 Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, the batch's slot in
 the global batch): never of workers, threads, how fast storage is, or how many processes share the slots.
 
 Memory: reading runs ahead of decoding, but however long nobody takes a batch, no more record prefixes are
 held or in flight than those that this process's lanes use (`shuffle_records` each, and those of which one
-lane has used its part and another has not) and `records_ahead` more, besides those whose samples a shuffle
-buffer of echo will use again. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
-under way: num_workers x prefetch_batches + 3 of them, of pixels or the JPEG bytes they come from, and what a
+lane has used its part and another has not) and `records_ahead` more, besides those that a stage keeps in
+use. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
+under way: num_workers x prefetch_batches + 3 of them, of pixels and the files they come from, and what a
 buffer behind decoding holds, in pixels.
 """
 
@@ -113,7 +113,7 @@ class RecordLoader:
 
     @property
     def effort(self) -> Effort:
-        """Of all streams so far."""
+        """What all streams did so far."""
         return self._earlier_effort + (self._stream.effort if self._stream is not None else Effort())
 
     def batches(
@@ -147,7 +147,7 @@ class RecordLoader:
     def max_held_bytes(self) -> int:
         """Bytes that the record prefixes of a stream take at most, those in flight included.
 
-        (records that lanes hold + records ahead, and with a shuffle buffer of echo one record per example in
+        (records that lanes hold + records ahead, and one record for each sample that a stage keeps in
         it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows.
         """
         records, group = self._records.index.records, self._largest_group

@@ -24,7 +24,7 @@ class Share:
     rank: int = 0
     world_size: int = 1
     num_slots: int = 1
-    """Of all processes."""
+    """All processes together have so many."""
 
     @property
     def slots(self) -> range:
@@ -60,7 +60,7 @@ class Span:
     first_batch: int
     num_epochs: int
     end_batch: int | None = None
-    """Of every epoch, only the updates before this one (None: all)."""
+    """Every epoch gives only the updates before this one (None: all)."""
 
     def epochs(self) -> Iterator[tuple[int, int]]:
         """(epoch, first update) of every epoch."""

@@ -54,7 +54,7 @@ class BatchStream:
 
     @property
     def effort(self) -> Effort:
-        """Of this stream so far."""
+        """What this stream did so far."""
         return Effort(self._tasks.fetcher.busy_s, self._decode_s, self._num_decoded)
 
     def __iter__(self) -> BatchStream:

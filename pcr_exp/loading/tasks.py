@@ -64,7 +64,7 @@ class EncodedImages:
     epoch: int
     slot: int
     index: int
-    """Of the update in its epoch: with epoch and slot it says how images are augmented."""
+    """Number of the update in its epoch: with epoch and slot it says how images are augmented."""
     groups: list[int] = field(default_factory=list)
     """Scan group that each image is read at: a policy may mix them."""
     names: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Samples(Protocol):
 
     @property
     def ids(self) -> list[str]:
-        """Of all samples of the record."""
+        """All samples of the record, also where only a few are in memory."""
         ...
 
     @property

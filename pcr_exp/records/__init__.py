@@ -1,1 +1,4 @@
-"""How pictures are stored: JPEG scans, the PCR record, its index, its encoder."""
+"""How images are stored: the PCR record and its index, written by `prepare`, read by `reader` and `single`.
+
+Images pass through the codec seam of `images/`: records know pieces of scan groups, and no image format.
+"""

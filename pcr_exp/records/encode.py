@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 _Task = tuple[Sample, int | None]
 """A sample and its file's size, None if that could not be looked at."""
 _Load = Callable[[Sample, int | None], StoredImage | ImageError]
-"""Of a task's parts."""
+"""Loads the image of a sample, given its file's size."""
 
 
 @dataclass(frozen=True, slots=True)

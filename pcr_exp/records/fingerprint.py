@@ -23,7 +23,7 @@ def file_size(path: Path) -> int | None:
 
 
 def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
-    """16 hex digits of what the pictures are: ids, labels and file sizes, in no order and at no place.
+    """16 hex digits of what the images are: ids, labels and file sizes, in no order and at no place.
 
     `samples` are pairs with the size of each file.
     """
@@ -35,7 +35,7 @@ def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
 
 
 def joint_images_key(indexes: Mapping[str, RecordIndex]) -> str:
-    """16 hex digits of what the pictures of all splits are, from the indexes of their records by split.
+    """16 hex digits of what the images of all splits are, from the indexes of their records by split.
 
     Raises:
         RecordError: the records are of a version that did not keep what their images are.

@@ -16,7 +16,7 @@ Where things are: the index states where the header ends (`header_bytes`) and ev
 counted from the start of the file. Before the N pieces of a group stand 12 N + 8 bytes.
 
 The header is a JSON object in UTF-8: `dataset`, `split`, `encoding` (`pcr`, `baseline`), `images` (key of
-what the pictures are), `fingerprint` (key of these records), `scans` (id of the script that cut the images
+what the images are), `fingerprint` (key of these records), `scans` (id of the script that cut the images
 into scans: `libjpeg-default`, `none`), `num_groups`, `num_samples`, `ids` (N texts), `labels` (by name, N
 class indexes) and `minor`.
 
@@ -106,7 +106,7 @@ class RecordHeader:
     ids: list[str]
     labels: dict[str, list[int]]
     images: str = ""
-    """Key of the split's images: what the pictures are, wherever and however they are stored."""
+    """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
 

@@ -79,11 +79,11 @@ class RecordIndex:
     classes: dict[str, list[str]]
     records: list[RecordEntry]
     images: str = ""
-    """Key of the split's images: what the pictures are, wherever and however they are stored."""
+    """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
     version: int = VERSION
-    """Of the format, of the index and all its records."""
+    """The format version of the index and all its records."""
 
     @property
     def num_samples(self) -> int:

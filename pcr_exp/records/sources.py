@@ -29,7 +29,7 @@ IMAGES_FILE = "source_images.csv.gz"
 
 _MAX_SOURCE_BYTES = 2**28
 _MAX_IMAGES_BYTES = 2**31
-"""Of the table when it is unpacked: some 20 million images. A small file may unpack to any size."""
+"""Limit for the unpacked table, some 20 million images: a small file may unpack to any size."""
 _SOURCE: dict[str, Check] = {
     "root": text,
     "folders": mapping_of(wholes(-(2**63), 2**63)),
@@ -76,9 +76,9 @@ class Changes:
     added: list[str]
     removed: list[str]
     replaced: list[str]
-    """Of another size, or of other bytes."""
+    """Their size or their bytes are others."""
     relabelled: list[str]
-    """Of other labels, or in another split."""
+    """Their labels are others, or their split."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.replaced or self.relabelled)

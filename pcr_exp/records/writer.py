@@ -44,7 +44,7 @@ class SplitWriter:
 
     @property
     def first_number(self) -> int:
-        """Of this encode's records: the numbers below are taken."""
+        """The first number of this encode's records; those below are taken."""
         numbers = (record_number(entry.file) for entries in self.earlier.values() for entry in entries)
         return 1 + max(numbers, default=-1)
 

@@ -27,7 +27,7 @@ BACKOFF_S = 0.5
 PATIENCE_S = 120.0
 """No attempt begins later than this after the first."""
 _QUIET_S = 5.0
-"""Of many threads' warnings, one in this time is logged."""
+"""However many threads warn, one warning in this time is logged."""
 _REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS = 408, 425, 429
 _NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
 
