@@ -6,15 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra import compose
-from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.figures import show
 from experiments.launch import launch
 from experiments.quality import quality
 from experiments.train import draw
-from pcr_exp.config.compose import load
+from pcr_exp.config.compose import compose
 from pcr_exp.config.runners import DemoConfig, QualityConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -49,8 +47,7 @@ def demo(config: DemoConfig) -> str:
 
 def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
     """One run of the grid, as `experiments.train` would compose it."""
-    composed: DictConfig = compose("train", [*config.overrides, f"runs_root={config.out}/runs", *overrides])
-    return load(composed, TrainConfig)
+    return compose("train", *config.overrides, f"runs_root={config.out}/runs", *overrides)
 
 
 def calibrate(config: DemoConfig) -> Calibration:

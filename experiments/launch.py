@@ -35,7 +35,7 @@ from experiments.outcomes import (
     write_outcome,
 )
 from experiments.overrides import check_overrides
-from pcr_exp.config.compose import load, register
+from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.system.orphans import end_with_parent, terminate
 
@@ -51,13 +51,12 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     the job that failed here, and would wait for this one forever. Exits with status 1 if any job failed, with
     130 or 143 if it was interrupted.
     """
-    register()
     job = Job(task, schema)
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
     SweepFolder.begun, status = None, 0
     with unwinding_signals(job.signalled):
         try:
-            check_arguments()
+            prepare_hydra(named_packages(check_arguments()))
             main()
         except ConfigError as error:  # what was typed
             tell(error)
@@ -105,7 +104,7 @@ class Job(Generic[T]):
     def __call__(self, config: DictConfig) -> None:
         """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""
         if os.getpid() != self.launched_by:
-            register()
+            prepare_hydra(config.get("components", []))
             if os.getppid() == self.launched_by:
                 end_with_parent(self.launched_by, terminate)
         state = HydraConfig.get()
@@ -145,11 +144,13 @@ class Job(Generic[T]):
             return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
 
 
-def check_arguments() -> None:
-    """Refuse what was typed wrongly. Raises ConfigError."""
+def check_arguments() -> list[str]:
+    """Refuse what was typed wrongly; returns the overrides. Raises ConfigError."""
     arguments = get_args_parser().parse_args()
     sweeps = arguments.multirun or any(o.startswith("hydra.mode=") for o in arguments.overrides)
     check_overrides(arguments.overrides, sweeps=sweeps)
+    overrides: list[str] = arguments.overrides
+    return overrides
 
 
 def end_undisturbed() -> None:

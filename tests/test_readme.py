@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
+from pcr_exp.config.compose import compose
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()
@@ -32,9 +31,7 @@ def test_every_command_composes(command: str) -> None:
     runner = module.removeprefix("experiments.")
     # A sweep composes each value in turn; its first will do.
     overrides = [re.sub(r"^([^=]+=[^,\[]*),.*$", r"\1", word) for word in arguments if word != "-m"]
-    register()
-    with initialize_config_dir(str(REPO / "configs"), version_base="1.3"):
-        load(compose(runner, overrides=overrides), RUNNER_SCHEMAS[runner])
+    assert compose(runner, *overrides) is not None
 
 
 def test_the_two_make_targets_are_there() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
 from experiments.figures import compare
 from pcr_exp.analysis.combined.page import combined_markdown
@@ -27,9 +26,8 @@ from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_mar
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
-from pcr_exp.config.compose import load, register
+from pcr_exp.config.compose import compose
 from pcr_exp.config.runners import FiguresConfig
-from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
@@ -189,9 +187,7 @@ def test_quality_summaries_follow_from_their_rows(rows: Path) -> None:
 
 @pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store"])
 def test_predictions_follow_from_their_plan(name: str) -> None:
-    register()
-    with initialize_config_dir(str(RESULTS.parent / "configs"), version_base="1.3"):
-        plan = load(compose("throughput", overrides=[f"plan={name}"]), ThroughputConfig).plan
+    plan = compose("throughput", f"plan={name}").plan
     assert plan is not None
     for file, workers in (
         ("predictions.csv", [plan.workers]),

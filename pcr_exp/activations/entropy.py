@@ -8,12 +8,13 @@ for another, and half a bit per number above the entropy is what that costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.system.bits import pack_bits, unpack_bits
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BLOCK = 32
 MAX_WIDTH = 15
@@ -33,7 +34,7 @@ class PackedIntegers:
 
 def pack_integers(values: Tensor) -> PackedIntegers:
     """Pack int16 [n], each in [0, 2 ** 15)."""
-    blocks = F.pad(values, (0, -len(values) % BLOCK)).view(-1, BLOCK)
+    blocks = torch.nn.functional.pad(values, (0, -len(values) % BLOCK)).view(-1, BLOCK)
     widths = _bit_lengths(blocks)
     rows = blocks[_widest_first(widths)]
     planes = [pack_bits((rows[:n] & (1 << k)).flatten() != 0) for k, n in enumerate(_plane_sizes(widths))]
@@ -76,7 +77,7 @@ def _plane_sizes(widths: Tensor) -> list[int]:
 
 
 def _pair(widths: Tensor) -> Tensor:
-    low, high = F.pad(widths, (0, len(widths) % 2)).view(-1, 2).unbind(1)
+    low, high = torch.nn.functional.pad(widths, (0, len(widths) % 2)).view(-1, 2).unbind(1)
     return low | (high << 4)
 
 

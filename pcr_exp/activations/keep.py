@@ -14,11 +14,10 @@ from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.hooks import ConvInputs, convolutions
 from pcr_exp.activations.lossless import LosslessCodec
 from pcr_exp.activations.packed import pack
-from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.recompute import RecomputedBlocks
-from pcr_exp.activations.sz import SzCodec
 from pcr_exp.activations.tally import LayerTally
 from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.components import component
 from pcr_exp.errors import ConfigError
 
 LayerRow = dict[str, Any]
@@ -172,7 +171,8 @@ def open_codec(config: ActivationsConfig) -> Codec:
     """
     if config.name == "lossless":
         return LosslessCodec()
-    return SzCodec() if config.codec == "sz" else QuantiseCodec()
+    codec: Codec = component("activations.codec", config.codec).build(config)
+    return codec
 
 
 def _pack(codec: Codec, bounds: Bounds, layer: str, values: Tensor) -> Any:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.activations.entropy import MAX_WIDTH, PackedIntegers, pack_integers, unpack_integers
 from pcr_exp.activations.lossless import Exact
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.components import register
 from pcr_exp.system.bits import pack_bits, unpack_bits
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NUM_CELLS = 2**MAX_WIDTH
 
@@ -92,3 +96,9 @@ def half_step(bound: float, largest: float, rms: float, dtype: torch.dtype) -> f
 
 def _exact_enough(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+@register("activations.codec", "quantise", ActivationsConfig)
+def open_quantise(config: ActivationsConfig) -> QuantiseCodec:  # noqa: ARG001
+    """Has no settings but the bounds, which it is given with the values."""
+    return QuantiseCodec()

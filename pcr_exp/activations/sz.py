@@ -7,12 +7,16 @@ are stored beside it (`pcr_exp.activations.packed`) and put back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.activations.lossless import Exact
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.components import register
 from pcr_exp.errors import ConfigError
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MAX_DIMENSIONS = 4
 
@@ -86,3 +90,9 @@ def _at_most_four(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _numpy_name(dtype: torch.dtype) -> str:
     return "float64" if dtype is torch.float64 else "float32"
+
+
+@register("activations.codec", "sz", ActivationsConfig)
+def open_sz(config: ActivationsConfig) -> SzCodec:  # noqa: ARG001
+    """SZ3 is asked for as it comes."""
+    return SzCodec()

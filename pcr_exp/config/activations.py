@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pcr_exp.config.check import require
+from pcr_exp.config.components import names
 
 
 @dataclass(kw_only=True, slots=True)
@@ -15,7 +16,8 @@ class ActivationsConfig:
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
     within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
     codec: str = "quantise"
-    """Of error_bounded. `quantise`: ours, on any device. `sz`: SZ3, on the CPU (extra `sz`)."""
+    """Of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU (extra
+    `sz`)."""
     bounds: str = "adaptive"
     """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
     initial_bound: float = 1e-4
@@ -31,7 +33,7 @@ class ActivationsConfig:
     def __post_init__(self) -> None:
         choices = {
             "name": ("none", "lossless", "error_bounded", "recompute"),
-            "codec": ("quantise", "sz"),
+            "codec": names("activations.codec"),
             "bounds": ("adaptive", "fixed"),
             "error_model": ("exact", "paper"),
         }

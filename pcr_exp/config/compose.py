@@ -1,4 +1,4 @@
-"""From what Hydra composed to objects.
+"""From YAML files and a command line to objects.
 
 YAML under `configs/` is composed by Hydra against the dataclasses of this package and becomes objects once,
 at entry (`load`). Their `slots=True` is what turns an unknown key that was forced in with `+` into an error,
@@ -7,16 +7,24 @@ and their `__post_init__` is where a value that cannot work is refused, by its k
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar, overload
 
+import hydra
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from pcr_exp.config import components
 from pcr_exp.config.activation_study import ActivationStudyConfig
-from pcr_exp.config.dataset import DATASET_SCHEMAS, folder_name
+from pcr_exp.config.dataset import folder_name
+from pcr_exp.config.presets import CONFIGS
 from pcr_exp.config.runners import DemoConfig, FiguresConfig, PrepareConfig, QualityConfig, TrainConfig
-from pcr_exp.config.scan import SCAN_SCHEMAS
 from pcr_exp.config.storage import STORAGE_SCHEMAS
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.training import scaled_learning_rate
@@ -36,19 +44,83 @@ RUNNER_SCHEMAS: dict[str, type] = {
 }
 
 
-def register() -> None:
-    """Give Hydra the schemas that the YAML files are checked against, and the functions that they call."""
+class UsersConfigs(SearchPathPlugin):
+    """Lets Hydra find the YAML files that users' packages of components bring along."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append their folders: a file of ours goes before one of the same name."""
+        for folder in components.config_folders():
+            search_path.append(provider="pcr_exp.components", path=f"file://{folder}")
+
+
+def prepare_hydra(packages: Iterable[str] = ()) -> None:
+    """Give Hydra the schemas that the YAML files are checked against, and the functions that they call.
+
+    Args:
+        packages: Users' packages of components, besides those that are installed with an entry point.
+
+    Raises:
+        ConfigError: a package cannot be imported.
+    """
+    components.find_components(packages)
     OmegaConf.register_new_resolver("scaled_learning_rate", scaled_learning_rate, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
+    Plugins.instance().register(UsersConfigs)
     store = ConfigStore.instance()
-    for name, schema in DATASET_SCHEMAS.items():
-        store.store(group="dataset", name=f"{name}_schema", node=schema, provider="pcr_exp")
-    for name, scan_schema in SCAN_SCHEMAS.items():
-        store.store(group="scan", name=f"{name}_schema", node=scan_schema, provider="pcr_exp")
-    for name, storage_schema in STORAGE_SCHEMAS.items():
-        store.store(group="storage", name=f"{name}_schema", node=storage_schema, provider="pcr_exp")
+    options = {group: components.schemas(group) for group in components.groups()}
+    for group, schemas in {**options, "storage": STORAGE_SCHEMAS}.items():
+        for name, schema in schemas.items():
+            store.store(group=group.partition(".")[0], name=f"{name}_schema", node=schema, provider="pcr_exp")
     for name, schema in RUNNER_SCHEMAS.items():
         store.store(name=f"{name}_schema", node=schema, provider="pcr_exp")
+
+
+def named_packages(overrides: Iterable[str]) -> list[str]:
+    """The packages in `components=[my_package]`: what they register is needed before anything is composed.
+
+    Raises:
+        ConfigError: the value is no list.
+    """
+    packages: list[str] = []
+    for override in overrides:
+        if override.startswith("components="):
+            value = OverridesParser.create().parse_override(override).value()
+            if not isinstance(value, list):
+                raise ConfigError(f"{override}: wanted a list of packages, such as components=[my_package].")
+            packages += [str(package) for package in value]
+    return packages
+
+
+@overload
+def compose(runner: Literal["prepare"], *overrides: str) -> PrepareConfig: ...
+@overload
+def compose(runner: Literal["train"], *overrides: str) -> TrainConfig: ...
+@overload
+def compose(runner: Literal["quality"], *overrides: str) -> QualityConfig: ...
+@overload
+def compose(runner: Literal["throughput"], *overrides: str) -> ThroughputConfig: ...
+@overload
+def compose(runner: Literal["figures"], *overrides: str) -> FiguresConfig: ...
+@overload
+def compose(runner: Literal["demo"], *overrides: str) -> DemoConfig: ...
+@overload
+def compose(runner: Literal["activation_study"], *overrides: str) -> ActivationStudyConfig: ...
+@overload
+def compose(runner: str, *overrides: str) -> Any: ...
+def compose(runner: str, *overrides: str) -> Any:
+    """What `python -m experiments.<runner> <overrides>` is given; inside a runner, of its search path.
+
+    Raises:
+        ConfigError: a key is missing, unknown, of the wrong type, or has a value that cannot work.
+        hydra.errors.HydraException: an override cannot be read, or names no option that there is.
+    """
+    prepare_hydra(named_packages(overrides))
+    if GlobalHydra.instance().is_initialized():
+        composed = hydra.compose(runner, overrides=list(overrides))
+    else:
+        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+            composed = hydra.compose(runner, overrides=list(overrides))
+    return load(composed, RUNNER_SCHEMAS[runner])
 
 
 def load(config: DictConfig, schema: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""Which pictures, which label, and how the papers train on them."""
+"""What every dataset's settings share: which images, which label, and how the papers train on them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from pcr_exp.config.check import expanded, pair, require
-from pcr_exp.errors import ConfigError
-
-PHOTOS_VERSION = 2
-"""Of the embedded dataset's generator: raise it with every change that gives other pictures."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,16 +37,19 @@ class AugmentConfig:
 
 @dataclass(kw_only=True, slots=True)
 class PaperConfig:
-    """How the PCR paper trains on a dataset (`training=paper model=paper`); sources in each YAML."""
+    """How the PCR paper trains on a dataset (`training=paper model=paper`); sources in each YAML.
 
-    model: str = MISSING
+    The defaults are its settings for ImageNet, for datasets that it does not have.
+    """
+
+    model: str = "resnet18"
     pretrained: bool = False
-    epochs: int = MISSING
-    learning_rate: float = MISSING
+    epochs: int = 90
+    learning_rate: float = 0.1
     """Per 256 images of global batch."""
-    lr_milestones: list[int] = MISSING
-    image_size: int = MISSING
-    eval_image_size: int = MISSING
+    lr_milestones: list[int] = field(default_factory=lambda: [30, 60])
+    image_size: int = 160
+    eval_image_size: int = 224
 
 
 @dataclass(kw_only=True, slots=True)
@@ -104,11 +103,6 @@ class DatasetConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class ImageNetConfig(DatasetConfig):
-    """ILSVRC 2012 class folders."""
-
-
-@dataclass(kw_only=True, slots=True)
 class OwnSplitConfig(DatasetConfig):
     """A dataset whose publisher does not say which images validate: a share is held out, by their ids."""
 
@@ -119,65 +113,6 @@ class OwnSplitConfig(DatasetConfig):
         require(0 < self.val_fraction < 1, "dataset.val_fraction", self.val_fraction, "a share in (0, 1)")
 
 
-@dataclass(kw_only=True, slots=True)
-class Ham10000Config(OwnSplitConfig):
-    split: str = "lesion"
-    """`lesion`: no lesion on both sides. `file`: the paper's, to reproduce it strictly: scikit-learn's cut of
-    the sorted files, with photos of one lesion on both sides; there, a new image moves others."""
-
-    def __post_init__(self) -> None:
-        OwnSplitConfig.__post_init__(self)
-        require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
-
-
-@dataclass(kw_only=True, slots=True)
-class CarsConfig(DatasetConfig):
-    """Stanford Cars; labels model, make, is_corvette."""
-
-
-@dataclass(kw_only=True, slots=True)
-class CelebAHQConfig(OwnSplitConfig):
-    """CelebAMask-HQ; label smiling."""
-
-    split: str = "hash"
-    """`hash`: of each picture's id. `file`: the paper's, to reproduce it strictly: scikit-learn's cut of the
-    files in numeric order; there, a new image moves others."""
-
-    def __post_init__(self) -> None:
-        OwnSplitConfig.__post_init__(self)
-        require(self.split in ("hash", "file"), "dataset.split", self.split, "hash or file")
-
-
-@dataclass(kw_only=True, slots=True)
-class FolderConfig(OwnSplitConfig):
-    """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
-
-    `val_fraction` of the images is held out when root has no val folder.
-    """
-
-
-@dataclass(kw_only=True, slots=True)
-class PhotosConfig(DatasetConfig):
-    """The embedded dataset, made from the photographs that scikit-image ships."""
-
-    num_train: int = 1536
-    num_val: int = 512
-    size_px: int = 256
-    quality: int = 90
-    seed: int = 0
-    version: int = PHOTOS_VERSION
-    """A setting so that it is part of the names of records and runs; there is no other to choose."""
-
-    def __post_init__(self) -> None:
-        DatasetConfig.__post_init__(self)
-        for key in ("num_train", "num_val"):
-            require(getattr(self, key) >= 1, f"dataset.{key}", getattr(self, key), "at least 1")
-        require(self.size_px >= 64, "dataset.size_px", self.size_px, "at least 64")
-        require(1 <= self.quality <= 100, "dataset.quality", self.quality, "a JPEG quality, 1..100")
-        version = f"{PHOTOS_VERSION}, the one that this release makes"
-        require(self.version == PHOTOS_VERSION, "dataset.version", self.version, version)
-
-
 _WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
 
 
@@ -185,28 +120,3 @@ def folder_name(root: str | None) -> str:
     """A name for a folder of pictures that was given none: the folder's own, as far as files may bear it."""
     base = "" if root is None else Path(root).expanduser().resolve().name
     return re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_") or "folder"
-
-
-DATASET_SCHEMAS: dict[str, type[DatasetConfig]] = {
-    "imagenet": ImageNetConfig,
-    "ham10000": Ham10000Config,
-    "cars": CarsConfig,
-    "celebahq": CelebAHQConfig,
-    "folder": FolderConfig,
-    "photos": PhotosConfig,
-}
-
-
-def kind_of(config: DatasetConfig) -> str:
-    """Which option of the group `dataset` this is, whatever its name.
-
-    Raises:
-        ConfigError: the settings are of no dataset that there is.
-    """
-    for kind, schema in DATASET_SCHEMAS.items():
-        if type(config) is schema:
-            return kind
-    raise ConfigError(
-        f"dataset: these are the settings of {type(config).__name__}; choose one with dataset="
-        f"{', '.join(DATASET_SCHEMAS)}."
-    )

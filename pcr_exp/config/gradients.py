@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pcr_exp.config.check import require
-
-CODECS = (
-    *("none", "fp16", "bf16", "powersgd", "threelc"),
-    *("ternary_stochastic", "onebit", "topk", "int8"),
-)
-LARGEST_SPARSITY = 2 - 2**-23
-"""The float32 number before 2."""
+from pcr_exp.config.components import component_of, names, register
 
 
 @dataclass(kw_only=True, slots=True)
 class GradientsConfig:
-    """What travels between processes, and which way."""
+    """What travels between processes, and which way; a codec that has settings of its own adds them."""
 
     name: str = "none"
-    """The codec."""
+    """The codec, as it is registered."""
     mode: str = "ddp"
     """`ddp`: every process sends its gradients to all, all take the same step. `server`: processes push
     gradients to a parameter server (the first of them), which pulls them along by sending model changes."""
-    sparsity: float = 1.0
-    """threelc: s in [1, 2); more sends fewer values per step."""
-    zero_run: bool = True
-    """threelc: shorten runs of zero bytes."""
-    fraction: float = 0.25
-    """topk: share of a tensor's values that is sent."""
-    rank: int = 2
-    """powersgd: columns of the two factors that stand for a matrix."""
     min_values: int = 256
     """Smaller tensors are sent as float32, as are all with fewer than two dimensions (norms, biases)."""
 
     def __post_init__(self) -> None:
-        require(
-            self.name in CODECS, "gradients.name", self.name, ", ".join(CODECS[:-1]) + f" or {CODECS[-1]}"
-        )
+        known = names("gradients")
+        require(self.name in known, "gradients.name", self.name, ", ".join(known))
+        component_of("gradients", self)  # refuses a name with the settings of another codec
         require(self.mode in ("ddp", "server"), "gradients.mode", self.mode, "ddp or server")
-        in_range = 1 <= self.sparsity <= LARGEST_SPARSITY
-        require(in_range, "gradients.sparsity", self.sparsity, "a number in [1, 2)")
-        require(0 < self.fraction <= 1, "gradients.fraction", self.fraction, "a share in (0, 1]")
-        require(self.rank >= 1, "gradients.rank", self.rank, "at least 1")
         require(self.min_values >= 0, "gradients.min_values", self.min_values, "0 or more")
-        no_server = self.name == "powersgd" and self.mode == "server"
-        require(not no_server, "gradients.mode", self.mode, "ddp: PowerSGD needs sums over all processes")
+
+
+@dataclass(kw_only=True, slots=True)
+class PowerSGDConfig(GradientsConfig):
+    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.powersgd`."""
+
+    name: str = "powersgd"
+    rank: int = 2
+    """Columns of the two factors that stand for a matrix."""
+
+    def __post_init__(self) -> None:
+        GradientsConfig.__post_init__(self)
+        require(self.rank >= 1, "gradients.rank", self.rank, "at least 1")
+        require(
+            self.mode == "ddp", "gradients.mode", self.mode, "ddp: PowerSGD needs sums over all processes"
+        )
+
+
+@register("gradients", "powersgd", PowerSGDConfig)
+def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:
+    """PowerSGD makes sums of factors and no messages."""
+    raise NotImplementedError(f"gradients={config.name} has no codec")

@@ -10,17 +10,14 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from pcr_exp.config.components import schemas
 from pcr_exp.config.network import NetworkConfig
-from pcr_exp.config.scan import SCAN_SCHEMAS, ScanConfig
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import STORAGE_SCHEMAS, StorageConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-_SCHEMAS: dict[str, Mapping[str, type]] = {
-    "storage": {**STORAGE_SCHEMAS, "": StorageConfig},
-    "scan": {**SCAN_SCHEMAS, "": ScanConfig},
-    "network": {"": NetworkConfig},
-}
-"""By group, the dataclasses of its options; an option that names none has that of "" ."""
+_PLAIN: dict[str, type] = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}
+"""By group, the dataclass of the options whose YAML files name none."""
 
 
 @cache
@@ -33,18 +30,18 @@ def preset(group: str, name: str) -> dict[str, Any] | None:
     if not name or Path(name).name != name or not path.is_file():
         return None
     stated = cast(DictConfig, OmegaConf.load(path))
-    schema = ""
+    named = ""
     nested: dict[str, Any] = {}
     for entry in stated.pop("defaults", None) or []:
         if isinstance(entry, str):
-            schema = entry.removesuffix("_schema") if entry.endswith("_schema") else schema
+            named = entry.removesuffix("_schema") if entry.endswith("_schema") else named
         else:
             ((place, option),) = entry.items()  # such as /scan@floor: group_1
             other, _, key = place.lstrip("/").partition("@")
             nested[key] = preset(other, option)
-    plain: Any = OmegaConf.merge(OmegaConf.structured(_SCHEMAS[group][schema]), stated)
+    plain: Any = OmegaConf.merge(OmegaConf.structured(_schema(group, named)), stated)
     for key, value in nested.items():
-        plain[key] = OmegaConf.structured(_SCHEMAS[group][""](**value))
+        plain[key] = OmegaConf.structured(_PLAIN[group](**value))
     built: Any = OmegaConf.to_object(plain)
     return asdict(built)
 
@@ -57,7 +54,7 @@ def values_of(group: str, config: object) -> dict[str, Any]:
     if is_dataclass(config) and not isinstance(config, type):
         return asdict(config)
     assert isinstance(config, Mapping)
-    shared = OmegaConf.to_container(OmegaConf.structured(_SCHEMAS[group][""]))
+    shared = OmegaConf.to_container(OmegaConf.structured(_PLAIN[group]))
     known = {key: value for key, value in cast(dict[str, Any], shared).items() if value != "???"}
     return {**known, **config}
 
@@ -68,3 +65,7 @@ def changed(group: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
     if stated is None:
         return None
     return {key: value for key, value in values.items() if key not in stated or stated[key] != value}
+
+
+def _schema(group: str, named: str) -> type:
+    return {"": _PLAIN[group], **schemas(group), **(STORAGE_SCHEMAS if group == "storage" else {})}[named]

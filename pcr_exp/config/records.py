@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pcr_exp.config.check import expanded, require
-from pcr_exp.config.dataset import DatasetConfig, kind_of
+from pcr_exp.config.components import component_of
+from pcr_exp.config.dataset import DatasetConfig
 
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
@@ -75,4 +76,5 @@ def records_name(dataset: DatasetConfig) -> str:
     fields = asdict(dataset)
     for unrelated in _WITHOUT_EFFECT:
         del fields[unrelated]
-    return f"{dataset.name}-{key_of(fields | {'kind': kind_of(dataset)})}"
+    kind, _ = component_of("dataset", dataset)
+    return f"{dataset.name}-{key_of(fields | {'kind': kind})}"

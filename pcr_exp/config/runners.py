@@ -23,7 +23,16 @@ from pcr_exp.config.training import TaskConfig, TrainingConfig
 
 
 @dataclass(kw_only=True, slots=True)
-class PrepareConfig:
+class RunnerConfig:
+    """What the programs that read data or train share."""
+
+    components: list[str] = field(default_factory=list)
+    """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
+    the command line can name them, for what they register is needed to compose a configuration."""
+
+
+@dataclass(kw_only=True, slots=True)
+class PrepareConfig(RunnerConfig):
     """`python -m experiments.prepare`"""
 
     dataset: DatasetConfig = MISSING
@@ -33,7 +42,7 @@ class PrepareConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class TrainConfig:
+class TrainConfig(RunnerConfig):
     """`python -m experiments.train`"""
 
     dataset: DatasetConfig = MISSING
@@ -67,7 +76,7 @@ class TrainConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class QualityConfig:
+class QualityConfig(RunnerConfig):
     """`python -m experiments.quality`"""
 
     dataset: DatasetConfig = MISSING
@@ -123,7 +132,7 @@ class FiguresConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class DemoConfig:
+class DemoConfig(RunnerConfig):
     """`python -m experiments.demo`: the whole slice on the embedded photographs."""
 
     labels: list[str] = MISSING

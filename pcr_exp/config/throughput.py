@@ -10,10 +10,11 @@ from pcr_exp.config.check import expanded, require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.plan import PlanConfig
+from pcr_exp.config.runners import RunnerConfig
 
 
 @dataclass(kw_only=True, slots=True)
-class ThroughputConfig:
+class ThroughputConfig(RunnerConfig):
     """`python -m experiments.throughput`"""
 
     dataset: DatasetConfig = MISSING

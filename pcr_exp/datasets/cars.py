@@ -8,12 +8,12 @@ Three labels from fine to coarse, as in the PCR paper: the model, its make, and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import scipy.io
-
-from pcr_exp.config.dataset import CarsConfig
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
@@ -27,6 +27,12 @@ SOURCE = (
 )
 
 
+@dataclass(kw_only=True, slots=True)
+class CarsConfig(DatasetConfig):
+    """Stanford Cars; labels model, make, is_corvette."""
+
+
+@register("dataset", "cars", CarsConfig)
 def read(config: CarsConfig) -> Dataset:
     """The official train set, and the official test set as val.
 
@@ -86,6 +92,8 @@ def _read_split(
 
 
 def _load(path: Path, variable: str) -> list[Any]:
+    import scipy.io
+
     try:
         value = scipy.io.loadmat(path, variable_names=[variable], simplify_cells=True)[variable]
     except KeyError as error:

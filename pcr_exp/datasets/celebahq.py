@@ -8,13 +8,15 @@ name and 40 times 1 or -1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config.dataset import CelebAHQConfig
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.looked import Looked
-from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.splits import holdout
+from pcr_exp.datasets.sample import Dataset, Sample, holdout, make_dataset
 from pcr_exp.errors import DatasetError
 
 LABEL = "smiling"
@@ -24,6 +26,20 @@ ANNOTATION = "CelebAMask-HQ-attribute-anno.txt"
 SOURCE = "CelebAMask-HQ is obtained from its authors' page (switchablenorms/CelebAMask-HQ on GitHub)."
 
 
+@dataclass(kw_only=True, slots=True)
+class CelebAHQConfig(OwnSplitConfig):
+    """CelebAMask-HQ; label smiling."""
+
+    split: str = "hash"
+    """`hash`: by a hash of each id. `file`: the paper's split, to reproduce it strictly: scikit-learn's
+    cut of the files in numeric order; there, a new image moves others."""
+
+    def __post_init__(self) -> None:
+        OwnSplitConfig.__post_init__(self)
+        require(self.split in ("hash", "file"), "dataset.split", self.split, "hash or file")
+
+
+@register("dataset", "celebahq", CelebAHQConfig)
 def read(config: CelebAHQConfig) -> Dataset:
     """The annotated pictures, divided as `config.split` says.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config.dataset import FolderConfig
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root, read_class_folders, refuse_unknown_classes
 from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, make_dataset
@@ -14,6 +16,15 @@ LABEL = "class"
 SOURCE = "Give the folder of your own pictures: dataset.root=/path/to/pictures."
 
 
+@dataclass(kw_only=True, slots=True)
+class FolderConfig(OwnSplitConfig):
+    """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
+
+    `val_fraction` of the images is held out when root has no val folder.
+    """
+
+
+@register("dataset", "folder", FolderConfig)
 def read(config: FolderConfig) -> Dataset:
     """JPEG files (.jpg, .jpeg, any case); files of other kinds are counted, and said.
 

@@ -9,11 +9,12 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config.dataset import Ham10000Config
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.looked import Looked
-from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.splits import holdout
+from pcr_exp.datasets.sample import Dataset, Sample, holdout, make_dataset
 from pcr_exp.errors import DatasetError
 
 LABEL = "dx"
@@ -23,12 +24,26 @@ METADATA = ("HAM10000_metadata.csv", "HAM10000_metadata")
 SOURCE = "HAM10000 is obtained from the Harvard Dataverse (ViDIR group, Medical University of Vienna)."
 
 
+@dataclass(kw_only=True, slots=True)
+class Ham10000Config(OwnSplitConfig):
+    """HAM10000; label dx."""
+
+    split: str = "lesion"
+    """`lesion`: no lesion on both sides. `file`: the paper's split, to reproduce it strictly: scikit-learn's
+    cut of the sorted files, with images of one lesion on both sides; there, a new image moves others."""
+
+    def __post_init__(self) -> None:
+        OwnSplitConfig.__post_init__(self)
+        require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     lesion: str
     diagnosis: int
 
 
+@register("dataset", "ham10000", Ham10000Config)
 def read(config: Ham10000Config) -> Dataset:
     """The labelled photographs, split as `config.split` says.
 

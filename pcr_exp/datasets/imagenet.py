@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from pcr_exp.config.dataset import ImageNetConfig
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.layout import (
     need_dir,
     open_root,
@@ -23,6 +25,12 @@ SOURCE = (
 )
 
 
+@dataclass(kw_only=True, slots=True)
+class ImageNetConfig(DatasetConfig):
+    """ILSVRC 2012 class folders; label wnid."""
+
+
+@register("dataset", "imagenet", ImageNetConfig)
 def read(config: ImageNetConfig) -> Dataset:
     """Every class folder of train/, and the same classes of val/; a subset of the 1,000 classes is fine.
 

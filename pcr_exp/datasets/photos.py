@@ -6,33 +6,81 @@ Two labels, a coarse and a fine one: `photo`, which photograph a picture is cut 
 is in focus or slightly blurred. The first survives strong compression, the second needs the high frequencies.
 Train and val are cut from separate parts of each photograph; what is tuned by (`dataset.tune_fraction`) is
 taken out of the first, so it resembles train more than val does. The same settings give the same bytes.
+
+The photographs are files inside scikit-image's wheel, so nothing is downloaded. Of those that it ships, these
+are large enough, sharp to the pixel nearly everywhere, and alike on their left and right. Left out: moon,
+retina and cell (blurring changes little), chelsea (half out of focus), coins and page (small), camera (a man
+on the left, a lawn on the right), gravel (much like grass) and the motorcycle's second picture (same scene).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
-from pcr_exp.config.dataset import PhotosConfig
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import key_of
 from pcr_exp.datasets.looked import Looked
-from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
-from pcr_exp.datasets.photo_sources import SOURCE_FILES, load_photo, sources_digest, split_region
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
+if TYPE_CHECKING:
+    import numpy as np
+
+VERSION = 2
+"""The generator's: raise it with every change that gives other images."""
+SOURCE_FILES = {
+    "astronaut": "astronaut.png",
+    "brick": "brick.png",
+    "coffee": "coffee.png",
+    "grass": "grass.png",
+    "hubble": "hubble_deep_field.jpg",
+    "ihc": "ihc.png",
+    "motorcycle": "motorcycle_left.png",
+    "rocket": "rocket.jpg",
+}
+"""Class name -> file in skimage/data."""
+
+TRAIN_SHARE = 0.6
+"""Share of a photograph's width, from the left, that train is cut from; val gets the rest."""
+GAP_PX = 16
+"""Columns between the two that belong to neither, since neighbouring pixels are alike."""
 CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
 REGIONS = ("train", "val")
 """Parts of each photograph that pictures are cut from; `tune` is taken out of the first."""
 NUM_THREADS = 2
 STAMP = "stamp.json"
+
+
+@dataclass(kw_only=True, slots=True)
+class PhotosConfig(DatasetConfig):
+    """The embedded dataset; labels photo and focus."""
+
+    num_train: int = 1536
+    num_val: int = 512
+    size_px: int = 256
+    quality: int = 90
+    seed: int = 0
+    version: int = VERSION
+    """A setting so that it is part of the names of records and runs; there is no other to choose."""
+
+    def __post_init__(self) -> None:
+        DatasetConfig.__post_init__(self)
+        for key in ("num_train", "num_val"):
+            require(getattr(self, key) >= 1, f"dataset.{key}", getattr(self, key), "at least 1")
+        require(self.size_px >= 64, "dataset.size_px", self.size_px, "at least 64")
+        require(1 <= self.quality <= 100, "dataset.quality", self.quality, "a JPEG quality, 1..100")
+        wanted = f"{VERSION}, the one that this release makes"
+        require(self.version == VERSION, "dataset.version", self.version, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +102,7 @@ class Picture:
         return f"{folder}/{self.number:04d}.jpg"
 
 
+@register("dataset", "photos", PhotosConfig)
 def read(config: PhotosConfig) -> Dataset:
     """The pictures, made first if `root` has none of these settings.
 
@@ -142,11 +191,51 @@ def _draw_all(folder: Path, config: PhotosConfig) -> None:
 
 def draw_jpeg(picture: Picture, region: np.ndarray, config: PhotosConfig) -> bytes:
     """One picture's file. Its randomness is its own, so neither threads nor other pictures matter to it."""
+    import numpy as np
+
+    from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
+
     rng = np.random.default_rng([config.seed, REGIONS.index(picture.split), picture.index])
     pixels = draw_picture(rng, region, config.size_px)
     if CLASSES["focus"][picture.focus] == "blurred":
         pixels = defocus(rng, pixels)
     return encode_jpeg(pixels, config.quality)
+
+
+def load_photo(name: str) -> np.ndarray:
+    """The photograph: uint8 [H, W, 3] RGB, or [H, W] if it is grey.
+
+    Raises:
+        DatasetError: this scikit-image does not ship it.
+    """
+    import numpy as np
+    from PIL import Image
+
+    return np.asarray(Image.open(_open(name)))
+
+
+def sources_digest() -> str:
+    """SHA-256 over all source files: another scikit-image may ship other bytes."""
+    digest = hashlib.sha256()
+    for name in SOURCE_FILES:
+        digest.update(_open(name).read())
+    return digest.hexdigest()
+
+
+def split_region(photo: np.ndarray, split: str) -> np.ndarray:
+    """The columns of `photo` that `split` (train or val) may use; those of the other split are not in it."""
+    boundary = round(TRAIN_SHARE * photo.shape[1])
+    return photo[:, : boundary - GAP_PX // 2] if split == "train" else photo[:, boundary + GAP_PX // 2 :]
+
+
+def _open(name: str) -> IO[bytes]:
+    file = files("skimage.data") / SOURCE_FILES[name]
+    if not file.is_file():
+        raise DatasetError(
+            f"photos: scikit-image ships no {SOURCE_FILES[name]} here ({file}). The dataset is made from the "
+            "photographs in its wheel: install scikit-image 0.24 or later as a wheel."
+        )
+    return file.open("rb")
 
 
 def _check(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pcr_exp.config.components import build
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.datasets.splits import SPLITS, place, split_of
-from pcr_exp.errors import DatasetError
+from pcr_exp.errors import ConfigError, DatasetError
+
+log = logging.getLogger(__name__)
+
+SPLITS = ("train", "tune", "val")
+"""Trained on; looked at by scan policies, probes and tuning; reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,32 @@ class Dataset:
     @property
     def val(self) -> list[Sample]:
         return self.splits["val"]
+
+
+def open_dataset(config: DatasetConfig) -> Dataset:
+    """Read the dataset of these settings; of its training images, at most `max_train_images`, and as large a
+    part of those that are tuned by.
+
+    A split's order is mixed, so its first samples are a random subset, and a smaller subset is part of every
+    larger one. What the reader remarks is logged.
+
+    Raises:
+        ConfigError: no such dataset, or no such label.
+        DatasetError: the dataset is not there, or not as its publisher lays it out.
+    """
+    dataset: Dataset = build("dataset", config)
+    for remark in dataset.looked.all_remarks():
+        log.warning("%s", remark)
+    if config.label not in dataset.classes:
+        raise ConfigError(
+            f"dataset.label={config.label!r}: {config.name} has the labels {', '.join(dataset.classes)}."
+        )
+    if config.max_train_images is None:
+        return dataset
+    # As many in proportion: encoding a few training images shall not mean to encode all of tune.
+    num_tune = math.ceil(config.max_train_images * config.tune_fraction / (1 - config.tune_fraction))
+    kept = {"train": dataset.train[: config.max_train_images], "tune": dataset.tune[:num_tune]}
+    return replace(dataset, splits=dataset.splits | kept)
 
 
 def make_dataset(
@@ -167,3 +201,42 @@ def _classes(names: list[str], label: str) -> str:
     if len(names) == 1:
         return f"the {label} {names[0]!r} has no picture"
     return f"{len(names)} classes of {label!r} ({some(names)}) have no picture"
+
+
+def split_of(group: str, *, val_fraction: float, tune_fraction: float, seed: int) -> str:
+    """The split of an image, or of all images of a group, by its name and nothing else.
+
+    So a new image moves no other one. `val_fraction` of many groups are val, and `tune_fraction` of the
+    others are tune; each share is decided by bits of its own, so that changing one moves nothing across
+    the other's border.
+    """
+    digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogateescape")).digest()
+    if _share(digest[:8]) < val_fraction:
+        return "val"
+    return "tune" if _share(digest[8:16]) < tune_fraction else "train"
+
+
+def place(sample_id: str) -> bytes:
+    """What a split is sorted by: mixed as if shuffled, the same everywhere, and each image by its name alone.
+
+    So the first images of a split are a random subset, and a new image leaves the others in their order.
+    """
+    return hashlib.sha256(sample_id.encode(errors="surrogateescape")).digest()
+
+
+def holdout(num: int, val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Indices (train, val) of 0..num-1, each in drawn order; one more image moves others.
+
+    Draws what scikit-learn's `train_test_split(test_size=val_fraction, random_state=seed)` draws, which
+    is how the PCR release cuts HAM10000 and CelebA-HQ: of one permutation by numpy's legacy generator,
+    the first ceil(val_fraction * num) are held out and the rest trained on.
+    """
+    import numpy as np
+
+    order = np.random.RandomState(seed).permutation(num).tolist()
+    num_val = math.ceil(val_fraction * num)
+    return order[num_val:], order[:num_val]
+
+
+def _share(bits: bytes) -> float:
+    return int.from_bytes(bits, "big") / 2 ** (8 * len(bits))

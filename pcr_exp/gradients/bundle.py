@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.errors import GradientError
+from pcr_exp.system.lazy import torch
 
-_LENGTH = torch.int32
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LENGTH_BYTES = 4
 
 
 def bundle(messages: Sequence[Tensor]) -> Tensor:
     """Return uint8: for each message its length in four bytes, then itself."""
     parts = []
     for message in messages:
-        length = torch.tensor([len(message)], dtype=_LENGTH).view(torch.uint8)
+        length = torch.tensor([len(message)], dtype=torch.int32).view(torch.uint8)
         parts += [length.to(message.device), message]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
 
@@ -30,8 +32,8 @@ def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
     messages = []
     place = 0
     for _ in range(num_messages):
-        start = place + _LENGTH.itemsize
-        length = int(data[place:start].clone().view(_LENGTH)) if start <= len(data) else 0
+        start = place + _LENGTH_BYTES
+        length = int(data[place:start].clone().view(torch.int32)) if start <= len(data) else 0
         place = start + length
         messages.append(data[start:place])
     if place != len(data):

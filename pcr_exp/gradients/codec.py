@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+from pcr_exp.config.components import build
+from pcr_exp.config.gradients import GradientsConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Codec(Protocol):
@@ -32,3 +36,16 @@ class Codec(Protocol):
         Raises:
             GradientError: the message does not hold so many values.
         """
+
+
+def open_codec(config: GradientsConfig, seed: int) -> Codec:
+    """Open the codec that is registered for these settings; `seed` is for what it draws at random.
+
+    The seed must differ between senders, so that their errors average out.
+
+    Raises:
+        ConfigError: no codec has such settings.
+        NotImplementedError: `powersgd`, which makes no messages.
+    """
+    codec: Codec = build("gradients", config, seed)
+    return codec

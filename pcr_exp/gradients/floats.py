@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.errors import GradientError
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Floats:
@@ -29,3 +34,11 @@ class Floats:
             raise GradientError(f"{len(message)} bytes for {num_values} values: wanted {wanted}.")
         # A slice of a larger message may begin anywhere; numbers may not.
         return message.clone().view(self.dtype).to(torch.float32)
+
+
+@register("gradients", "none", GradientsConfig)
+@register("gradients", "fp16", GradientsConfig)
+@register("gradients", "bf16", GradientsConfig)
+def open_floats(config: GradientsConfig, seed: int) -> Floats:  # noqa: ARG001
+    """The three have no settings but their names."""
+    return Floats({"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[config.name])

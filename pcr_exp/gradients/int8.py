@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.errors import GradientError
 from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.gradients.threelc import ternary_scale
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _LARGEST = 127
 
@@ -39,3 +43,9 @@ class Int8:
 
 def _values(levels: Tensor, scale: float) -> Tensor:
     return (levels / _LARGEST).mul_(scale)
+
+
+@register("gradients", "int8", GradientsConfig)
+def open_int8(config: GradientsConfig, seed: int) -> Int8:  # noqa: ARG001
+    """Has no settings."""
+    return Int8()

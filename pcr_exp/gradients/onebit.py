@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.errors import GradientError
 from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.system.bits import bitmap_size, pack_bits, unpack_bits
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class OneBit:
@@ -47,3 +51,9 @@ class OneBit:
 
 def _values(positive: Tensor, high: float, low: float) -> Tensor:
     return torch.where(positive, high, low)
+
+
+@register("gradients", "onebit", GradientsConfig)
+def open_onebit(config: GradientsConfig, seed: int) -> OneBit:  # noqa: ARG001
+    """Has no settings."""
+    return OneBit()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.errors import GradientError
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DIGITS_PER_BYTE = 5
 NUM_CODES = 3**DIGITS_PER_BYTE

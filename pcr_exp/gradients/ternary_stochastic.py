@@ -1,15 +1,19 @@
-"""Three values drawn by lot, right on average (TernGrad, Wen et al. 2017), in 3LC's quartic bytes."""
+"""Three values drawn at random, right on average (TernGrad, Wen et al. 2017), in 3LC's quartic bytes."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.gradients.quartic import pack, unpack
 from pcr_exp.gradients.threelc import ternary_scale
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TernaryStochastic:
@@ -30,8 +34,8 @@ class TernaryStochastic:
         if math.isnan(scale):
             return joined([scale], values.new_empty(0, dtype=torch.uint8)), torch.full_like(values, math.nan)
         # On the CPU wherever the values are, so that a device does not change what is drawn.
-        lots = torch.rand(values.shape, generator=self.generator).to(values.device)
-        ternary = values.sign().mul_(lots * scale < values.abs())
+        draws = torch.rand(values.shape, generator=self.generator).to(values.device)
+        ternary = values.sign().mul_(draws * scale < values.abs())
         return joined([scale], pack((ternary + 1).to(torch.uint8))), ternary.mul_(scale)
 
     def decode(self, message: Tensor, num_values: int) -> Tensor:
@@ -40,3 +44,9 @@ class TernaryStochastic:
         if math.isnan(scale):
             return torch.full((num_values,), math.nan, device=message.device)
         return unpack(packed, num_values).float().sub_(1).mul_(scale)
+
+
+@register("gradients", "ternary_stochastic", GradientsConfig)
+def open_ternary_stochastic(config: GradientsConfig, seed: int) -> TernaryStochastic:  # noqa: ARG001
+    """Draws from a stream of the sender's own seed."""
+    return TernaryStochastic(seed)

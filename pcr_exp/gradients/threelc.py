@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
-
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.gradients.bundle import joined, parted
 from pcr_exp.gradients.quartic import pack, packed_size, unpack
 from pcr_exp.gradients.zero_run import lengthen, shorten
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+LARGEST_SPARSITY = 2 - 2**-23
+"""The float32 number before 2."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ThreeLCConfig(GradientsConfig):
+    """How much 3LC leaves out of each message, and how it writes the rest."""
+
+    name: str = "threelc"
+    sparsity: float = 1.0
+    """s in [1, 2); more sends fewer values per step."""
+    zero_run: bool = True
+    """Shorten runs of zero bytes."""
+
+    def __post_init__(self) -> None:
+        GradientsConfig.__post_init__(self)
+        in_range = 1 <= self.sparsity <= LARGEST_SPARSITY
+        require(in_range, "gradients.sparsity", self.sparsity, "a number in [1, 2)")
 
 
 class ThreeLC:
@@ -44,9 +69,6 @@ class ThreeLC:
         return unpack(packed, num_values).float().sub_(1).mul_(scale)
 
 
-_FLOAT32 = torch.finfo(torch.float32)
-
-
 def ternary_scale(values: Tensor, sparsity: float) -> float:
     """Return M = s max|values|, a float32: what one step of quantised `values` is worth.
 
@@ -66,10 +88,13 @@ def ternary_scale(values: Tensor, sparsity: float) -> float:
     largest = max(-low.item(), high.item())
     if not math.isfinite(largest):
         return math.nan
+    import numpy as np
+
     # Exact in double precision, so it is rounded once.
     product = float(np.float32(sparsity)) * largest
-    scale = float(np.float32(min(product, _FLOAT32.max)))
-    return scale if scale >= _FLOAT32.tiny else 0.0
+    limits = torch.finfo(torch.float32)
+    scale = float(np.float32(min(product, limits.max)))
+    return scale if scale >= limits.tiny else 0.0
 
 
 def quantise(values: Tensor, scale: float) -> Tensor:
@@ -82,3 +107,9 @@ def quantise(values: Tensor, scale: float) -> Tensor:
         scale: What `ternary_scale` gave.
     """
     return torch.nn.functional.hardshrink(values, scale / 2 if scale > 0 else math.inf).sign_()
+
+
+@register("gradients", "threelc", ThreeLCConfig)
+def open_threelc(config: ThreeLCConfig, seed: int) -> ThreeLC:  # noqa: ARG001
+    """Draws nothing."""
+    return ThreeLC(config.sparsity, zero_run=config.zero_run)

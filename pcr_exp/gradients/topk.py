@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.errors import GradientError
 from pcr_exp.system.bits import bitmap_size, pack_bits, unpack_bits
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _VALUE_BYTES = 4
+
+
+@dataclass(kw_only=True, slots=True)
+class TopKConfig(GradientsConfig):
+    """Which share of a tensor's values is sent."""
+
+    name: str = "topk"
+    fraction: float = 0.25
+
+    def __post_init__(self) -> None:
+        GradientsConfig.__post_init__(self)
+        require(0 < self.fraction <= 1, "gradients.fraction", self.fraction, "a share in (0, 1]")
 
 
 class TopK:
@@ -47,3 +65,9 @@ class TopK:
         values = torch.zeros(num_values, device=message.device)
         values[chosen] = message[size:].clone().view(torch.float32)
         return values
+
+
+@register("gradients", "topk", TopKConfig)
+def open_topk(config: TopKConfig, seed: int) -> TopK:  # noqa: ARG001
+    """Draws nothing."""
+    return TopK(config.fraction)

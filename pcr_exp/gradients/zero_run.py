@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from pcr_exp.errors import GradientError
 from pcr_exp.gradients.quartic import NUM_CODES, ZERO
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SHORTEST = 2
 LONGEST = 14

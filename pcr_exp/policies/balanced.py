@@ -9,18 +9,57 @@ costs has to be tried: a group at which training is slower though the bytes fit 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, replace
-from typing import Any
+from dataclasses import astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from pcr_exp.policies.consensus import Consensus
-from pcr_exp.policies.pace import Pace
-from pcr_exp.policies.policy import Decision, OneGroup, ScanPolicy, Update
+from omegaconf import MISSING
+
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import CandidatesConfig, ScanConfig, require_start
+from pcr_exp.policies.pace import Pace, Stretch, balanced_group, supplied_per_s
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, ScanPolicy, Update, open_policy
 from pcr_exp.policies.probe import Probe
-from pcr_exp.policies.supply import Stretch, balanced_group, supplied_per_s
+
+if TYPE_CHECKING:
+    from pcr_exp.policies.consensus import Consensus
 
 _MEMORY = 0.5
 """Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
+
+
+@dataclass(kw_only=True, slots=True)
+class BalancedConfig(CandidatesConfig):
+    """The highest candidate at which training does not wait for data, as storage and trainer allow."""
+
+    group: int = 1
+    candidates: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
+    floor: ScanConfig = MISSING
+    """A scan group or a policy below whose choice nothing is read: `scan@scan.floor=<option>`."""
+    every_steps: int = 10
+    """Updates between two decisions."""
+    headroom: float = 0.1
+    """Share by which storage must exceed what a higher group takes, before it is chosen."""
+    max_slowdown: float = 0.05
+    """Share of a lower group's images/s that a group may cost though storage keeps up: decoding's."""
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        require_start(self)
+        plain = not isinstance(self.floor, BalancedConfig) and self.floor.encoding == "pcr"
+        wanted = "a scan group of progressive records, or another policy"
+        require(plain, "scan.floor", self.floor.name, wanted)
+        require(self.every_steps >= 1, "scan.every_steps", self.every_steps, "at least 1")
+        require(0 <= self.headroom < math.inf, "scan.headroom", self.headroom, "a share of 0 or more")
+        wanted = "a share in (0, 1)"
+        require(0 < self.max_slowdown < 1, "scan.max_slowdown", self.max_slowdown, wanted)
+
+    @property
+    def uses_tune_split(self) -> bool:
+        return self.floor.uses_tune_split
 
 
 class BalancedScan(OneGroup):
@@ -137,3 +176,20 @@ class BalancedScan(OneGroup):
         self._pace.load_state_dict(state["pace"])
         self._floor_group = state["floor_group"]
         self._floor.load_state_dict(state["floor"])
+
+
+@register("scan", "balanced", BalancedConfig)
+def open_balanced(config: BalancedConfig, run: PolicyInputs) -> BalancedScan:
+    """The floor is opened with it; both decide by the mean bytes of the run's records."""
+    floor = open_policy(config.floor, run)
+    groups = sorted({*config.candidates, *floor.candidates})
+    return BalancedScan(
+        config.group,
+        floor,
+        {group: run.index.mean_prefix_bytes(group) for group in groups},
+        run.supplied,
+        run.consensus,
+        every_steps=config.every_steps,
+        headroom=config.headroom,
+        max_slowdown=config.max_slowdown,
+    )

@@ -6,10 +6,38 @@ Kuchnik et al. 2019, gradient tuning; epochs and threshold as in the authors' re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pcr_exp.policies.choose import smallest_exceeding
-from pcr_exp.policies.policy import Decision, OneGroup
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import CandidatesConfig
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs
 from pcr_exp.policies.probe import CosineProbe
+
+
+@dataclass(kw_only=True, slots=True)
+class CosineConfig(CandidatesConfig):
+    """Every so many epochs: the smallest candidate whose gradients point where those of whole images do."""
+
+    threshold: float = 0.8
+    """Cosine that must be exceeded."""
+    first_epoch: int = 5
+    """Epochs before the first probe, at `group`."""
+    every_epochs: int = 15
+    num_images: int = 640
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        require(-1 <= self.threshold < 1, "scan.threshold", self.threshold, "a cosine in [-1, 1)")
+        require(self.first_epoch >= 0, "scan.first_epoch", self.first_epoch, "0 or more")
+        for key in ("every_epochs", "num_images"):
+            require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
+
+
+def smallest_exceeding(similarities: Mapping[int, float], threshold: float) -> int | None:
+    """The lowest group whose similarity is above the threshold; None if there is none."""
+    return min((group for group, value in similarities.items() if value > threshold), default=None)
 
 
 class CosineScan(OneGroup):
@@ -43,3 +71,17 @@ class CosineScan(OneGroup):
         chosen = smallest_exceeding(scores, self._threshold) or self._full
         following = self.undecided_from + self._every_epochs
         self.choose(Decision(chosen, "cosine", scores), undecided_from=following)
+
+
+@register("scan", "cosine", CosineConfig)
+def open_cosine(config: CosineConfig, run: PolicyInputs) -> CosineScan:  # noqa: ARG001
+    """Needs nothing of the run."""
+    return CosineScan(
+        config.group,
+        config.candidates,
+        NUM_GROUPS,
+        threshold=config.threshold,
+        first_epoch=config.first_epoch,
+        every_epochs=config.every_epochs,
+        num_images=config.num_images,
+    )

@@ -5,13 +5,35 @@ Kuchnik et al. 2019, dynamic mixtures: mostly the selected group, now and then a
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.scan import CandidatesConfig, require_start
+from pcr_exp.policies.policy import OneGroup, PolicyInputs
 
-from pcr_exp.policies.policy import OneGroup
-from pcr_exp.system.randomness import Purpose, stream
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(kw_only=True, slots=True)
+class MixtureConfig(CandidatesConfig):
+    """Each record's group is drawn from the candidates around `group`."""
+
+    weights: list[float] = field(default_factory=lambda: [10.0, 1.0])
+    """Of `group`, of the candidates next to it on either side, of those after them, and so on; others: 0."""
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        require_start(self)
+        fits = bool(self.weights) and all(0 <= weight < math.inf for weight in self.weights)
+        wanted = "finite weights of 0 or more, the first above 0"
+        require(fits and self.weights[0] > 0, "scan.weights", self.weights, wanted)
 
 
 def probabilities(
@@ -21,6 +43,8 @@ def probabilities(
 
     `weights[0]` is that of `selected`, `weights[d]` that of each candidate d places away; beyond them 0.
     """
+    import numpy as np
+
     place = candidates.index(selected)
     distances = [abs(i - place) for i in range(len(candidates))]
     shares = np.array([weights[d] if d < len(weights) else 0.0 for d in distances])
@@ -31,12 +55,22 @@ class MixtureScan(OneGroup):
     """A function of (seed, epoch, record): the same for every worker and rank, and after a resume."""
 
     def __init__(self, selected: int, candidates: Sequence[int], weights: Sequence[float], seed: int) -> None:
+        import numpy as np
+
         super().__init__(selected, candidates)
-        self._ends = np.cumsum(probabilities(self.candidates, selected, weights))
+        self._ends: list[float] = np.cumsum(probabilities(self.candidates, selected, weights)).tolist()
         self._seed = seed
 
     def group(self, epoch: int, record: int) -> int | None:
         """The group that the record draws in the epoch."""
+        from pcr_exp.system.randomness import Purpose, stream
+
         draw = stream(self._seed, Purpose.SCAN_GROUP, epoch, record).random()
         # Scaled by the last end, which need not be 1 to the last bit.
-        return self.candidates[int(np.searchsorted(self._ends, draw * self._ends[-1], side="right"))]
+        return self.candidates[bisect_right(self._ends, draw * self._ends[-1])]
+
+
+@register("scan", "mixture", MixtureConfig)
+def open_mixture(config: MixtureConfig, run: PolicyInputs) -> MixtureScan:
+    """What a record draws follows from the run's seed."""
+    return MixtureScan(config.group, config.candidates, config.weights, run.seed)

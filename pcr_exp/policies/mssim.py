@@ -6,10 +6,34 @@ Kuchnik et al. 2019, static tuning: mean MS-SSIM over a sample, threshold 0.95.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pcr_exp.policies.choose import smallest_reaching
-from pcr_exp.policies.policy import Decision, OneGroup
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import CandidatesConfig
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs
 from pcr_exp.policies.probe import SimilarityProbe
+
+
+@dataclass(kw_only=True, slots=True)
+class MssimConfig(CandidatesConfig):
+    """Once, before training: the smallest candidate whose images look like the originals."""
+
+    threshold: float = 0.95
+    """Mean MS-SSIM that is enough."""
+    num_images: int = 64
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        wanted = "a mean MS-SSIM in (0, 1]"
+        require(0 < self.threshold <= 1, "scan.threshold", self.threshold, wanted)
+        require(self.num_images >= 1, "scan.num_images", self.num_images, "at least 1")
+
+
+def smallest_reaching(similarities: Mapping[int, float], threshold: float) -> int | None:
+    """The lowest group whose similarity is at least the threshold; None if there is none."""
+    return min((group for group, value in similarities.items() if value >= threshold), default=None)
 
 
 class MssimScan(OneGroup):
@@ -29,3 +53,9 @@ class MssimScan(OneGroup):
         """Take the smallest group that reaches the threshold."""
         chosen = smallest_reaching(scores, self._threshold)
         self.choose(Decision(chosen or self.current, "ms_ssim", scores))
+
+
+@register("scan", "mssim", MssimConfig)
+def open_mssim(config: MssimConfig, run: PolicyInputs) -> MssimScan:  # noqa: ARG001
+    """Needs nothing of the run."""
+    return MssimScan(config.candidates, NUM_GROUPS, threshold=config.threshold, num_images=config.num_images)

@@ -4,13 +4,49 @@ that does about as well as the best (Kuchnik et al. 2019, loss tuning).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pcr_exp.policies.choose import cheapest_within
-from pcr_exp.policies.consensus import Consensus
-from pcr_exp.policies.policy import Decision, OneGroup, Update
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.scan import CandidatesConfig
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
 from pcr_exp.policies.probe import TrialProbe
+
+if TYPE_CHECKING:
+    from pcr_exp.policies.consensus import Consensus
+
+
+@dataclass(kw_only=True, slots=True)
+class PlateauConfig(CandidatesConfig):
+    """When the training loss stops falling: the cheapest candidate that does about as well as the best."""
+
+    patience_epochs: int = 3
+    """Epochs without a new low of the loss that make a plateau."""
+    min_drop: float = 0.01
+    """Share of the lowest loss by which a new low must be lower."""
+    trial_steps: int = 20
+    """Updates at each candidate, up to an epoch."""
+    tolerance: float = 0.02
+    """Share of the best candidate's loss that a cheaper one may be worse."""
+    judge: str = "train"
+    """A candidate's loss: `train`, over the second half of its trial, or `tune`, after it on the whole images
+    that were held out for that."""
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        for key in ("patience_epochs", "trial_steps"):
+            require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
+        require(0 <= self.min_drop < 1, "scan.min_drop", self.min_drop, "a share in [0, 1)")
+        require(0 <= self.tolerance < math.inf, "scan.tolerance", self.tolerance, "a share of 0 or more")
+        wanted = "train or tune (val is what is reported, so nothing is decided on it)"
+        require(self.judge in ("train", "tune"), "scan.judge", self.judge, wanted)
+
+    @property
+    def uses_tune_split(self) -> bool:
+        return self.judge == "tune"
 
 
 def is_plateau(losses: Sequence[float], *, patience_epochs: int, min_drop: float) -> bool:
@@ -20,6 +56,12 @@ def is_plateau(losses: Sequence[float], *, patience_epochs: int, min_drop: float
     """
     before, recent = losses[:-patience_epochs], losses[-patience_epochs:]
     return bool(before) and min(recent) > min(before) * (1 - min_drop)
+
+
+def cheapest_within(losses: Mapping[int, float], tolerance: float) -> int:
+    """The lowest group whose loss is at most (1 + tolerance) times the lowest loss, which is 0 or more."""
+    limit = min(losses.values()) * (1 + tolerance)
+    return min(group for group, loss in losses.items() if loss <= limit)
 
 
 class PlateauScan(OneGroup):
@@ -93,3 +135,16 @@ class PlateauScan(OneGroup):
         self._losses = list(state["losses"])
         self._total_loss, self._num_images = state["total_loss"], state["num_images"]
         self._trial_epoch = state["trial_epoch"]
+
+
+@register("scan", "plateau", PlateauConfig)
+def open_plateau(config: PlateauConfig, run: PolicyInputs) -> PlateauScan:
+    """All ranks see the same losses."""
+    return PlateauScan(
+        config.group,
+        TrialProbe(tuple(config.candidates), config.trial_steps, config.judge),
+        run.consensus,
+        patience_epochs=config.patience_epochs,
+        min_drop=config.min_drop,
+        tolerance=config.tolerance,
+    )

@@ -11,12 +11,19 @@ of it is read before the decision. Only `balanced`, which follows the clock, dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from pcr_exp.config.check import require
+from pcr_exp.config.components import build, register
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.probe import Probe
 from pcr_exp.system.columns import Column
+
+if TYPE_CHECKING:
+    from pcr_exp.policies.consensus import Consensus
+    from pcr_exp.records.index import RecordIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,37 @@ class ScanPolicy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyInputs:
+    """What a run gives the policy that is opened for it."""
+
+    seed: int
+    """The run's; what a policy draws follows from it."""
+    consensus: Consensus
+    """Among the run's ranks."""
+    index: RecordIndex
+    """Of the records that are trained on."""
+    supplied: Callable[[], tuple[int, float]]
+    """Bytes that storage delivered, and the seconds that it had reads to do."""
+
+
+def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:
+    """Open the policy that is registered for these settings.
+
+    Raises:
+        ConfigError: no policy has such settings.
+        RecordError: the records lack a candidate.
+    """
+    policy: ScanPolicy = build("scan", config, run)
+    return policy
+
+
+def require_tuning(config: ScanConfig, num_tune: int) -> None:
+    """Raise ConfigError if the policy judges by images to tune by and there are none."""
+    wanted = "train, as no image is held out to tune by (dataset.tune_fraction)"
+    require(num_tune > 0 or not config.uses_tune_split, "scan.judge", "tune", wanted)
+
+
 class StaticScan:
     """One scan group for the whole run."""
 
@@ -129,6 +167,12 @@ class StaticScan:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """There is no state to continue from."""
+
+
+@register("scan", "static", ScanConfig)
+def open_static(config: ScanConfig, run: PolicyInputs) -> StaticScan:  # noqa: ARG001
+    """Needs nothing of the run."""
+    return StaticScan(config.group)
 
 
 class OneGroup(StaticScan):

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from pcr_exp.policies.policy import Decision, OneGroup, Update
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.scan import PolicyConfig, require_groups
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
+
+
+@dataclass(kw_only=True, slots=True)
+class ScheduleConfig(PolicyConfig):
+    """A fixed curriculum: `groups[0]` until `milestones[0]` epochs are done, then `groups[1]`, and so on."""
+
+    groups: list[int] = field(default_factory=lambda: [1, 2, 5, 10])
+    milestones: list[int] = field(default_factory=lambda: [5, 10, 20])
+
+    def __post_init__(self) -> None:
+        PolicyConfig.__post_init__(self)
+        require_groups("scan.groups", self.groups)
+        wanted = f"rising epochs from 1 on, one less than scan.groups={self.groups} has groups"
+        rising = self.milestones == sorted(set(self.milestones)) and min(self.milestones, default=1) >= 1
+        fits = rising and len(self.milestones) == len(self.groups) - 1
+        require(fits, "scan.milestones", self.milestones, wanted)
+        self.group = self.groups[0]
 
 
 def scheduled_group(epoch: int, groups: Sequence[int], milestones: Sequence[int]) -> int:
@@ -30,3 +51,9 @@ class ScheduleScan(OneGroup):
         following = scheduled_group(update.epoch + 1, self._groups, self._milestones)
         if update.ends_epoch and following != self.current:
             self.choose(Decision(following, "given"))
+
+
+@register("scan", "schedule", ScheduleConfig)
+def open_schedule(config: ScheduleConfig, run: PolicyInputs) -> ScheduleScan:  # noqa: ARG001
+    """Needs nothing of the run."""
+    return ScheduleScan(config.groups, config.milestones)

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig, records_name
-from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.datasets.sample import Dataset
-from pcr_exp.datasets.splits import SPLITS
+from pcr_exp.datasets.sample import SPLITS, Dataset, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.records.encode import EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.datasets.sample import Dataset
+from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.records.same_bytes import of_other_bytes
 from pcr_exp.records.sources import (

@@ -10,7 +10,7 @@ import numpy as np
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.datasets.splits import SPLITS
+from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform

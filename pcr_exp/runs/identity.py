@@ -24,7 +24,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "storage": ("reads_in_flight",),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
 }
-_GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root")
+_GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components")
 # Groups that came after published runs, with the values that describe those runs: while a key has that value
 # it is left out, so that new runs stand beside those in tables. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
@@ -36,6 +36,9 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "training": {"global_batch_size": None},
     "task": asdict(TaskConfig()),
 }
+# Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that
+# its runs are called what they were.
+_ONCE_OF_EVERY_CODEC = {"sparsity": 1.0, "zero_run": True, "fraction": 0.25, "rank": 2}
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
@@ -107,6 +110,8 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("world_size", 1) == 1:
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
+    if "gradients" in part:
+        part["gradients"] = {**_ONCE_OF_EVERY_CODEC, **part["gradients"]}
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
     part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))

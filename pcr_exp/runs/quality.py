@@ -25,8 +25,8 @@ from pcr_exp.images.codec import Pixels
 from pcr_exp.images.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
 from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.numerics import NUMERICS
-from pcr_exp.policies.catalog import open_policy
 from pcr_exp.policies.consensus import open_consensus
+from pcr_exp.policies.policy import PolicyInputs, open_policy
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
@@ -101,13 +101,8 @@ def training_quality(
 
 def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
     """Return every scan group that the run may read, repeats of echoed examples included, rising."""
-    policy = open_policy(
-        config.scan,
-        seed=config.seed,
-        consensus=open_consensus(torch.device("cpu")),
-        index=index,
-        supplied=lambda: (0, 0.0),
-    )
+    run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index, supplied=lambda: (0, 0.0))
+    policy = open_policy(config.scan, run)
     return sorted({*policy.candidates, *config.echo.repeat_groups})
 
 

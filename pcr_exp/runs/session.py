@@ -16,9 +16,8 @@ from pcr_exp.loading.echo.ratio import stage_columns
 from pcr_exp.loading.echo.stage import num_examples
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
-from pcr_exp.policies.catalog import judges_by_tune, open_policy, require_tuning
 from pcr_exp.policies.consensus import open_consensus
-from pcr_exp.policies.policy import ScanPolicy, declared_columns
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
 from pcr_exp.runs.data import RunData, ValidationBatches, training_loader, validation_loader
 from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
@@ -164,7 +163,7 @@ def open_session(
     num_fresh = share.samples_per_slot(data.train.index.num_samples)
     num_train = num_examples(config.echo, num_fresh)
     task = open_task(config.task, data.train.index.classes[config.dataset.label], training.label_smoothing)
-    looked_at = {training.eval_split, *(["tune"] if judges_by_tune(config.scan) else [])}
+    looked_at = {training.eval_split, *(["tune"] if config.scan.uses_tune_split else [])}
     check_model(
         model,
         config.model.name,
@@ -180,11 +179,7 @@ def open_session(
     require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     policy = open_policy(
-        config.scan,
-        seed=config.seed,
-        consensus=consensus,
-        index=data.train.index,
-        supplied=data.storage.supplied,
+        config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.storage.supplied)
     )
     _check_bounds(config)
     trainer = Trainer(

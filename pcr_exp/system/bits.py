@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def bitmap_size(num_bits: int) -> int:
@@ -21,7 +23,7 @@ _GATHER = sum(1 << (56 - 7 * i) for i in range(8))
 
 def pack_bits(flags: Tensor) -> Tensor:
     """Pack bool [n] into uint8 [ceil(n / 8)]; flag i is bit i % 8 of byte i // 8."""
-    octets = F.pad(flags.to(torch.uint8), (0, -len(flags) % 8)).view(torch.int64)
+    octets = torch.nn.functional.pad(flags.to(torch.uint8), (0, -len(flags) % 8)).view(torch.int64)
     return (octets.mul_(_GATHER) >> 56).to(torch.uint8)
 
 

@@ -1,25 +1,30 @@
-"""Any torchvision classification model, by its name, with a head for the dataset's label."""
+"""Image classifiers by name, with a head for the dataset's label: torchvision's, timm's, users' own.
+
+A family of models is a function that is registered in the group `model`: from settings and a number of
+classes it makes a module, with published weights if `config.pretrained`. What those weights want their pixels
+normalised with may be registered in `model.normalization`; ImageNet's mean and std otherwise.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import torch
-import torchvision  # type: ignore[import-untyped]
-from torch import nn
-
+from pcr_exp.config.check import require
+from pcr_exp.config.components import build, register
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.weights import load_pretrained
+from pcr_exp.system.lazy import torch, torchvision
+from pcr_exp.training.normalization import IMAGENET, Normalization
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
     """Build the model; its weights come from torch's global generator unless `config.pretrained`.
-
-    The builder makes the head for `num_classes` itself, in each family's own place and with its own
-    initialisation. Auxiliary classifiers (googlenet, inception_v3) are off.
 
     Raises:
         ConfigError: no such model, or weights that do not fit it (the message names the keys).
@@ -28,10 +33,123 @@ def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
         raise ConfigError(
             f"model.weights={config.weights!r} but model.pretrained=false: set the latter to true to load it."
         )
-    model = _build(config, num_classes)
+    model: nn.Module = build("model", config, num_classes)
+    return model
+
+
+@register("model", "torchvision", ModelConfig)
+def open_torchvision(config: ModelConfig, num_classes: int) -> nn.Module:
+    """Any torchvision classification model.
+
+    The builder makes the head for `num_classes` itself, in each family's own place and with its own
+    initialisation. Auxiliary classifiers (googlenet, inception_v3) are off.
+    """
+    from pcr_exp.training.weights import load_pretrained
+
+    check_name(config)
+    extra: dict[str, Any] = {}
+    if config.name in ("googlenet", "inception_v3"):
+        # torchvision's weights for these two were trained on inputs in [-1, 1].
+        extra = {"aux_logits": False, "init_weights": True, "transform_input": config.pretrained}
+    model: nn.Module = torchvision.models.get_model(
+        config.name, weights=None, num_classes=num_classes, **extra
+    )
     if config.pretrained:
         load_pretrained(model, config.name, config.weights)
     return model
+
+
+@register("model.normalization", "torchvision", ModelConfig)
+def torchvision_normalization(config: ModelConfig) -> Normalization:
+    """What torchvision says of its default weights for the model."""
+    choices = torchvision.models.get_model_weights(config.name)
+    if not len(choices):
+        return IMAGENET
+    published = choices.DEFAULT.transforms()
+    return Normalization(tuple(published.mean), tuple(published.std))
+
+
+def check_name(config: ModelConfig) -> None:
+    """Raise ConfigError, with the names near it, unless the library that is asked for the model has it.
+
+    Families of users check their names when a model is opened.
+    """
+    if isinstance(config, TimmConfig):
+        _check_timm_name(config)
+    if type(config) is not ModelConfig:
+        return
+    names = torchvision.models.list_models(module=torchvision.models)
+    if config.name not in names:
+        near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names
+        raise ConfigError(
+            f"model.name={config.name!r}: not a torchvision classification model. "
+            f"Near it: {', '.join(near)}. All: torchvision.models.list_models()."
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class TimmConfig(ModelConfig):
+    """A model of timm, pytorch-image-models, by its name there, such as `convnext_atto` (extra `timm`)."""
+
+    library: str = "timm"
+    """A setting so that it is part of the names of runs: both libraries have a resnet18."""
+
+    def __post_init__(self) -> None:
+        ModelConfig.__post_init__(self)
+        require(self.library == "timm", "model.library", self.library, "timm, with model=timm")
+
+
+@register("model", "timm", TimmConfig)
+def open_timm(config: TimmConfig, num_classes: int) -> nn.Module:
+    """Any classification model of timm.
+
+    Raises:
+        ConfigError: timm is not installed, has no such model, or cannot fetch its weights.
+    """
+    from pcr_exp.training.weights import load_pretrained
+
+    check_name(config)
+    published = config.pretrained and config.weights is None
+    try:
+        model: nn.Module = _timm().create_model(config.name, pretrained=published, num_classes=num_classes)
+    except Exception as error:  # the hub's client raises many kinds
+        if not published:
+            raise
+        raise ConfigError(
+            f"model.pretrained=true: timm could not load weights of {config.name!r} ({error}). Where there "
+            "is no network or there are no weights, give a state dict as model.weights=<file>."
+        ) from error
+    if config.weights is not None:
+        load_pretrained(model, config.name, config.weights)
+    return model
+
+
+@register("model.normalization", "timm", TimmConfig)
+def timm_normalization(config: TimmConfig) -> Normalization:
+    """What timm says of its default weights for the model."""
+    published = _timm().get_pretrained_cfg(config.name)
+    return IMAGENET if published is None else Normalization(tuple(published.mean), tuple(published.std))
+
+
+def _check_timm_name(config: TimmConfig) -> None:
+    timm = _timm()
+    if not timm.is_model(config.name):
+        names = timm.list_models()
+        near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names[:5]
+        raise ConfigError(
+            f"model.name={config.name!r}: not a model of timm {timm.__version__}. "
+            f"Near it: {', '.join(near)}. All: timm.list_models()."
+        )
+
+
+def _timm() -> Any:
+    try:
+        import timm
+    except ImportError as error:
+        raise ConfigError(
+            f"model=timm: timm cannot be imported ({error}). Install it: pip install 'pcr-exp[timm]'."
+        ) from error
+    return timm
 
 
 _taken: set[object] = set()
@@ -78,23 +196,3 @@ def check_model(
                 ) from error
     model.train(was_training)
     _taken.add(case)
-
-
-def check_name(config: ModelConfig) -> None:
-    """Raise ConfigError, with the names near it, unless torchvision has the model."""
-    names = torchvision.models.list_models(module=torchvision.models)
-    if config.name not in names:
-        near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names
-        raise ConfigError(
-            f"model.name={config.name!r}: not a torchvision classification model. "
-            f"Near it: {', '.join(near)}. All: torchvision.models.list_models()."
-        )
-
-
-def _build(config: ModelConfig, num_classes: int) -> nn.Module:
-    check_name(config)
-    extra: dict[str, Any] = {}
-    if config.name in ("googlenet", "inception_v3"):
-        # torchvision's weights for these two were trained on inputs in [-1, 1].
-        extra = {"aux_logits": False, "init_weights": True, "transform_input": config.pretrained}
-    return torchvision.models.get_model(config.name, weights=None, num_classes=num_classes, **extra)

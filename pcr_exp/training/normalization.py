@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torchvision  # type: ignore[import-untyped]
-from torch import Tensor
-
+from pcr_exp.config.components import build, schemas
 from pcr_exp.config.model import ModelConfig
-from pcr_exp.training.weights import read_beside_weights
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEY = "normalization"
 """Of a checkpoint."""
@@ -39,8 +39,8 @@ IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 def normalization_of(config: ModelConfig) -> Normalization:
     """Return `model.mean` and `model.std` if given, else what the model's weights were trained with.
 
-    A checkpoint of a run that is given as weights says it itself. Of other files, and of torchvision's own
-    weights, it is what torchvision says of its default weights for this model.
+    A checkpoint of a run that is given as weights says it itself. Of other files, and of published weights,
+    it is what the model's library says of its default weights for this model.
 
     Raises:
         ConfigError: the file of weights cannot be read.
@@ -50,14 +50,15 @@ def normalization_of(config: ModelConfig) -> Normalization:
     if not config.pretrained:
         return IMAGENET
     if config.weights is not None:
+        from pcr_exp.training.weights import read_beside_weights
+
         kept = read_beside_weights(config.weights, KEY)
         if kept is not None:
             return Normalization.from_plain(kept)
-    choices = torchvision.models.get_model_weights(config.name)
-    if not len(choices):
+    if type(config) not in schemas("model.normalization").values():
         return IMAGENET
-    published = choices.DEFAULT.transforms()
-    return Normalization(tuple(published.mean), tuple(published.std))
+    published: Normalization = build("model.normalization", config)
+    return published
 
 
 def model_input(

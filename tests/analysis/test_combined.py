@@ -20,6 +20,7 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
+from pcr_exp.gradients.threelc import ThreeLCConfig
 
 MakeRun = Callable[..., Path]
 ECHO = EchoConfig(name="example_before", factor=2)
@@ -28,7 +29,7 @@ ECHO = EchoConfig(name="example_before", factor=2)
 def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), seed: int = 0) -> None:
     """12 updates of 16 images; each neighbour that is on saves a share of its own at its place."""
     echo = ECHO if "echo" in on else EchoConfig()
-    gradients = GradientsConfig(name="threelc" if "threelc" in on else "none")
+    gradients = ThreeLCConfig() if "threelc" in on else GradientsConfig()
     activations = ActivationsConfig(name="error_bounded" if "activations" in on else "none", interval=10)
     fresh = int(192 / echo.factor)
     kept = 75_000 if "activations" in on else 100_000

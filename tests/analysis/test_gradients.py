@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.gradients.figures import (
@@ -32,15 +33,17 @@ from pcr_exp.analysis.gradients.table import (
     gradient_frame,
     gradient_table,
 )
-from pcr_exp.config.gradients import CODECS, GradientsConfig
+from pcr_exp.config.components import schemas
+from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.gradients.threelc import ThreeLCConfig
 
 MakeRun = Callable[..., Path]
 NONE = GradientsConfig()
 
 
 def threelc(sparsity: float, **settings: Any) -> GradientsConfig:
-    return GradientsConfig(name="threelc", sparsity=sparsity, **settings)
+    return ThreeLCConfig(sparsity=sparsity, **settings)
 
 
 @pytest.fixture
@@ -94,27 +97,30 @@ def test_the_speed_up_is_over_floats_on_the_same_link(two_links: Path) -> None:
 
 
 def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> None:
-    for sparsity in (1.0, 1.5):  # means nothing to floats
-        make_run(tmp_path, "group_5", gradients=GradientsConfig(sparsity=sparsity), mbit_per_s=10)
+    for sparsity in (1.0, 1.5):  # once a setting of every codec, which means nothing to floats
+        file = make_run(tmp_path, "group_5", gradients=NONE, mbit_per_s=10) / "config.yaml"
+        config = OmegaConf.load(file)
+        config.gradients.sparsity = sparsity
+        OmegaConf.save(config, file)
     (row,) = gradient_table(gradient_frame(read_runs(tmp_path))).to_dict("records")
     assert (row["n"], row["num_reached"]) == (1, 1)
 
 
 def codec(name: str, **settings: Any) -> dict[str, Any]:
     """A codec's part of a row of `gradient_frame`."""
-    gradients = asdict(GradientsConfig(name=name, **settings))
+    gradients = asdict(schemas("gradients")[name](name=name, **settings))
     return {"codec": codec_label(gradients), **codec_columns(gradients)}
 
 
 def test_codecs_are_named_with_what_tells_them_apart() -> None:
-    codecs = [codec(name) for name in CODECS]
+    codecs = [codec(name) for name in schemas("gradients")]
     assert {each["codec"] for each in codecs} == {
         *("none", "fp16", "bf16", "int8", "onebit", "ternary_stochastic"),
         *("topk 25%", "powersgd rank 2", "threelc s=1.00"),
     }
     assert codec("topk", fraction=0.05)["codec"] == "topk 5%"
     assert codec("threelc", sparsity=1.9, zero_run=False)["codec"] == "threelc s=1.90, no ZRE"
-    assert len({look_of(each)["marker"] for each in codecs}) == len(CODECS)
+    assert len({look_of(each)["marker"] for each in codecs}) == len(schemas("gradients"))
 
 
 def test_a_codec_that_no_table_knows_has_a_name_a_look_and_a_place() -> None:

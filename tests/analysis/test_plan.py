@@ -5,14 +5,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
 from pcr_exp.analysis.model.plan_page import report_plan
-from pcr_exp.config.compose import load, register
+from pcr_exp.config.compose import compose
 from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index
 
@@ -195,9 +193,7 @@ def test_data_that_cannot_be_planned_for_are_refused(given: dict[str, Any], mess
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_plan_composes_and_is_reported(name: str, tmp_path: Path) -> None:
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = load(compose("throughput", overrides=[f"plan={name}"]), ThroughputConfig)
+    config = compose("throughput", f"plan={name}")
     assert config.plan is not None and config.plan.name == name
     assert config.plan.out == f"results/throughput_model/{name}"
     config.plan.out = str(tmp_path)
@@ -216,9 +212,7 @@ def test_every_plan_composes_and_is_reported(name: str, tmp_path: Path) -> None:
 
 def test_the_papers_cluster_gains_what_the_paper_says() -> None:
     """Half the bytes, up to about twice the speed, where storage is the limit (abstract)."""
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = load(compose("throughput", overrides=["plan=paper_cluster"]), ThroughputConfig)
+    config = compose("throughput", "plan=paper_cluster")
     assert config.plan is not None
     predictions = predict(config.plan, [config.plan.workers])
     light = predictions[predictions["model"] == "shufflenet_v2_x1_0"]

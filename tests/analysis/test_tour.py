@@ -9,7 +9,6 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import RecordsConfig
@@ -18,6 +17,7 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
+from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.runs.train_run import run_training
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"

@@ -33,7 +33,7 @@ from pcr_exp.config.dataset import (
     Ham10000Config,
     ImageNetConfig,
 )
-from pcr_exp.datasets.catalog import open_dataset
+from pcr_exp.datasets.sample import open_dataset
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive

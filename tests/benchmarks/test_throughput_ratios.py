@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.launch import CONFIGS
 from experiments.studies.throughput import measure
 from pcr_exp.analysis.throughput.table import bounds, summarise_throughput
-from pcr_exp.config.compose import load, register
-from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.config.compose import compose
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +33,6 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
                 for copy in range(NUM_COPIES if split == "train" else 1):
                     link = tmp_path / "images" / split / folder.name / f"{copy}_{image.name}"
                     link.symlink_to(image)
-    register()
     overrides = [
         *("dataset=folder", f"dataset.root={tmp_path}/images", "dataset.images_per_record=64"),
         *(f"work={tmp_path}/work", f"out={tmp_path}/out", "repeats=3", "measure_s=1", "static_copies=false"),
@@ -48,8 +44,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         "model_images_per_s=null",
         *("bandwidths_mib_per_s=[10]", "latencies_ms=[]", "requests_per_s=[100]"),
     ]
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        measure(load(compose("throughput", overrides=overrides), ThroughputConfig))
+    measure(compose("throughput", *overrides))
     return summarise_throughput(pd.read_csv(tmp_path / "out" / "throughput.csv"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from pcr_exp.config.compose import register
+from pcr_exp.config.compose import prepare_hydra
 from pcr_exp.config.labels import (
     network_label,
     network_slug,
@@ -29,7 +29,7 @@ SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfi
 
 @pytest.fixture(autouse=True, scope="module")
 def hydra() -> Iterator[None]:
-    register()
+    prepare_hydra()
     with initialize_config_dir(str(REPO / "configs"), version_base="1.3"):
         yield
 

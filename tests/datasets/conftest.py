@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig
+from pcr_exp.config.components import schemas
+from pcr_exp.config.dataset import DatasetConfig
 
 LABELS = {
     "imagenet": "wnid",
@@ -30,7 +31,8 @@ def make_config(tmp_path: Path) -> Callable[..., DatasetConfig]:
             "targets": {"top1": 0.5},
         }
         given |= {"name": kind, "tune_fraction": 0.0}
-        return DATASET_SCHEMAS[kind](**(given | settings))
+        made: DatasetConfig = schemas("dataset")[kind](**(given | settings))
+        return made
 
     return make
 

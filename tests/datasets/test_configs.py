@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import hydra
 import pytest
-from hydra.core.config_store import ConfigStore
 from hydra.errors import ConfigCompositionException
-from omegaconf import DictConfig
 
-from pcr_exp.config.compose import load, register
-from pcr_exp.config.dataset import DATASET_SCHEMAS, DatasetConfig, PhotosConfig
-from pcr_exp.config.runners import PrepareConfig
+from pcr_exp.config.components import schemas
+from pcr_exp.config.compose import compose
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAMES = sorted(path.stem for path in (CONFIGS / "dataset").glob("*.yaml"))
-PRIMARY = "test_datasets_primary"
-
-
-@pytest.fixture(autouse=True)
-def hydra_on_configs() -> Iterator[None]:
-    register()
-    ConfigStore.instance().store(name=PRIMARY, node=PrepareConfig)
-    with hydra.initialize_config_dir(str(CONFIGS), version_base=None):
-        yield
-
-
-def compose(*overrides: str) -> DictConfig:
-    return hydra.compose(PRIMARY, overrides=list(overrides))
 
 
 def dataset_of(*overrides: str) -> DatasetConfig:
-    return load(compose(*overrides), PrepareConfig).dataset
+    return compose("prepare", *overrides).dataset
 
 
 def test_a_file_for_each_schema():
-    assert set(NAMES) == set(DATASET_SCHEMAS)
+    assert set(NAMES) == set(schemas("dataset"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_composes_into_its_dataclass(name: str):
-    config = dataset_of(f"+dataset={name}")
-    assert type(config) is DATASET_SCHEMAS[name]
+    config = dataset_of(f"dataset={name}")
+    assert type(config) is schemas("dataset")[name]
     assert config.name == name
     assert config.root == (None if name == "folder" else f"data/{name}")
     assert config.paper.model == "resnet18"
@@ -58,11 +42,11 @@ def test_composes_into_its_dataclass(name: str):
     [("imagenet", 1024), ("ham10000", 64), ("cars", 128), ("celebahq", 256), ("photos", 64), ("folder", 128)],
 )
 def test_record_sizes_are_the_papers(name: str, images: int):
-    assert dataset_of(f"+dataset={name}").images_per_record == images
+    assert dataset_of(f"dataset={name}").images_per_record == images
 
 
 def test_photos_are_cropped_at_native_resolution():
-    config = dataset_of("+dataset=photos")
+    config = dataset_of("dataset=photos")
     assert isinstance(config, PhotosConfig)
     image_size = config.paper.image_size
     assert config.augment.crop_scale == [(image_size / config.size_px) ** 2] * 2
@@ -71,7 +55,7 @@ def test_photos_are_cropped_at_native_resolution():
 
 
 def test_override():
-    config = dataset_of("+dataset=cars", "dataset.label=make", "dataset.augment.horizontal_flip=false")
+    config = dataset_of("dataset=cars", "dataset.label=make", "dataset.augment.horizontal_flip=false")
     assert (config.label, config.augment.horizontal_flip) == ("make", False)
 
 
@@ -79,16 +63,16 @@ def test_override():
 @pytest.mark.parametrize("key", ["dataset.foo=1", "dataset.augment.foo=1", "dataset.paper.foo=1"])
 def test_unknown_key(name: str, key: str):
     with pytest.raises(ConfigCompositionException, match="foo"):
-        compose(f"+dataset={name}", key)
+        dataset_of(f"dataset={name}", key)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("key", ["+dataset.foo=1", "+dataset.augment.foo=1", "+dataset.paper.foo=1"])
 def test_unknown_key_forced_in(name: str, key: str):
     with pytest.raises(ConfigError, match="foo"):
-        load(compose(f"+dataset={name}", key), PrepareConfig)
+        dataset_of(f"dataset={name}", key)
 
 
 def test_bad_value_names_its_key():
     with pytest.raises(ConfigError, match=r"dataset\.split='patient': wanted lesion or file"):
-        dataset_of("+dataset=ham10000", "dataset.split=patient")
+        dataset_of("dataset=ham10000", "dataset.split=patient")

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pcr_exp.datasets.folder import read
-from pcr_exp.datasets.splits import split_of
+from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import DatasetError
 
 

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pcr_exp.datasets import photo_sources, photos
+from pcr_exp.datasets import photos
 from pcr_exp.datasets.photo_crops import View, defocus, detail, draw_picture, draw_view, encode_jpeg, render
-from pcr_exp.datasets.photo_sources import GAP_PX, SOURCE_FILES, load_photo, split_region
-from pcr_exp.datasets.photos import CLASSES, read
+from pcr_exp.datasets.photos import CLASSES, GAP_PX, SOURCE_FILES, load_photo, read, split_region
 from pcr_exp.errors import DatasetError
 
 GREY = {"brick", "grass"}
@@ -180,7 +179,7 @@ def test_root_that_cannot_be_made(make_config, tmp_path: Path):
 
 
 def test_scikit_image_without_the_photograph(monkeypatch):
-    monkeypatch.setitem(photo_sources.SOURCE_FILES, "astronaut", "cosmonaut.png")
+    monkeypatch.setitem(photos.SOURCE_FILES, "astronaut", "cosmonaut.png")
     with pytest.raises(DatasetError, match=r"scikit-image ships no cosmonaut\.png here"):
         load_photo("astronaut")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.datasets.sample import Dataset
+from pcr_exp.datasets.sample import Dataset, open_dataset
 
 
 def check_files(dataset: Dataset) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.datasets.splits import holdout, place, split_of
+from pcr_exp.datasets.sample import holdout, place, split_of
 
 fractions = st.floats(0.05, 0.95)
 seeds = st.integers(0, 2**32 - 1)

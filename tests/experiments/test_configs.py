@@ -3,21 +3,18 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
-from pcr_exp.config.gradients import CODECS
+from pcr_exp.config.components import schemas
+from pcr_exp.config.compose import CONFIGS, RUNNER_SCHEMAS, compose, load, prepare_hydra
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import SCAN_SCHEMAS
 from pcr_exp.errors import ConfigError
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 RUNNER_OF_EXPERIMENT = {
     "mssim_vs_scan": "quality",
     "throughput_vs_scan": "throughput",
@@ -27,25 +24,19 @@ RUNNER_OF_EXPERIMENT = {
 GROUPS = ("task", "scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 
 
-def composed(runner: str, *overrides: str) -> Any:
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return load(compose(runner, overrides=list(overrides)), RUNNER_SCHEMAS[runner])
-
-
 def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
 @pytest.mark.parametrize("runner", sorted(RUNNER_SCHEMAS))
 def test_every_runner_composes_without_arguments(runner: str) -> None:
-    assert composed(runner) is not None
+    assert compose(runner) is not None
 
 
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
     runner = RUNNER_OF_EXPERIMENT.get(experiment, "train")
-    assert composed(runner, f"experiment={experiment}") is not None
+    assert compose(runner, f"experiment={experiment}") is not None
     text = (CONFIGS / "experiment" / f"{experiment}.yaml").read_text()
     for heading in ("# Command ", "# Expect ", "# Cost "):
         assert heading in text, f"{experiment}.yaml is a lab note: it lacks '{heading.strip()}'"
@@ -56,25 +47,25 @@ def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
     [(group, option) for group in GROUPS for option in options(group)],
 )
 def test_every_option_composes(group: str, option: str) -> None:
-    config: TrainConfig = composed("train", f"{group}={option}")
+    config: TrainConfig = compose("train", f"{group}={option}")
     if group in ("scan", "storage", "network"):
         assert getattr(config, group).name == option
 
 
 def test_every_way_of_keeping_activations_composes() -> None:
     modes = options("activations")
-    names = {mode: composed("train", f"activations={mode}").activations.name for mode in modes}
+    names = {mode: compose("train", f"activations={mode}").activations.name for mode in modes}
     assert names.pop("error_bounded_paper") == "error_bounded"
     assert names == {name: name for name in ("none", "lossless", "error_bounded", "recompute")}
-    assert composed("train", "activations=error_bounded_paper").activations.error_model == "paper"
-    assert composed("train", "activations=none").activations == ActivationsConfig()
+    assert compose("train", "activations=error_bounded_paper").activations.error_model == "paper"
+    assert compose("train", "activations=none").activations == ActivationsConfig()
 
 
 def test_there_is_an_option_for_every_scan_group() -> None:
     levels = {"baseline", *(f"group_{group}" for group in range(1, NUM_GROUPS + 1))}
-    assert set(options("scan")) - SCAN_SCHEMAS.keys() == levels
+    assert set(options("scan")) - schemas("scan").keys() == levels
     for group in range(1, NUM_GROUPS + 1):
-        assert composed("train", f"scan=group_{group}").scan.group == group
+        assert compose("train", f"scan=group_{group}").scan.group == group
 
 
 @pytest.mark.parametrize(
@@ -163,13 +154,23 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("training.schedule=linear", "training.schedule='linear': wanted step or cosine or constant"),
         ("activations.codec=zfp", "activations.codec='zfp': wanted quantise or sz"),
         ("activations.interval=0", "activations.interval=0: wanted at least 1"),
-        ("gradients.name=gzip", "gradients.name='gzip': wanted none, fp16, .* topk or int8"),
+        ("gradients.name=gzip", "gradients.name='gzip': wanted .*fp16, .*threelc"),
+        (
+            "gradients.name=threelc",
+            "gradients: .threelc. with the settings of GradientsConfig",
+        ),
         ("gradients.mode=ring", "gradients.mode='ring': wanted ddp or server"),
-        ("gradients.sparsity=0.99", r"gradients.sparsity=0.99: wanted a number in \[1, 2\)"),
-        ("gradients.sparsity=2", r"gradients.sparsity=2.0: wanted a number in \[1, 2\)"),
-        ("gradients.sparsity=1.99999999", r"gradients.sparsity=1.99999999: wanted a number in \[1, 2\)"),
-        ("gradients.fraction=0", r"gradients.fraction=0.0: wanted a share in \(0, 1\]"),
-        ("gradients.rank=0", "gradients.rank=0: wanted at least 1"),
+        (
+            "gradients=threelc gradients.sparsity=0.99",
+            r"sparsity=0.99: wanted a number in \[1, 2\)",
+        ),
+        ("gradients=threelc gradients.sparsity=2", r"gradients.sparsity=2.0: wanted a number in \[1, 2\)"),
+        (
+            "gradients=threelc gradients.sparsity=1.99999999",
+            "sparsity=1.99999999: wanted a number in",
+        ),
+        ("gradients=topk gradients.fraction=0", r"gradients.fraction=0.0: wanted a share in \(0, 1\]"),
+        ("gradients=powersgd gradients.rank=0", "gradients.rank=0: wanted at least 1"),
         ("gradients.min_values=-1", "gradients.min_values=-1: wanted 0 or more"),
         ("network.bandwidth_mbit_per_s=0", "network.bandwidth_mbit_per_s=0.0: wanted a rate above 0"),
         ("network.latency_ms=-1", "network.latency_ms=-1.0: wanted 0 or more"),
@@ -183,25 +184,25 @@ def test_there_is_an_option_for_every_scan_group() -> None:
 )
 def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed("train", *override.split())
+        compose("train", *override.split())
 
 
 def test_there_is_an_option_for_every_gradient_codec() -> None:
-    assert {composed("train", f"gradients={option}").gradients.name for option in options("gradients")} == {
-        *CODECS
+    assert {compose("train", f"gradients={option}").gradients.name for option in options("gradients")} == {
+        *schemas("gradients")
     }
 
 
 def test_powersgd_has_no_server() -> None:
     with pytest.raises(ConfigError, match=r"gradients\.mode='server': wanted ddp: PowerSGD needs sums"):
-        composed("train", "gradients=powersgd", "gradients.mode=server")
+        compose("train", "gradients=powersgd", "gradients.mode=server")
 
 
 def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert composed("train").world_size == 1
+    assert compose("train").world_size == 1
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert composed("train").world_size == 4
+    assert compose("train").world_size == 4
 
 
 @pytest.mark.parametrize(
@@ -245,16 +246,16 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
 )
 def test_the_other_runners_refuse_too(runner: str, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed(runner, *override.split())
+        compose(runner, *override.split())
 
 
 def test_the_wrong_schema_is_refused() -> None:
-    register()
+    prepare_hydra()
     with (
-        initialize_config_dir(str(CONFIGS), version_base="1.3"),
+        hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"),
         pytest.raises(ConfigError, match="the configuration is a FiguresConfig; wanted a TrainConfig"),
     ):
-        load(compose("figures"), TrainConfig)
+        load(hydra.compose("figures"), TrainConfig)
 
 
 _COUNTS = re.compile(
@@ -284,7 +285,7 @@ def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
         ("demo", []),
         ("activation_study", []),
     ):
-        for key, owner, name in whole_numbers(composed(runner, *overrides)):
+        for key, owner, name in whole_numbers(compose(runner, *overrides)):
             # The paper's recipe is checked where training= copies from it.
             checked_elsewhere = key.startswith("dataset.paper.") or key in _ZERO_MEANS_SOMETHING
             if _COUNTS.search(name) and not checked_elsewhere:

@@ -4,12 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.launch import CONFIGS
 from experiments.throughput import throughput
-from pcr_exp.config.compose import load, register
-from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
 
 SMALL = [
@@ -26,15 +23,9 @@ SMALL = [
 ]
 
 
-def composed(*overrides: str) -> ThroughputConfig:
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return load(compose("throughput", overrides=list(overrides)), ThroughputConfig)
-
-
 def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
     paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]
-    config = composed(*SMALL, *paths)
+    config = compose("throughput", *SMALL, *paths)
     assert throughput(config) == "finished"
     rows = pd.read_csv(tmp_path / "out" / "throughput.csv")
     assert len(rows) == 2 * 3 * 4
@@ -54,14 +45,14 @@ def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
         "file_per_image.png",
     }
     (tmp_path / "out" / "loaders.png").unlink()
-    assert throughput(composed(*SMALL, *paths, "measure=false")) == "finished"
+    assert throughput(compose("throughput", *SMALL, *paths, "measure=false")) == "finished"
     assert (tmp_path / "out" / "loaders.png").exists()
     assert pd.read_csv(tmp_path / "out" / "throughput.csv").equals(rows)
 
 
 def test_drawing_needs_a_measurement(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no whole measurement"):
-        throughput(composed("measure=false", f"out={tmp_path}"))
+        throughput(compose("throughput", "measure=false", f"out={tmp_path}"))
 
 
 @pytest.mark.parametrize(
@@ -83,36 +74,37 @@ def test_drawing_needs_a_measurement(tmp_path: Path) -> None:
 )
 def test_values_that_cannot_work(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed(override)
+        compose("throughput", override)
 
 
 def test_a_loader_is_needed() -> None:
     with pytest.raises(ConfigError, match="at least one loader"):
-        composed("scans=[]", "peers=[]")
+        compose("throughput", "scans=[]", "peers=[]")
 
 
 def test_a_cluster_is_predicted_without_measuring(tmp_path: Path) -> None:
-    config = composed("plan=laptop", f"plan.out={tmp_path}/out", f"work={tmp_path}/work")
+    config = compose("throughput", "plan=laptop", f"plan.out={tmp_path}/out", f"work={tmp_path}/work")
     assert throughput(config) == "finished"
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
     assert len(pd.read_csv(tmp_path / "out" / "predictions.csv")) == 2 * 5
 
 
 def test_a_plan_can_be_changed_like_any_setting() -> None:
-    config = composed("plan=paper_cluster", "plan.workers=3", "storage@plan.storage=hdd")
+    config = compose("throughput", "plan=paper_cluster", "plan.workers=3", "storage@plan.storage=hdd")
     assert config.plan is not None
     assert (config.plan.workers, config.plan.storage.name) == (3, "hdd")
 
 
 def test_a_plan_is_not_validated() -> None:
     with pytest.raises(ConfigError, match="validate=True: wanted false where a plan is given"):
-        composed("plan=laptop", "validate=true")
+        compose("throughput", "plan=laptop", "validate=true")
 
 
 @pytest.mark.slow
 def test_the_model_is_held_against_measurements(tmp_path: Path) -> None:
     paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]
-    config = composed(
+    config = compose(
+        "throughput",
         *("experiment=throughput_model", "dataset.num_train=64", "dataset.num_val=8", "dataset.size_px=64"),
         *("scans=[baseline]", "processes=[1]", "bandwidths_mib_per_s=[]", "measure_s=1", *paths),
     )
@@ -126,7 +118,9 @@ def test_the_model_is_held_against_measurements(tmp_path: Path) -> None:
 
 
 def test_defaults_ask_for_every_scan_level_and_peer() -> None:
-    config = composed()
+    config = compose(
+        "throughput",
+    )
     assert config.scans == ["baseline", "group_1", "group_2", "group_5", "group_10"]
     assert len(config.peers) == 7
     assert config.out == "results/throughput/photos"

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.components import schemas
 from pcr_exp.errors import GradientError
 from pcr_exp.gradients.bundle import bundle, unbundle
-from pcr_exp.gradients.catalog import open_codec
+from pcr_exp.gradients.codec import open_codec
 from pcr_exp.gradients.tensors import TensorCodec, is_small
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def tensors(step: int = 0) -> list[tuple[str, Tensor]]:
 
 
 def sender(name: str = "threelc") -> TensorCodec:
-    config = GradientsConfig(name=name, sparsity=1.5)
+    config = schemas("gradients")[name](name=name, **({"sparsity": 1.5} if name == "threelc" else {}))
     return TensorCodec(lambda tensor: open_codec(config, seed=len(tensor)), min_values=50)
 
 

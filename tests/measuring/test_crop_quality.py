@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pcr_exp.config.dataset import PhotosConfig
 from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.errors import RecordError
 from pcr_exp.measuring.quality import CROP_COLUMNS, measure_crops, summarise_crops
 from pcr_exp.records.prepare import prepare_records

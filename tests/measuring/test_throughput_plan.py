@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from throughput_jobs import job, write_images
 
-from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label, filter_of
 from pcr_exp.measuring.throughput import interleave, plan

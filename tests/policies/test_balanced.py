@@ -16,10 +16,10 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.cosine import CosineScan
+from pcr_exp.policies.pace import Stretch, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.probe import CosineProbe
 from pcr_exp.policies.schedule import ScheduleScan
-from pcr_exp.policies.supply import Stretch, balanced_group, supplied_per_s
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage

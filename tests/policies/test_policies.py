@@ -8,22 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from pcr_exp.config.scan import (
-    CosineConfig,
-    MixtureConfig,
-    MssimConfig,
-    PlateauConfig,
-    ScanConfig,
-    ScheduleConfig,
-)
-from pcr_exp.policies.catalog import open_policy
-from pcr_exp.policies.choose import cheapest_within, smallest_exceeding, smallest_reaching
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.consensus import Alone
-from pcr_exp.policies.mixture import probabilities
-from pcr_exp.policies.plateau import is_plateau
-from pcr_exp.policies.policy import Decision, ScanPolicy, Update
+from pcr_exp.policies.cosine import CosineConfig, smallest_exceeding
+from pcr_exp.policies.mixture import MixtureConfig, probabilities
+from pcr_exp.policies.mssim import MssimConfig, smallest_reaching
+from pcr_exp.policies.plateau import PlateauConfig, cheapest_within, is_plateau
+from pcr_exp.policies.policy import Decision, PolicyInputs, ScanPolicy, Update, open_policy
 from pcr_exp.policies.probe import CosineProbe, SimilarityProbe, TrialProbe
-from pcr_exp.policies.schedule import scheduled_group
+from pcr_exp.policies.schedule import ScheduleConfig, scheduled_group
 from pcr_exp.records.index import RecordEntry, RecordIndex
 
 INDEX = RecordIndex(
@@ -33,7 +26,7 @@ INDEX = RecordIndex(
 
 
 def opened(config: ScanConfig, seed: int = 0) -> ScanPolicy:
-    return open_policy(config, seed=seed, consensus=Alone(), index=INDEX, supplied=lambda: (0, 0.0))
+    return open_policy(config, PolicyInputs(seed, Alone(), INDEX, supplied=lambda: (0, 0.0)))
 
 
 def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images: int = 8) -> Update:

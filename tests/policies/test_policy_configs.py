@@ -1,54 +1,46 @@
 """Scan policies as one writes them on a command line, and what is refused by its key."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from hydra import compose, initialize_config_dir
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS, load, register
-from pcr_exp.config.scan import SCAN_SCHEMAS, CosineConfig, ScanConfig
+from pcr_exp.config.components import schemas
+from pcr_exp.config.compose import compose
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.policies.cosine import CosineConfig
 from pcr_exp.runs.identity import run_id
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+POLICIES = schemas("scan")
 
 
-def composed(*overrides: str) -> Any:
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return load(compose("train", overrides=list(overrides)), RUNNER_SCHEMAS["train"])
-
-
-@pytest.mark.parametrize("name", sorted(SCAN_SCHEMAS.keys() - {"static"}))
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"static"}))
 def test_a_policy_is_an_option_of_its_own_class_and_names_its_runs(name: str) -> None:
-    config = composed(f"scan={name}")
-    assert type(config.scan) is SCAN_SCHEMAS[name]
+    config = compose("train", f"scan={name}")
+    assert type(config.scan) is POLICIES[name]
     assert config.scan.name == name
     assert f"-{name}-" in run_id(config, "")
 
 
-@pytest.mark.parametrize("name", sorted(SCAN_SCHEMAS.keys() - {"static"}))
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"static"}))
 def test_the_file_says_what_the_class_says(name: str) -> None:
     """Defaults stand in both, to be read in either."""
-    written = composed(f"scan={name}").scan
+    written = compose("train", f"scan={name}").scan
     floor = {"floor": written.floor} if name == "balanced" else {}
-    assert written == SCAN_SCHEMAS[name](name=name, group=written.group, **floor)
+    assert written == POLICIES[name](name=name, group=written.group, **floor)
 
 
 def test_a_floor_is_any_other_scan() -> None:
-    assert composed("scan=balanced").scan.floor == ScanConfig(name="group_1", group=1)
-    config = composed("scan=balanced", "scan@scan.floor=cosine", "scan.floor.threshold=0.9").scan
+    assert compose("train", "scan=balanced").scan.floor == ScanConfig(name="group_1", group=1)
+    config = compose("train", "scan=balanced", "scan@scan.floor=cosine", "scan.floor.threshold=0.9").scan
     assert isinstance(config.floor, CosineConfig)
     assert (config.floor.threshold, config.floor.name, config.name) == (0.9, "cosine", "balanced")
-    assert run_id(composed("scan=balanced"), "") != run_id(
-        composed("scan=balanced", "scan@scan.floor=group_2"), ""
+    assert run_id(compose("train", "scan=balanced"), "") != run_id(
+        compose("train", "scan=balanced", "scan@scan.floor=group_2"), ""
     )
 
 
 def test_settings_change_the_run() -> None:
     ids = {
-        run_id(composed("scan=cosine", *override), "")
+        run_id(compose("train", "scan=cosine", *override), "")
         for override in ([], ["scan.threshold=0.7"], ["seed=1"])
     }
     assert len(ids) == 3
@@ -103,4 +95,4 @@ def test_settings_change_the_run() -> None:
 )
 def test_a_policy_that_cannot_work_is_refused_by_its_key(overrides: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed(*overrides.split())
+        compose("train", *overrides.split())

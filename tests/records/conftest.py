@@ -8,8 +8,8 @@ import pytest
 from records_encoding import write_images
 from records_pictures import CASES
 
-from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.folder import FolderConfig
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from records_encoding import read_tree
 from records_pictures import PLAIN
 from records_storage import FolderStorage
 
-from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.config.records import RecordsConfig, records_name
+from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import ConfigError, ImageError, RecordError, StorageError
 from pcr_exp.records import prepare, sources, staleness
 from pcr_exp.records.encode import EncodeReport

@@ -15,9 +15,9 @@ from records_encoding import read_tree
 from records_pictures import CASES, PLAIN
 from records_storage import FolderStorage
 
-from pcr_exp.config.dataset import FolderConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.datasets.splits import split_of
+from pcr_exp.datasets.folder import FolderConfig
+from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import RecordError
 from pcr_exp.records import encode, prepare, staleness
 from pcr_exp.records.fingerprint import joint_images_key

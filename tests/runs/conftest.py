@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config.dataset import AugmentConfig, PaperConfig, PhotosConfig
+from pcr_exp.config.dataset import AugmentConfig, PaperConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import RecordsConfig
@@ -15,6 +15,7 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
+from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.records.prepare import prepare_records
 
 Configure = Callable[..., TrainConfig]

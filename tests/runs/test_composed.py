@@ -9,9 +9,11 @@ from gloo_processes import spawned
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import CosineConfig, PlateauConfig, ScanConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.gradients.threelc import ThreeLCConfig
+from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.policies.plateau import PlateauConfig
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.distributed.processes import Processes
@@ -55,7 +57,7 @@ def train(_processes: Processes, config: TrainConfig) -> str:
 def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
     config = dataclasses.replace(
         composed(configure, scan, runs_root=str(tmp_path)),
-        gradients=GradientsConfig(name="threelc", sparsity=1.5),
+        gradients=ThreeLCConfig(sparsity=1.5),
         world_size=2,
     )
     assert spawned(train, 2, config) == ["finished", "finished"]

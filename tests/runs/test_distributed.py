@@ -17,6 +17,7 @@ from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.runs import session as session_module
 from pcr_exp.runs.follow import share_of_state
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
@@ -62,7 +63,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
                 records__root=str(tmp_path / f"{mode}-records"),  # made by the first process alone
                 training__log_every_steps=1,
             ),
-            gradients=GradientsConfig(name="threelc", mode=mode, sparsity=1.5),
+            gradients=ThreeLCConfig(mode=mode, sparsity=1.5),
             network=NetworkConfig(name="lan", latency_ms=0.5, bandwidth_mbit_per_s=1000),
             world_size=2,
         )
@@ -100,9 +101,7 @@ def sum_of_parameters(run: Path) -> int:
 
 
 def test_one_process_cannot_compress_what_nobody_sends(configure: Any, tmp_path: Path) -> None:
-    config = dataclasses.replace(
-        configure(runs_root=str(tmp_path / "alone")), gradients=GradientsConfig(name="threelc")
-    )
+    config = dataclasses.replace(configure(runs_root=str(tmp_path / "alone")), gradients=ThreeLCConfig())
     with pytest.raises(ConfigError, match=r"gradients=threelc .*this is one process"):
         run_training(config, progress=False)
     assert not (tmp_path / "alone").exists()
@@ -112,7 +111,7 @@ def test_bounds_cannot_follow_an_optimizer_elsewhere(configure: Any) -> None:
     config = dataclasses.replace(
         configure(),
         activations=ActivationsConfig(name="error_bounded"),
-        gradients=GradientsConfig(name="threelc", mode="server"),
+        gradients=ThreeLCConfig(mode="server"),
         world_size=2,
     )
     with pytest.raises(ConfigError, match=r"bounds=adaptive with gradients\.mode=server: .*bounds=fixed"):

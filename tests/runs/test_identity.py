@@ -29,6 +29,7 @@ WITHOUT_EFFECT = {
         "storage.reads_in_flight",
         "storage.reads_in_flight",
         "runs_root",
+        "components",
     ),
     *(
         "training.log_every_steps",

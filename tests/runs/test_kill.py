@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import CosineConfig
+from pcr_exp.policies.cosine import CosineConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training

@@ -12,21 +12,18 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.scans.one_run import draw_run
-from pcr_exp.config.scan import (
-    BalancedConfig,
-    CosineConfig,
-    MixtureConfig,
-    MssimConfig,
-    PlateauConfig,
-    ScanConfig,
-    ScheduleConfig,
-)
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
-from pcr_exp.policies.mixture import MixtureScan
+from pcr_exp.policies.balanced import BalancedConfig
+from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.policies.mixture import MixtureConfig, MixtureScan
+from pcr_exp.policies.mssim import MssimConfig
+from pcr_exp.policies.plateau import PlateauConfig
+from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.records.index import RecordIndex, parse_index
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import session

@@ -12,10 +12,12 @@ import torch
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.scan import MssimConfig, ScanConfig, ScheduleConfig
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.policies.mssim import MssimConfig
+from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs import quality as quality_module
 from pcr_exp.runs.data import open_data, training_transform

@@ -16,14 +16,12 @@ import pytest
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import (
-    CosineConfig,
-    MixtureConfig,
-    MssimConfig,
-    PlateauConfig,
-    ScanConfig,
-    ScheduleConfig,
-)
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.policies.mixture import MixtureConfig
+from pcr_exp.policies.mssim import MssimConfig
+from pcr_exp.policies.plateau import PlateauConfig
+from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows

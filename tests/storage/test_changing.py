@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from pcr_exp.config.compose import load, register
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.compose import compose
 from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.storage.changing import ChangingStorage, share_at
@@ -44,10 +42,7 @@ def test_reads_take_as_long_as_the_bandwidth_of_their_moment(tmp_path: Path) -> 
 
 
 def composed(*overrides: str) -> Any:
-    register()
-    configs = Path(__file__).parents[2] / "configs"
-    with initialize_config_dir(str(configs), version_base="1.3"):
-        return load(compose("train", overrides=list(overrides)), TrainConfig).storage
+    return compose("train", *overrides).storage
 
 
 def test_it_is_an_option_that_opens(tmp_path: Path) -> None:

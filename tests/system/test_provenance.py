@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
-from pcr_exp.config.compose import register
+from pcr_exp.config.compose import prepare_hydra
 from pcr_exp.system.provenance import command_line
 
 REPO = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_processes_of_torchrun_say_how_they_were_started(typed: pytest.MonkeyPat
 
 
 def test_a_job_of_a_launcher_says_what_would_make_it_alone(typed: pytest.MonkeyPatch) -> None:
-    register()
+    prepare_hydra()
     typed.setattr(sys, "orig_argv", ["/venv/bin/python", "-m", "joblib.externals.loky.worker", "--pipe", "7"])
     with initialize_config_dir(str(REPO / "configs"), version_base="1.3"):
         config = compose("train", ["scan=group_2", "seed=3"], return_hydra_config=True)

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.components import schemas
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.training import TrainingConfig
@@ -28,7 +28,8 @@ def main() -> None:
     torch.manual_seed(0)
     processes = join_processes(2)
     network = NetworkConfig(name="link", bandwidth_mbit_per_s=spec["mbit_per_s"])
-    exchange = open_exchange(GradientsConfig(**spec["gradients"]), network, processes, seed=0)
+    gradients = schemas("gradients")[spec["gradients"]["name"]](**spec["gradients"])
+    exchange = open_exchange(gradients, network, processes, seed=0)
     config = TrainingConfig(epochs=1, batch_size=2, image_size=32, eval_image_size=32, learning_rate=0.01)
     model = open_model(ModelConfig(name="shufflenet_v2_x0_5"), num_classes=7)
     trainer = Trainer(model, config, device=torch.device("cpu"), seed=0, exchange=exchange)

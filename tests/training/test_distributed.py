@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from gloo_processes import spawned
 from torch import Tensor, nn
 
+from pcr_exp.config.components import schemas
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.gradients.catalog import open_codec
+from pcr_exp.gradients.codec import open_codec
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.parameter_server import ServerExchange
@@ -32,7 +33,8 @@ WAYS = [*((name, "ddp") for name in DDP), *((name, "server") for name in SERVER)
 
 
 def settings(name: str, mode: str, **changes: Any) -> GradientsConfig:
-    return GradientsConfig(name=name, mode=mode, min_values=16, **changes)
+    config: GradientsConfig = schemas("gradients")[name](name=name, mode=mode, min_values=16, **changes)
+    return config
 
 
 def small_model(norm: bool = True) -> nn.Module:

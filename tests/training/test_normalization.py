@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torchvision
-from hydra import compose, initialize_config_dir
 from torch import nn
 
-from pcr_exp.config.compose import load, register
+from pcr_exp.config.compose import compose
 from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of
@@ -80,11 +78,8 @@ def test_what_cannot_be_is_refused_by_its_key(settings: dict[str, Any], message:
 
 
 def test_it_can_be_said_on_the_command_line() -> None:
-    register()
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        given = ["model.mean=[0.5,0.5,0.5]", "model.std=[0.5,0.5,0.5]"]
-        composed = load(compose("train", overrides=["dataset=imagenet", *given]), TrainConfig)
-    assert normalization_of(composed.model) == HALF
+    given = ["model.mean=[0.5,0.5,0.5]", "model.std=[0.5,0.5,0.5]"]
+    assert normalization_of(compose("train", "dataset=imagenet", *given).model) == HALF
 
 
 def test_the_trainer_uses_it_and_its_checkpoint_keeps_it() -> None:

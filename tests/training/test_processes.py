@@ -5,6 +5,7 @@ import pytest
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.training.distributed.exchange import NoExchange
 from pcr_exp.training.distributed.open import check_exchange, open_exchange
 from pcr_exp.training.distributed.processes import Processes, join_processes
@@ -14,7 +15,7 @@ from pcr_exp.training.distributed.processes import Processes, join_processes
     ("gradients", "network", "message"),
     [
         (
-            GradientsConfig(name="threelc"),
+            ThreeLCConfig(),
             NetworkConfig(),
             r"gradients=threelc \(mode ddp\): .*this is one process\. Use gradients=none, or start",
         ),

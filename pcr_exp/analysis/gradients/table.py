@@ -37,7 +37,7 @@ _SAME = [*CODEC, "updates", "target_top1", "majority_share", "num_classes", "no_
 _PLAIN_BYTES = 4
 _COMPARED, _KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
 """What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
-_OUR_SETTINGS = set(GradientsConfig.__dataclass_fields__)
+_OUR_SETTINGS = {*GradientsConfig.__dataclass_fields__, *_AMOUNTS.values(), "zero_run"}
 _SERIES = [*PANEL_KEYS, *SERIES_KEYS]
 DIRECTIONS = {"push": "pushed", "pull": "pulled"}
 

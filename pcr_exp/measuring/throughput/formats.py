@@ -15,8 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.datasets.catalog import open_dataset
-from pcr_exp.datasets.sample import Dataset
+from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.measuring.peers.registry import OURS, SourceImage
 from pcr_exp.measuring.throughput.measure import cpu_seconds
 from pcr_exp.measuring.throughput.process import LoaderProcess

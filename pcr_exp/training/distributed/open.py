@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.gradients import GradientsConfig, PowerSGDConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.gradients.catalog import open_codec
+from pcr_exp.gradients.codec import open_codec
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
@@ -73,7 +73,7 @@ def open_exchange(
     averaging: Averaging
     if gradients.name in _SUMMED:
         averaging = AllReduce(wire, _SUMMED[gradients.name])
-    elif gradients.name == "powersgd":
+    elif isinstance(gradients, PowerSGDConfig):
         averaging = PowerSGD(wire, gradients.rank, gradients.min_values)
     else:
         averaging = AllGather(wire, codec(processes.rank))

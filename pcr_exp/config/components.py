@@ -1,0 +1,181 @@
+"""Datasets, models, scan policies and codecs by name: each is registered in the module where it is written.
+
+    @dataclass(kw_only=True, slots=True)
+    class EagerConfig(CandidatesConfig):
+        first_epoch: int = 5
+
+    @register("scan", "eager", EagerConfig)
+    def open_eager(config: EagerConfig, run: PolicyInputs) -> ScanPolicy: ...
+
+With a `configs/scan/eager.yaml` whose defaults begin with `eager_schema`, `scan=eager` then works. What is
+registered builds the component from its settings; the arguments after the settings are each group's own.
+
+Components are found in our own packages, in packages that are installed with an entry point of the group
+`pcr_exp.components`, and in those that `components=[my_package]` names. A package that has a folder `configs`
+brings its YAML files along.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pcr_exp.errors import ConfigError
+
+ENTRY_POINTS = "pcr_exp.components"
+_OURS = (
+    "pcr_exp.datasets",
+    "pcr_exp.policies",
+    "pcr_exp.gradients",
+    "pcr_exp.activations",
+    "pcr_exp.training",
+)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One option of a configuration group."""
+
+    schema: type
+    """The dataclass of its settings."""
+    build: Callable[..., Any]
+    """Called with the settings, and with what the group's `open_...` function passes on."""
+
+
+_components: dict[str, dict[str, Component]] = {}
+_packages: list[str] = []
+"""Users' packages, in the order in which they were found."""
+_found_all = False
+
+
+def register(group: str, name: str, schema: type) -> Callable[[F], F]:
+    """Register the decorated function or class as the option `name` of a configuration group.
+
+    Raises:
+        ConfigError: another component has this name.
+    """
+
+    def keep(build: F) -> F:
+        before = _components.setdefault(group, {}).get(name)
+        if before is not None and _place(before.build) != _place(build):
+            raise ConfigError(
+                f"{group}={name}: registered by {_place(before.build)} and by {_place(build)}; "
+                "give one of them another name."
+            )
+        _components[group][name] = Component(schema, build)
+        return build
+
+    return keep
+
+
+def find_components(packages: Iterable[str] = ()) -> None:
+    """Import our components, those of installed packages, and those of `packages`; each only once.
+
+    Raises:
+        ConfigError: a package cannot be imported.
+    """
+    global _found_all
+    if not _found_all:
+        _found_all = True  # set first: a component's module may ask for others while it is imported
+        for package in _OURS:
+            _import_ours(package)
+        for entry in entry_points(group=ENTRY_POINTS):
+            _import_users(entry.module, f"the entry point {entry.name!r} of the group {ENTRY_POINTS}")
+    for package in packages:
+        _import_users(package, f"components=[{package}]")
+
+
+def schemas(group: str) -> dict[str, type]:
+    """Every option of a group that has settings of its own, with their dataclass."""
+    return {name: component.schema for name, component in _options(group).items()}
+
+
+def names(group: str) -> list[str]:
+    """The names that are registered in a group, in alphabetical order."""
+    return sorted(_options(group))
+
+
+def groups() -> list[str]:
+    """Every group that a component is registered in."""
+    find_components()
+    return list(_components)
+
+
+def component(group: str, name: str) -> Component:
+    """The option `name` of a group; the name has been checked."""
+    return _options(group)[name]
+
+
+def component_of(group: str, config: Any) -> tuple[str, Component]:
+    """The option of a group whose settings these are, with its name.
+
+    Settings of one dataclass may belong to several options; their `name` then tells which.
+
+    Raises:
+        ConfigError: they belong to none.
+    """
+    options = {name: found for name, found in _options(group).items() if found.schema is type(config)}
+    if len(options) > 1:
+        options = {name: found for name, found in options.items() if name == config.name}
+    for name, component in options.items():
+        return name, component
+    raise ConfigError(
+        f"{group}: {config.name!r} with the settings of {type(config).__name__}; choose one with {group}="
+        f"{', '.join(names(group))}."
+    )
+
+
+def build(group: str, config: Any, *given: Any) -> Any:
+    """Build the component whose settings these are; see its group's `open_...` function.
+
+    Raises:
+        ConfigError: no component has such settings.
+    """
+    return component_of(group, config)[1].build(config, *given)
+
+
+def config_folders() -> list[Path]:
+    """The folders `configs` of users' packages, for Hydra's search path."""
+    roots = [Path(root) for package in _packages for root in getattr(sys.modules[package], "__path__", [])]
+    return [root / "configs" for root in roots if (root / "configs").is_dir()]
+
+
+def _options(group: str) -> dict[str, Component]:
+    find_components()
+    return _components.get(group, {})
+
+
+def _import_ours(package: str) -> None:
+    # Only the modules that register something: the others need torch and the like, which take seconds to
+    # import, and whoever only composes a configuration should not have to wait for that.
+    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py") and "\n@register(" in file.read_text(encoding="utf-8"):
+            importlib.import_module(f"{package}.{file.name.removesuffix('.py')}")
+
+
+def _import_users(package: str, named_by: str) -> None:
+    if package in _packages:
+        return
+    try:
+        module = importlib.import_module(package)
+        for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
+            if not found.name.endswith(".__main__"):
+                importlib.import_module(found.name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{named_by}: {package!r} cannot be imported ({error}); wanted a module or package that "
+            "registers components. Install it, or start from the folder that holds it."
+        ) from error
+    _packages.append(package)
+
+
+def _place(build: Callable[..., Any]) -> str:
+    return f"{build.__module__}.{build.__qualname__}"

@@ -1,0 +1,29 @@
+"""torch, imported when it is first used: that takes seconds, and composing a configuration needs none of it.
+
+For the modules that hold a component's settings and the component itself:
+
+    from pcr_exp.system.lazy import torch
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+class LazyModule:
+    """Stands for a module, which is imported when the first of its attributes is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+if TYPE_CHECKING:
+    import torch as torch
+    import torchvision as torchvision  # type: ignore[import-untyped]
+else:
+    torch = LazyModule("torch")
+    torchvision = LazyModule("torchvision")
