@@ -28,6 +28,7 @@ def figures(config: FiguresConfig) -> str:
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
     from pcr_exp.analysis.core.figure import save_figure
+    from pcr_exp.analysis.core.headline import as_written
     from pcr_exp.analysis.core.read_runs import read_runs
     from pcr_exp.analysis.scans.comparison import (
         compare_setting,
@@ -38,7 +39,7 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
 
     runs, out = read_runs(config.runs_root, config.target), Path(config.out)
     table = compare_setting(runs, key, reference)
-    table.to_csv(out / "comparison.csv", index=False)
+    as_written(table).to_csv(out / "comparison.csv", index=False)
     text = comparison_to_markdown(table, key, reference)
     (out / "comparison.md").write_text(text + "\n")
     curves = comparison_curves(runs, key)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from pcr_exp.analysis.combined.page import write_combined
 from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.headline import as_written
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import write_echo_report
@@ -44,11 +45,11 @@ class Report:
 
 
 def write_report(
-    runs_root: str | Path, quality_root: str | Path, out: str | Path, target_top1: float | None = None
+    runs_root: str | Path, quality_root: str | Path, out: str | Path, target: float | None = None
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
-    Either of the two roots may be missing or empty, not both. `target_top1` as in `read_runs`. Figures of
+    Either of the two roots may be missing or empty, not both. `target` as in `read_runs`. Figures of
     seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
 
     Raises:
@@ -56,7 +57,7 @@ def write_report(
     """
     out = Path(out)
     there = Path(runs_root).is_dir()
-    runs = read_runs(runs_root, target_top1) if there else []
+    runs = read_runs(runs_root, target) if there else []
     unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
     quality = load_quality(quality_root)
     if not runs and quality.empty:
@@ -70,8 +71,8 @@ def write_report(
     tables, figures, num_lone_groups = [], [], 0
     if runs:
         tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
-        frame.to_csv(tables[0], index=False)
-        summary.to_csv(tables[1], index=False)
+        as_written(frame).to_csv(tables[0], index=False)
+        as_written(summary).to_csv(tables[1], index=False)
         tables[2].write_text(to_markdown(summary, unfinished))
         figures += _figures_of_levels(runs, frame, out)
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))

@@ -56,7 +56,12 @@ def write_run(
         "world_size": 1 if gradients is None else 2,
     }
     config = TrainConfig(
-        dataset=PhotosConfig(name="photos", label="photo", images_per_record=16, targets={"top1": 0.6}),
+        dataset=PhotosConfig(
+            name="photos",
+            label="photo",
+            images_per_record=16,
+            targets={"top1": 0.6, "balanced_accuracy": 0.5},
+        ),
         model=ModelConfig(name="resnet18"),
         scan=_scan_config(scan, group),
         training=TrainingConfig(

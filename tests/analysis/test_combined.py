@@ -95,7 +95,7 @@ def test_each_place_is_compared_with_all_off(six: Path) -> None:
     last = summary.iloc[-1]
     assert (last["fresh_mean"], last["repeats_mean"], last["updates_mean"]) == (96, 96, 12)
     assert (last["storage_bytes_min"], last["storage_bytes_max"]) == (38_400, 38_401)
-    assert (last["final_top1_min"], last["final_top1_max"]) == (0.6, 0.7)
+    assert (last["final_score_min"], last["final_score_max"]) == (0.6, 0.7)
     assert (last["difference_n"], last["difference_mean"], last["difference_ci95"]) == (2, 0, 0)
     assert last["speedup"] == 1 and np.isnan(summary.iloc[0]["difference_mean"])
     assert (last["seconds_mean"], last["wait_s_mean"], last["network_s_mean"]) == (20, 15, 0.05)

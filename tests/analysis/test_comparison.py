@@ -34,7 +34,7 @@ def test_differences_are_paired_by_seed_and_of_the_finished_model(runs: list[Run
     table = compare_setting(runs, "loader.decode", "libjpeg")
     assert list(table["value"]) == ["libjpeg", "scaled"] and list(table["n"]) == [2, 2]
     scaled = table.iloc[1]
-    assert scaled["top1_mean"] == pytest.approx(0.5) and scaled["top1_max"] == pytest.approx(0.6)
+    assert scaled["score_mean"] == pytest.approx(0.5) and scaled["score_max"] == pytest.approx(0.6)
     assert scaled["difference_mean"] == pytest.approx(0.15)
     assert scaled["difference_ci95"] == pytest.approx(12.7062 * 0.05, rel=1e-4), "Student's t, two seeds"
 

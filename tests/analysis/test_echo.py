@@ -17,8 +17,8 @@ from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
     draw_fresh_against,
     draw_fresh_to_target,
-    draw_top1_against_bytes,
-    draw_top1_at_budget,
+    draw_score_against_bytes,
+    draw_score_at_budget,
 )
 from pcr_exp.analysis.echo.look import dashes_of, look_of
 from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
@@ -98,8 +98,8 @@ def test_the_best_learning_rate_is_the_one_that_most_seeds_reach_the_target_with
         2,
     )
     assert (fewest["fresh_to_target_mean"], fewest["fresh_to_target_max"]) == (128, 128)
-    (best,) = tuned(frame, "final_top1").to_dict("records")
-    assert (best["learning_rate"], best["final_top1_mean"]) == (0.1, 0.95)
+    (best,) = tuned(frame, "final_score").to_dict("records")
+    assert (best["learning_rate"], best["final_score_mean"]) == (0.1, 0.95)
 
 
 def test_a_seed_that_misses_the_target_leaves_no_mean(variants: Path) -> None:
@@ -129,7 +129,7 @@ def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
 
 def test_accuracy_at_a_fixed_fresh_budget(variants: Path) -> None:
     runs = [replace(run, majority_share=0.25) for run in read_runs(variants)]
-    (ax,) = draw_top1_at_budget(tuned(echo_frame(runs), "final_top1")).axes
+    (ax,) = draw_score_at_budget(tuned(echo_frame(runs), "final_score")).axes
     assert "majority\n25%" in texts(ax)
     assert ax.patches[0].get_height() == pytest.approx(0.9)  # type: ignore[attr-defined]
     assert "192 fresh examples" in texts(ax)
@@ -203,7 +203,7 @@ def finer(tmp_path: Path, make_run: MakeRun) -> Path:
 def test_accuracy_against_bytes_is_a_mean_over_seeds_up_to_a_common_budget(finer: Path) -> None:
     runs = read_runs(finer)
     curves = byte_curves(runs, tuned(echo_frame(runs), "fresh_to_target"))
-    (ax,) = draw_top1_against_bytes(curves).axes
+    (ax,) = draw_score_against_bytes(curves).axes
     labels = {str(line.get_label()): np.asarray(line.get_xydata()) for line in ax.lines}
     plain = labels["group 5 · example before, e = 2, buffer 64"]
     assert plain.tolist() == pytest.approx(np.array([[320_000, 0.5], [640_000, 0.8]]))

@@ -144,7 +144,7 @@ def test_one_panel_per_comparable_group_and_settings_are_told_apart(curves: pd.D
 def test_a_mean_ends_where_the_shortest_run_ends(curves: pd.DataFrame) -> None:
     level = curves[curves["scan"] == "group_2"]
     cut = level[(level["seed"] == 0) | (level["epoch"] < 3)]
-    assert mean_over_seeds(cut, "epoch", "val_top1")["epoch"].tolist() == [1, 2]
+    assert mean_over_seeds(cut, "epoch", "val_score")["epoch"].tolist() == [1, 2]
 
 
 def test_mssim_vs_scan_draws_means_against_group_and_bytes(quality: pd.DataFrame) -> None:
@@ -171,7 +171,7 @@ def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> No
 
 def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
-    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target_top1=0.6).axes
+    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target_score=0.6).axes
     assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
@@ -180,7 +180,7 @@ def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
-    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target_top1=0.6).axes
+    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target_score=0.6).axes
     assert len(line_ending_with(losses, "training")) == 1
 
 

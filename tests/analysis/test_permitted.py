@@ -78,7 +78,7 @@ def test_a_target_above_it_or_above_an_unknown_one_is_not(majority: float | None
 
 def test_a_time_to_the_majority_class_is_in_no_table(run: Run) -> None:
     (row,) = runs_frame([replace(run, majority_share=0.6)]).to_dict("records")
-    assert row["final_top1"] == 0.9 and "most frequent class (60.0%" in row["no_target"]
+    assert row["final_score"] == 0.9 and "most frequent class (60.0%" in row["no_target"]
     assert row["time_to_target_s"] != row["time_to_target_s"]
     assert row["epochs_to_target"] != row["epochs_to_target"]
 

@@ -34,7 +34,7 @@ def own_quality(**changes: object) -> dict:
 
 def eval_row(seconds: float, top1: float) -> dict:
     clocks = {"train_s": seconds / 4, "wait_s": seconds / 2, "probe_s": seconds / 4, "eval_s": 99}
-    return {"kind": "eval", **clocks, "val_top1": top1}
+    return {"kind": "eval", **clocks, "val_score": top1}
 
 
 def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
@@ -95,7 +95,7 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
     assert run["images_per_s"] == pytest.approx(6.4)
     assert run["wait_share"] == pytest.approx(0.75)
     assert run["storage_mib_per_s"] == pytest.approx(3 * 140_000 / 2**20 / (30 + 3))
-    assert (run["best_top1"], run["final_top1"], run["time_to_target_s"]) == (0.9, 0.9, 20)
+    assert (run["best_score"], run["final_score"], run["time_to_target_s"]) == (0.9, 0.9, 20)
     assert (run["epochs_to_target"], run["no_seconds"], run["no_target"]) == (2, "", "")
     assert (run["epochs"], run["samples"]) == (3, 192)
     assert run["hardware"] == "Test CPU, 2 cores"
@@ -105,7 +105,7 @@ def test_one_row_per_finished_run(tmp_path: Path, make_run: MakeRun) -> None:
 def test_best_is_not_last_and_the_target_may_never_be_reached(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_1", top1=(0.2, 0.59, 0.4))
     run = runs_frame(read_runs(tmp_path)).iloc[0]
-    assert (run["best_top1"], run["final_top1"]) == (0.59, 0.4)
+    assert (run["best_score"], run["final_score"]) == (0.59, 0.4)
     assert math.isnan(run["time_to_target_s"])
 
 
@@ -136,7 +136,7 @@ def test_eval_curves_have_every_evaluation_of_every_run(tmp_path: Path, make_run
     make_run(tmp_path, "baseline")
     make_run(tmp_path, "group_5", top1=(0.1, 0.2))
     curves = eval_curves(read_runs(tmp_path))
-    assert curves["val_top1"].tolist() == [0.3, 0.6, 0.9, 0.1, 0.2]
+    assert curves["val_score"].tolist() == [0.3, 0.6, 0.9, 0.1, 0.2]
     assert curves["scan"].tolist() == ["baseline"] * 3 + ["group_5"] * 2
     assert eval_curves([]).empty
 

@@ -51,12 +51,12 @@ def test_a_point_is_a_seeds_last_accuracy_at_its_level(points: pd.DataFrame) -> 
     assert list(points.columns) == POINT_COLUMNS
     by_scan = points.groupby("scan")["ms_ssim"].first().to_dict()
     assert by_scan == {"all scans": 1.0, "group_1": 0.8, "group_2": 0.95, "group_3": 0.97, "group_5": 0.99}
-    assert sorted(points.loc[points["scan"] == "group_1", "final_top1"]) == [0.5, 0.6]
+    assert sorted(points.loc[points["scan"] == "group_1", "final_score"]) == [0.5, 0.6]
 
 
 def test_baseline_and_all_scans_of_one_seed_are_one_point(points: pd.DataFrame) -> None:
     whole = points[points["scan"] == "all scans"]
-    assert whole.set_index("seed")["final_top1"].to_dict() == pytest.approx({0: 0.85, 1: 0.8})
+    assert whole.set_index("seed")["final_score"].to_dict() == pytest.approx({0: 0.85, 1: 0.8})
     assert len(points) == 2 * 5
 
 
@@ -69,8 +69,8 @@ def test_levels_that_were_not_measured_are_left_out(runs: list[Run]) -> None:
 def test_a_line_through_five_levels_has_an_interval(points: pd.DataFrame) -> None:
     (fit,) = tolerance_fits(points).to_dict("records")
     assert (fit["num_points"], fit["num_levels"], fit["num_seeds"], fit["no_line"]) == (10, 5, 2, "")
-    means = points.groupby("scan")[["ms_ssim", "final_top1"]].mean()
-    slope = means.cov().loc["ms_ssim", "final_top1"] / means["ms_ssim"].var()
+    means = points.groupby("scan")[["ms_ssim", "final_score"]].mean()
+    slope = means.cov().loc["ms_ssim", "final_score"] / means["ms_ssim"].var()
     assert fit["slope"] == pytest.approx(slope) and 0 < fit["slope_ci95"] < 1
 
 
@@ -94,7 +94,7 @@ def test_the_figure_has_points_line_and_what_guessing_reaches(points: pd.DataFra
 
 
 def test_small_differences_are_not_drawn_large(points: pd.DataFrame) -> None:
-    (ax,) = draw_accuracy_vs_mssim(points.assign(final_top1=0.5, majority_share=None, num_classes=2)).axes
+    (ax,) = draw_accuracy_vs_mssim(points.assign(final_score=0.5, majority_share=None, num_classes=2)).axes
     low, high = ax.get_ylim()
     assert high - low >= 0.10 - 1e-9
 

@@ -20,7 +20,7 @@ from pcr_exp.analysis.core.cells import (
     difference_cell,
     kilobytes,
     number,
-    percent,
+    score_cells,
     section,
     span,
     speedup_cell,
@@ -36,6 +36,7 @@ from pcr_exp.analysis.core.figure import (
     panel_title,
     save_figure,
 )
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import per_setting
@@ -77,11 +78,11 @@ def combined_markdown(summary: pd.DataFrame) -> str:
             "Bytes kept for backward are those of one process, each storage once. "
             f"Setting {group['setting']}; {hardware}."
         )
-        parts.append(section(title, facts, rows, _columns(notes), notes))
+        parts.append(section(title, facts, rows, _columns(rows, notes), notes))
     return "\n".join(parts)
 
 
-def _columns(notes: Footnotes) -> dict[str, Cell]:
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     return {
         "combination": lambda row: row["combination"],
         "n": lambda row: notes.count(row["n"]),
@@ -97,9 +98,7 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
         "seconds": timed(notes, lambda row: spread_cell(row, "seconds", three_figures)),
         "of them data, network": timed(notes, _waits),
         "speed-up": timed(notes, _speedup),
-        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
-        "its best": lambda row: spread_cell(row, "best_top1", percent),
-        "majority class": lambda row: percent(row["majority_share"]),
+        **score_cells(rows),
         "difference, points": lambda row: difference_cell(row, notes),
     }
 
@@ -126,7 +125,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
     """Three panels per group of comparable runs, one line per combination (`combined_summary`).
 
     Bytes at each place as shares of those with all off, on a logarithmic axis; seconds of training, and what
-    of them was waiting for storage and for the network; top-1 of the finished model. Whiskers: smallest and
+    of them was waiting for storage and for the network; score of the finished model. Whiskers: smallest and
     largest seed.
     """
     panels = list(per_setting(summary, PANEL_KEYS))
@@ -141,7 +140,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             _draw_bytes(axes[0], rows)
             _draw_seconds(axes[1], rows)
             guessing_lines(axes[2], rows, upright=True)
-            _draw_top1(axes[2], rows)
+            _draw_score(axes[2], rows)
             for ax in axes:
                 ax.grid(axis="y", visible=False)
             most = rows["n"].max()
@@ -197,11 +196,11 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
     _legend_below(ax)
 
 
-def _draw_top1(ax: Axes, rows: pd.DataFrame) -> None:
-    _whiskers(ax, rows, "final_top1", marker="o")
+def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
+    _whiskers(ax, rows, "final_score", marker="o")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.set_xlabel("last validation top-1")
+    ax.set_xlabel(f"last validation {headline_of(rows).words}")
 
 
 def _legend_below(ax: Axes) -> None:

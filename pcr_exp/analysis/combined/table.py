@@ -36,11 +36,11 @@ TIMES = ["seconds", "wait_s", "network_s"]
 MEASURES = [
     *("storage_bytes", "fresh", "repeats", "reused_bytes", "updates"),
     *("pushed_bytes", "pulled_bytes", "wire_bytes", "kept_bytes_mean", "kept_bytes_max"),
-    *("final_top1", "best_top1", *TIMES),
+    *("final_score", "best_score", *TIMES),
 ]
 _COMPARED = (*NEIGHBOURS, "seed", "training.epochs")
 _COLUMNS = [*PANEL_KEYS, *NEIGHBOURS, "combination", "variant", "seed", *FACTS, *MEASURES]
-_SAME = [*NEIGHBOURS, "combination", "majority_share", "num_classes"]
+_SAME = [*NEIGHBOURS, "combination", "majority_share", "num_classes", "headline"]
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "gradients": asdict(GradientsConfig()),
@@ -58,7 +58,7 @@ def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
     all processes, `pushed_bytes` and `pulled_bytes` of messages, each counted once. `kept_bytes_*` wait for
     backward in one process, over the updates looked at. `seconds` of training, waiting for data and probes;
     `wait_s` for data and `network_s` for the throttled network are among them; NaN where no seconds may be
-    said. `final_top1`: of the finished model. NaN in runs from before something was measured, and of traffic
+    said. `final_score`: of the finished model. NaN in runs from before something was measured, and of traffic
     in runs of one process.
     """
     return tidy_frame(runs, _COLUMNS, _combined_columns, less=_COMPARED, times=TIMES)
@@ -69,7 +69,7 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: PANEL_KEYS, NEIGHBOURS, combination, `n`, hardware, what guessing reaches, why no seconds;
     `<measure>_mean`, `_min` and `_max` for each of MEASURES. Beside the runs with all off, NaN if there are
-    none: `<place>_share` for each of PLACES, its mean over theirs; `difference_*`, the last top-1 less theirs
+    none: `<place>_share` for each of PLACES, its mean over theirs; `difference_*`, the last score less theirs
     of the same seed; `speedup`, their seconds over its, a mean over the seeds of both, with `speedup_min` and
     `_max`, NaN where it may not be said.
     """
@@ -86,7 +86,7 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
         off, of_off = next((found for found in combinations if found[0]["combination"] == OFF), nobody)
         for row, runs in sorted(combinations, key=lambda found: _order(found[0])):
             shares = {f"{place}_share": _share(row, off, measure) for place, measure in PLACES.items()}
-            difference = paired_difference(runs, nobody[1] if row is off else of_off, "final_top1")
+            difference = paired_difference(runs, nobody[1] if row is off else of_off, "final_score")
             rows.append(group | row | shares | difference | paired_ratio(of_off, runs, "seconds"))
     return pd.DataFrame(rows)
 

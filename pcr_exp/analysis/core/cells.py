@@ -8,6 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.headline import guessed_of, headline_of
+from pcr_exp.training.task import TOP1
+
 NOTHING = "-"
 ALONE = "†"
 ALONE_NOTE = "n = 1: one run, with no spread and no interval"
@@ -120,7 +123,22 @@ def task_title(dataset: str, label: str, model: str) -> str:
 
 def target_words(rows: pd.DataFrame) -> str:
     """`target 75%`: the target that the rows share."""
-    return f"target {100 * rows['target_top1'].iloc[0]:g}%"
+    return f"target {100 * rows['target_score'].iloc[0]:g}%"
+
+
+def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:
+    """Columns of the headline that the rows share: last, best, and what guessing reaches."""
+    headline = headline_of(rows)
+    guess = "majority class" if headline is TOP1 else "guessing"
+    return {
+        f"last {headline.words}": lambda row: spread_cell(row, "final_score", percent),
+        "its best": lambda row: spread_cell(row, "best_score", percent),
+        guess: lambda row: percent(_or_nan(guessed_of(row))),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def section(title: str, facts: str, rows: pd.DataFrame, columns: Mapping[str, Cell], notes: Footnotes) -> str:

@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.headline import as_written, guessed_of, headline_of
 from pcr_exp.analysis.core.look import MUTED, style
+from pcr_exp.training.task import TOP1
 
 PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
@@ -47,13 +49,19 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 def guessing_lines(ax: Axes, rows: pd.DataFrame, *, upright: bool = False) -> None:
     """Draw the share of the most frequent class (dash-dotted), and chance, one in the classes (dotted).
 
+    Of other headlines than top-1: what guessing reaches.
+
     They are named in the right margin, where no curve and no legend is. What is not known is not drawn.
 
     Args:
         ax: Of accuracies 0..1 on y, or on x if `upright`.
-        rows: With `majority_share` and `num_classes`, of one dataset and label.
+        rows: With `headline`, `majority_share` and `num_classes`, of one dataset and label.
         upright: Accuracies are on x.
     """
+    if headline_of(rows) is not TOP1:
+        for guess in sorted({guess for row in rows.to_dict("records") if (guess := guessed_of(row))}):
+            _line(ax, guess, f"guessing\n{_short(guess)}", (0, (1, 2)), upright)
+        return
     shares = sorted(set(rows["majority_share"].dropna()))
     chances = sorted({1 / classes for classes in rows["num_classes"].dropna() if classes})
     for share in shares:
@@ -102,7 +110,7 @@ def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: st
     with style():
         figure.savefig(pdf, **whole, metadata={"CreationDate": None})
         figure.savefig(png, **whole, metadata={"Software": None})
-    data.to_csv(csv, index=False)
+    as_written(data).to_csv(csv, index=False)
     return [pdf, png, csv]
 
 
@@ -131,12 +139,12 @@ def panel_title(ax: Axes, title: str, subtitle: str = "", *, broken: bool = True
         )
 
 
-def target_line(ax: Axes, target_top1: float) -> None:
+def target_line(ax: Axes, target: float) -> None:
     """The accuracy that time is measured to, named in the right margin, where no curve runs."""
-    ax.axhline(target_top1, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    ax.axhline(target, color=MUTED, linewidth=1, linestyle=":", zorder=1)
     ax.annotate(
-        f"target\n{100 * target_top1:g}%",
-        (1, target_top1),
+        f"target\n{100 * target:g}%",
+        (1, target),
         xycoords=("axes fraction", "data"),
         xytext=(3, 0),
         textcoords="offset points",
@@ -146,8 +154,9 @@ def target_line(ax: Axes, target_top1: float) -> None:
     )
 
 
-def accuracy_axis(ax: Axes) -> None:
-    ax.set_ylabel("validation top-1")
+def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
+    """Name the headline of `rows` on the y-axis, in per cent."""
+    ax.set_ylabel(f"validation {headline_of(rows).words}")
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 

@@ -13,10 +13,11 @@ import pandas as pd
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.config.records import key_of
 from pcr_exp.runs.manifest import Manifest
+from pcr_exp.training.task import TOP1, headline_called
 
 NEVER = float("nan")
 """A number that may not be said, or that was not reached."""
-FACTS = ["majority_share", "num_classes", "hardware", "timing", "no_seconds", "no_target"]
+FACTS = ["majority_share", "num_classes", "headline", "hardware", "timing", "no_seconds", "no_target"]
 """What is said of every run in every table (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
@@ -36,14 +37,21 @@ def may_say_seconds(run: Run) -> str:
     return MIXED if getattr(run.manifest, "timing_is_mixed", False) else ""
 
 
-def may_say_time_to(target_top1: float, majority_share: float | None) -> str:
-    """Why no time to a target may be shown; empty if it may, also where the majority share is not known."""
-    if majority_share is None or pd.isna(majority_share) or target_top1 > majority_share:
+def may_say_time_to(
+    target: float, majority_share: float | None, num_classes: int | None = None, headline: str = TOP1.name
+) -> str:
+    """Why no time to a target may be shown; empty if it may, or if what guessing reaches is not known."""
+    share = None if majority_share is None or pd.isna(majority_share) else majority_share
+    metric = headline_called(headline)
+    guessed = metric.guessed(share, num_classes)
+    if guessed is None or target > guessed:
         return ""
-    return (
-        f"a target of {100 * target_top1:g}% is reached by always saying the most frequent class "
-        f"({100 * majority_share:.1f}% of the validation images)"
-    )
+    if metric is TOP1:
+        return (
+            f"a target of {100 * target:g}% is reached by always saying the most frequent class "
+            f"({100 * guessed:.1f}% of the validation images)"
+        )
+    return f"a target of {100 * target:g}% {metric.words} is reached by guessing ({100 * guessed:.1f}%)"
 
 
 def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
@@ -100,8 +108,11 @@ def facts_of(run: Run) -> dict[str, Any]:
     return {
         "majority_share": NEVER if run.majority_share is None else run.majority_share,
         "num_classes": manifest.num_classes,
+        "headline": manifest.headline,
         "hardware": hardware_of(manifest),
         "timing": timing_of(run),
         "no_seconds": may_say_seconds(run),
-        "no_target": may_say_time_to(manifest.target, run.majority_share),
+        "no_target": may_say_time_to(
+            manifest.target, run.majority_share, manifest.num_classes, manifest.headline
+        ),
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
+from pcr_exp.analysis.core.headline import scored
 from pcr_exp.analysis.core.run_notes import COMPANY, RunNotes, read_notes, shared_in_time
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
@@ -39,10 +40,10 @@ class Run:
         return [row for row in self.rows if row["kind"] == "eval"]
 
 
-def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[Run]:
+def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:
     """All finished runs in the folders of `runs_root`, or in the packed set that lies there, by run id.
 
-    `target_top1` takes the place of the target in their manifests, which no file is changed for: what a run
+    `target` takes the place of the target in their manifests, which no file is changed for: what a run
     did does not depend on it. What manifests do not say is taken from `notes.json` beside the runs, if it is
     there (`run_notes`); and which runs went on at the same time, from all manifests.
 
@@ -64,9 +65,9 @@ def read_runs(runs_root: str | Path, target_top1: float | None = None) -> list[R
         finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
     notes = read_notes(root)
     runs = [_described(run, notes, company) for run in finished]
-    if target_top1 is None:
+    if target is None:
         return runs
-    return [replace(run, manifest=replace(run.manifest, target=target_top1)) for run in runs]
+    return [replace(run, manifest=replace(run.manifest, target=target)) for run in runs]
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:
@@ -124,7 +125,7 @@ def _described(run: PackedRun, notes: RunNotes, company: Set[str]) -> Run:
     return Run(
         manifest,
         run.config,
-        run.rows,
+        [scored(row, run.manifest.headline) for row in run.rows],
         shared_machine=notes.why_shared(manifest.run_id) or (COMPANY if manifest.run_id in company else ""),
         majority_share=notes.majority_of(manifest) if majority is None else majority,
         quality=[asdict(entry) for entry in manifest.quality] or notes.quality_of(manifest, run.config),

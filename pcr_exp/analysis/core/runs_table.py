@@ -27,14 +27,14 @@ LEVEL = ["scan", "encoding", "group"]
 _SCAN_AND_SEED = ("scan", "seed")
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", *LEVEL, "storage", "setting", "seed"),
-    *("target_top1", "mean_image_bytes", *FACTS),
+    *("target_score", "mean_image_bytes", *FACTS),
 ]
 RUN_COLUMNS = [
     *RUN_IDENTITY,
     *("decode", "antialias", "ms_ssim", "num_scales", "ms_ssim_of"),
     *("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s"),
     *("images_per_s", "storage_mib_per_s", "wait_share"),
-    *("final_top1", "best_top1", "epochs_to_target", "time_to_target_s"),
+    *("final_score", "best_score", "epochs_to_target", "time_to_target_s"),
     *("epochs", "samples", "train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes"),
     *("git_sha", "git_dirty"),
 ]
@@ -73,7 +73,7 @@ def shared_columns(
     """What all tables say of a run: what it is, what may not be said of it, how good it is, and how soon.
 
     * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group` is NaN for a policy.
-    * `final_top1`: of the finished model, which is what is reported; `best_top1`: of its best evaluation,
+    * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
       chosen by the very images that it is measured on.
     * `facts_of` and `reached_of`.
     """
@@ -90,10 +90,10 @@ def shared_columns(
         "storage": storage_label(config["storage"]),
         "setting": setting_key(run, less, keep),
         "seed": manifest.seed,
-        "target_top1": manifest.target,
+        "target_score": manifest.target,
         **facts,
-        "final_top1": run.eval_rows[-1]["val_top1"],
-        "best_top1": max(row["val_top1"] for row in run.eval_rows),
+        "final_score": run.eval_rows[-1]["val_score"],
+        "best_score": max(row["val_score"] for row in run.eval_rows),
         **reached_of(run, facts["no_target"], facts["no_seconds"]),
     }
 

@@ -20,10 +20,10 @@ def seconds_of(row: Any) -> Any:
     return row["train_s"] + row["wait_s"] + row["probe_s"]
 
 
-def first_reached(rows: Iterable[Mapping[str, Any]], target_top1: float) -> Mapping[str, Any] | None:
-    """The first evaluation with val_top1 >= target_top1."""
+def first_reached(rows: Iterable[Mapping[str, Any]], target_score: float) -> Mapping[str, Any] | None:
+    """The first evaluation with val_score >= target_score."""
     evaluations = (row for row in rows if row["kind"] == "eval")
-    return next((row for row in evaluations if row["val_top1"] >= target_top1), None)
+    return next((row for row in evaluations if row["val_score"] >= target_score), None)
 
 
 def reached_of(run: Run, no_target: str, no_seconds: str) -> dict[str, float]:

@@ -22,6 +22,7 @@ from pcr_exp.analysis.core.figure import (
     ticks_in_bytes,
     wide_panels,
 )
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, scan_words, style
 from pcr_exp.analysis.echo.look import dashes_of, echo_panels, in_order, look_of, name_of, variant_of
 from pcr_exp.analysis.echo.table import BASELINE, SERIES_KEYS
@@ -57,17 +58,17 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
     return figure
 
 
-def draw_top1_at_budget(summary: pd.DataFrame) -> Figure:
-    """Last validation top-1 per variant with as many fresh examples for all (`tuned` by final_top1)."""
+def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
+    """Last validation score per variant with as many fresh examples for all (`tuned` by final_score)."""
     with style():
         facts = list(echo_panels(summary))
         figure, axes = wide_panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             rows = in_order(rows)
-            _bars(ax, rows, "final_top1")
+            _bars(ax, rows, "final_score")
             guessing_lines(ax, rows)
-            accuracy_axis(ax)
-            ax.set_ylabel("last validation top-1")
+            accuracy_axis(ax, rows)
+            ax.set_ylabel(f"last validation {headline_of(rows).words}")
             ax.set_ylim(bottom=0)
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
@@ -238,15 +239,15 @@ def bound_ms(factors: np.ndarray, upstream_s: float, downstream_s: float) -> np.
     return 1e3 * np.maximum(upstream_s, factors * downstream_s)
 
 
-def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
-    """Mean validation top-1 over seeds against record bytes read so far, a line per echo and scan level.
+def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
+    """Mean validation score over seeds against record bytes read so far, a line per echo and scan level.
 
     The vertical line is the byte budget that all lines have in common. Colour: the scan level that is read
     first; dashes and shape: the echo.
 
     Args:
-        curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_top1`, and means
-            over seeds of `record_bytes` and `val_top1`; and what guessing reaches.
+        curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, and means
+            over seeds of `record_bytes` and `val_score`; and what guessing reaches.
     """
     with style():
         facts = list(echo_panels(curves))
@@ -260,7 +261,7 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
                 alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
                 ax.plot(
                     line["record_bytes"],
-                    line["val_top1"],
+                    line["val_score"],
                     color=level.color,
                     linestyle=dashes_of(variant),
                     marker=look_of(variant)["marker"],
@@ -269,12 +270,12 @@ def draw_top1_against_bytes(curves: pd.DataFrame) -> Figure:
                 )
                 ends.append(float(line["record_bytes"].max()))
             ax.axvline(min(ends), color=MUTED, linewidth=1, linestyle="--", zorder=1)
-            target_line(ax, rows["target_top1"].iloc[0])
+            target_line(ax, rows["target_score"].iloc[0])
             guessing_lines(ax, rows)
             ax.set_xscale("log")
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
-            accuracy_axis(ax)
+            accuracy_axis(ax, rows)
             ax.legend(loc="center left", bbox_to_anchor=(1.17, 0.5), fontsize=8)
             panel_title(ax, title, subtitle)
     return figure

@@ -13,8 +13,8 @@ from pcr_exp.analysis.core.cells import (
     Footnotes,
     difference_cell,
     kilobytes,
-    percent,
     reached_cell,
+    score_cells,
     section,
     spread_cell,
     target_words,
@@ -22,14 +22,15 @@ from pcr_exp.analysis.core.cells import (
     timed,
 )
 from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
     draw_fresh_against,
     draw_fresh_to_target,
-    draw_top1_against_bytes,
-    draw_top1_at_budget,
+    draw_score_against_bytes,
+    draw_score_at_budget,
 )
 from pcr_exp.analysis.echo.look import echo_panels, in_order, name_of
 from pcr_exp.analysis.echo.table import PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
@@ -45,7 +46,7 @@ def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path],
         return [], []
     summary = tuned(frame, "fresh_to_target")
     tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
-    summary.to_csv(tables[0], index=False)
+    as_written(summary).to_csv(tables[0], index=False)
     tables[1].write_text(echo_to_markdown(summary))
     return tables, write_echo_figures(runs, out)
 
@@ -69,7 +70,7 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     of_topic = dict(list(summary.groupby(topics)))
     if "bytes" in of_topic:
         curves = byte_curves(runs, of_topic["bytes"])
-        paths += save_figure(draw_top1_against_bytes(curves), curves, out, "echo_bytes")
+        paths += save_figure(draw_score_against_bytes(curves), curves, out, "echo_bytes")
     if "factor" in of_topic:
         timed = of_topic["factor"][of_topic["factor"]["no_seconds"] == ""]
         if len(timed):
@@ -80,26 +81,36 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     if "variant" in of_topic:
         variants = of_topic["variant"]
         paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target")
-        best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_top1")
-        paths += save_figure(draw_top1_at_budget(best), best, out, "echo_top1_at_budget")
+        best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_score")
+        paths += save_figure(draw_score_at_budget(best), best, out, "echo_top1_at_budget")
     return paths
 
 
 def byte_curves(runs: Sequence[Run], chosen: pd.DataFrame) -> pd.DataFrame:
-    """Mean record_bytes and val_top1 over seeds, per epoch, of the runs behind rows of `tuned`."""
+    """Mean record_bytes and val_score over seeds, per epoch, of the runs behind rows of `tuned`."""
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
     facts = chosen[
-        [*keys, "encoding", "group", "n", "num_rates", "target_top1", "majority_share", "num_classes"]
+        [
+            *keys,
+            "encoding",
+            "group",
+            "n",
+            "num_rates",
+            "target_score",
+            "majority_share",
+            "num_classes",
+            "headline",
+        ]
     ]
     of_runs = echo_frame(runs)[[*keys, "run_id"]].merge(facts, on=keys)
     evaluations = pd.DataFrame(
-        {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_top1")}}
+        {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_score")}}
         for run in runs
         for row in run.eval_rows
     )
     joined = of_runs.merge(evaluations, on="run_id")
     curves = joined.groupby([*facts.columns, "epoch"], sort=True, dropna=False)
-    return curves[["record_bytes", "val_top1"]].mean().reset_index()
+    return curves[["record_bytes", "val_score"]].mean().reset_index()
 
 
 def _topic(rows: pd.DataFrame) -> str:
@@ -121,14 +132,15 @@ def echo_to_markdown(summary: pd.DataFrame) -> str:
         notes = Footnotes()
         words = (
             f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "
-            "difference: last top-1 less that of the same seed of the baseline with the smallest buffer, "
+            f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
+            "smallest buffer, "
             f"± half its 95 % interval (Student's t over seeds); {' / '.join(sorted(set(rows['hardware'])))}."
         )
-        parts.append(section(title, words, in_order(rows), _columns(notes), notes))
+        parts.append(section(title, words, in_order(rows), _columns(rows, notes), notes))
     return "\n".join(parts)
 
 
-def _columns(notes: Footnotes) -> dict[str, Cell]:
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     def rate(measure: str, factor: float) -> Cell:
         def cell(row: Mapping[Any, Any]) -> str:
             scaled = {key: factor * row[key] for key in row if str(key).startswith(f"{measure}_")}
@@ -157,8 +169,6 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
         "bytes to target": until("bytes_to_target", kilobytes),
         "seconds to target": lambda row: reached_cell(row, notes, rate("time_to_target_s", 1)),
         "ms per fresh example": rate("s_per_fresh", 1e3),
-        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
-        "its best": lambda row: spread_cell(row, "best_top1", percent),
-        "majority class": lambda row: percent(row["majority_share"]),
+        **score_cells(rows),
         "difference, points": lambda row: difference_cell(row, notes),
     }

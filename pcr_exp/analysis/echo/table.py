@@ -22,23 +22,23 @@ TIMES = [
     *("time_to_target_s", "s_per_fresh"),
     *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
 ]
-MEASURES = ["fresh_to_target", "bytes_to_target", "record_bytes", "final_top1", "best_top1", *TIMES]
+MEASURES = ["fresh_to_target", "bytes_to_target", "record_bytes", "final_score", "best_score", *TIMES]
 _COMPARED = (
     *("echo", "scan", "seed"),
     *("training.batch_size", "training.epochs", "training.learning_rate"),
 )
 _COLUMNS = [
-    *("run_id", *PANEL_KEYS, *LEVEL, *SERIES_KEYS[1:], "learning_rate", "seed", "target_top1"),
+    *("run_id", *PANEL_KEYS, *LEVEL, *SERIES_KEYS[1:], "learning_rate", "seed", "target_score"),
     *("updates", "fresh", *FACTS, *MEASURES),
 ]
 _SAME = [
-    *("encoding", "group", "learning_rate", "target_top1", "updates", "fresh"),
-    *("majority_share", "num_classes", "no_target"),
+    *("encoding", "group", "learning_rate", "target_score", "updates", "fresh"),
+    *("majority_share", "num_classes", "headline", "no_target"),
 ]
 
 
 def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run: PANEL_KEYS, SERIES_KEYS, learning_rate, seed, target_top1, updates, FACTS, MEASURES.
+    """One row per run: PANEL_KEYS, SERIES_KEYS, learning_rate, seed, target_score, updates, FACTS, MEASURES.
 
     `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
     whole run. `fresh_to_target`, `bytes_to_target`, `time_to_target_s`: as `reached_of` says them.
@@ -52,14 +52,14 @@ def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     """One row per PANEL_KEYS x SERIES_KEYS, over seeds, each at the best of the learning rates it ran at.
 
     The best is the one that most seeds reach the target with, then the one with the fewest fresh examples to
-    it (`by="fresh_to_target"`); or the one with the highest accuracy (`by="final_top1"`). It is chosen on the
+    it (`by="fresh_to_target"`); or the one with the highest score (`by="final_score"`). It is chosen on the
     runs that are shown, as in Choi et al. 2019: so all are flattered alike, if all had the same choice.
     `num_rates` says how many there were.
 
-    Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_top1`, `updates`,
+    Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_score`, `updates`,
     `fresh`, what guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of
     MEASURES, NaN where a seed has none, TIMES also over runs of unlike hardware or settings;
-    `difference_*`: the last top-1 less that of the same seed of the panel's baseline (of the same batch size,
+    `difference_*`: the last score less that of the same seed of the panel's baseline (of the same batch size,
     with the smallest buffer), NaN where there is none.
     """
     rows = []
@@ -85,14 +85,14 @@ def _difference(
     ]
     nobody = runs.iloc[:0]
     reference = min(baselines, key=lambda found: found[0])[1] if baselines else nobody
-    return paired_difference(runs, nobody if reference is runs else reference, "final_top1")
+    return paired_difference(runs, nobody if reference is runs else reference, "final_score")
 
 
 def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, float]:
-    if by == "final_top1":
-        return rate["final_top1_mean"], 0.0
+    if by == "final_score":
+        return rate["final_score_mean"], 0.0
     mean = rate["fresh_to_target_mean"]
-    return rate["num_reached"], rate["final_top1_mean"] if pd.isna(mean) else -mean
+    return rate["num_reached"], rate["final_score_mean"] if pd.isna(mean) else -mean
 
 
 def _series(runs: pd.DataFrame) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pcr_exp.analysis.core.figure import (
     target_line,
     wide_panels,
 )
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
 from pcr_exp.analysis.gradients.published import published
@@ -27,7 +28,7 @@ _WITHOUT_ZERO_RUNS = 1.6
 
 
 def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
-    """Mean top-1 over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs."""
+    """Mean score over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs."""
     with style():
         groups = list(gradient_links(curves))
         figure, axes = wide_panels(len(groups))
@@ -35,19 +36,19 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
             for codec, line in rows.groupby("codec", sort=False):
                 alone = alone_mark(line["n"].iloc[0], rows["n"].max())
                 look = look_of(line.iloc[0].to_dict())
-                ax.plot(line["seconds"], line["val_top1"], label=f"{codec}{alone}", linewidth=1.5, **look)
-            target_line(ax, rows["target_top1"].iloc[0])
+                ax.plot(line["seconds"], line["val_score"], label=f"{codec}{alone}", linewidth=1.5, **look)
+            target_line(ax, rows["target_score"].iloc[0])
             guessing_lines(ax, rows)
             ax.set_xlim(left=0)
             ax.set_xlabel("training + data wait (s)")
-            accuracy_axis(ax)
+            accuracy_axis(ax, rows)
             ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=8)
             panel_title(ax, f"{title}, {link}", subtitle)
     return figure
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Speed-ups and last top-1 of `gradient_table`, a panel of each per mode, link and number of updates.
+    """Speed-ups and last score of `gradient_table`, a panel of each per mode, link and number of updates.
 
     Whiskers: smallest and largest seed. Diamonds at 10 Mbit/s: the paper's, of another model on other data.
     Rows without a speed-up, because `none` was not run, are left out.
@@ -58,13 +59,13 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
         for i, (title, subtitle, link, rows) in enumerate(groups):
             left, right = axes[2 * i], axes[2 * i + 1]
             _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
-            _bars(right, rows, ("final_top1_mean", "final_top1_min", "final_top1_max"))
+            _bars(right, rows, ("final_score_mean", "final_score_min", "final_score_max"))
             guessing_lines(right, rows, upright=True)
             if rows["bandwidth_mbit_per_s"].iloc[0] == _PUBLISHED_MBIT_PER_S:
                 _published_speedups(left, rows)
             left.set_xlabel("speed-up over 32-bit floats")
             left.set_xlim(left=0)
-            right.set_xlabel("last validation top-1")
+            right.set_xlabel(f"last validation {headline_of(rows).words}")
             right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_xlim(left=0)
             right.set_yticklabels([])

@@ -15,6 +15,7 @@ from pcr_exp.analysis.core.cells import (
     markdown_table,
     percent,
     reached_cell,
+    score_cells,
     speedup_cell,
     spread_cell,
     target_words,
@@ -22,6 +23,7 @@ from pcr_exp.analysis.core.cells import (
     timed,
 )
 from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
@@ -54,7 +56,7 @@ def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], l
         return [], []
     table = gradient_table(frame)
     tables = [out / "gradients.csv", out / "gradients.md"]
-    table.to_csv(tables[0], index=False)
+    as_written(table).to_csv(tables[0], index=False)
     tables[1].write_text(gradients_to_markdown(table))
     figures: list[Path] = []
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
@@ -76,17 +78,19 @@ def gradients_to_markdown(table: pd.DataFrame) -> str:
     parts = []
     notes = Footnotes()
     for title, _, link, rows in gradient_links(table):
-        majority = f"majority class {percent(rows['majority_share'].iloc[0])}"
+        guess, cell = list(score_cells(rows).items())[-1]
+        majority = f"{guess} {cell(rows.iloc[0].to_dict())}"
         parts += [
             f"**{title}, {link}**, {target_words(rows)}, {majority}",
-            markdown_table(rows, _columns(notes)),
+            markdown_table(rows, _columns(rows, notes)),
         ]
     parts.append(
         "bits per value: all values that processes encoded, pushed and pulled, with what frames messages; of "
         "large tensors: those that went through the codec (small tensors are sent as float32 and were not "
         "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
         "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
-        "updates; difference: last top-1 less that of `none` of the same seed, ± half its 95 % interval "
+        f"updates; difference: last {headline_of(table).words} less that of `none` of the same seed, "
+        "± half its 95 % interval "
         "(Student's t over seeds). Published: "
         "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
         f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."
@@ -96,7 +100,7 @@ def gradients_to_markdown(table: pd.DataFrame) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _columns(notes: Footnotes) -> dict[str, Cell]:
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     def seconds(row: Mapping[Any, Any]) -> str:
         return spread_cell(row, "time_to_target_s", three_figures)
 
@@ -109,9 +113,7 @@ def _columns(notes: Footnotes) -> dict[str, Cell]:
         "ratio": lambda row: three_figures(row["ratio"]),
         "kB on the wire per update": lambda row: three_figures(row["wire_bytes_per_update_mean"] / 1e3),
         "images/s": timed(notes, lambda row: spread_cell(row, "images_per_s", three_figures)),
-        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
-        "its best": lambda row: spread_cell(row, "best_top1", percent),
-        "majority class": lambda row: percent(row["majority_share"]),
+        **score_cells(rows),
         "difference to none, points": lambda row: difference_cell(row, notes),
         "s to target": lambda row: reached_cell(row, notes, seconds),
         "speed-up": timed(notes, speedup_cell(three_figures)),

@@ -22,7 +22,7 @@ SERIES_KEYS = ["mode", "bandwidth_mbit_per_s", "latency_ms", "epochs", "codec"]
 TIMES = ["images_per_s", "network_share", "time_to_target_s"]
 MEASURES = [
     *("bits_per_value", "coded_bits", "push_coded_bits", "pull_coded_bits", "wire_bytes_per_update"),
-    *("final_top1", "best_top1", *TIMES),
+    *("final_score", "best_score", *TIMES),
 ]
 CODEC = ["codec_name", "sparsity", "fraction", "rank", "zero_run"]
 """A codec and the number that tells it from its like, which only one of 3LC, top-k and PowerSGD has."""
@@ -30,10 +30,10 @@ _AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 _COLUMNS = [
-    *("run_id", *PANEL_KEYS, *SERIES_KEYS, *CODEC, "seed", "updates", "target_top1"),
+    *("run_id", *PANEL_KEYS, *SERIES_KEYS, *CODEC, "seed", "updates", "target_score"),
     *("epochs_to_target", *FACTS, *MEASURES),
 ]
-_SAME = [*CODEC, "updates", "target_top1", "majority_share", "num_classes", "no_target"]
+_SAME = [*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline", "no_target"]
 _PLAIN_BYTES = 4
 _COMPARED, _KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
 """What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
@@ -43,7 +43,7 @@ DIRECTIONS = {"push": "pushed", "pull": "pulled"}
 
 
 def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run of several processes: PANEL_KEYS, SERIES_KEYS, seed, target_top1, updates, MEASURES.
+    """One row per run of several processes: PANEL_KEYS, SERIES_KEYS, seed, target_score, updates, MEASURES.
 
     * `codec`: its label, as `codec_label` says it; CODEC: what the label is made of, numbers NaN where the
       codec has none. `bandwidth_mbit_per_s` is infinite without a throttle.
@@ -65,12 +65,12 @@ def team_runs(runs: Sequence[Run]) -> list[Run]:
 def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per PANEL_KEYS x SERIES_KEYS, over seeds, with the speed-up over 32-bit floats.
 
-    Columns: the keys, CODEC, `n` seeds, `num_reached`, `updates`, `target_top1`, what
+    Columns: the keys, CODEC, `n` seeds, `num_reached`, `updates`, `target_score`, what
     guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of MEASURES, NaN
     where a seed has none, TIMES also over runs of unlike hardware or settings; `ratio`: 32 over the mean of
     coded_bits. Beside the REFERENCE that differs in the codec alone, NaN if it was not run or it may not be
     said: `speedup`, the mean over seeds of both of images_per_s over that of the same seed, with
-    `speedup_min` and `_max`; `difference_*`, the last top-1 less that of the same seed.
+    `speedup_min` and `_max`; `difference_*`, the last score less that of the same seed.
     """
     keys = [*PANEL_KEYS, *SERIES_KEYS]
     alike = [key for key in keys if key != "codec"]
@@ -83,7 +83,7 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
             row |= over_seeds(runs, _SAME, MEASURES, TIMES)
             row["num_reached"] = int(runs.drop_duplicates("seed")["epochs_to_target"].notna().sum())
             against = reference.iloc[:0] if codec == REFERENCE else reference
-            row |= paired_difference(runs, against, "final_top1")
+            row |= paired_difference(runs, against, "final_score")
             rows.append(row | paired_ratio(runs, reference, "images_per_s"))
     table = pd.DataFrame(rows)
     return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
@@ -167,7 +167,7 @@ def _pace(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def accuracy_curves(runs: Sequence[Run]) -> pd.DataFrame:
-    """Means over seeds per epoch: the keys of `gradient_table`, CODEC, n, epoch, seconds, val_top1.
+    """Means over seeds per epoch: the keys of `gradient_table`, CODEC, n, epoch, seconds, val_score.
 
     `seconds` are of training and waiting; evaluation is off the clock. Series with one evaluation are no
     curves, and left out, as are runs whose seconds may not be said.
@@ -178,14 +178,14 @@ def accuracy_curves(runs: Sequence[Run]) -> pd.DataFrame:
             "run_id": run.manifest.run_id,
             "epoch": row["epoch"],
             "seconds": seconds_of(row),
-            "val_top1": row["val_top1"],
+            "val_score": row["val_score"],
         }
         for run in runs
         for row in run.eval_rows
     ]
     if not evaluations or not team_runs(runs):
-        return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_top1"])
-    curves = _means(runs, evaluations, "epoch", ["seconds", "val_top1"])
+        return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_score"])
+    curves = _means(runs, evaluations, "epoch", ["seconds", "val_score"])
     lengths = curves.groupby(_SERIES)["epoch"].transform("size")
     return curves[lengths > 1].reset_index(drop=True)
 
@@ -214,7 +214,7 @@ def bits_curves(runs: Sequence[Run]) -> pd.DataFrame:
 def _means(runs: Sequence[Run], rows: list[dict], by: str | list[str], measures: list[str]) -> pd.DataFrame:
     frame = gradient_frame(runs)
     frame["n"] = frame.groupby(_SERIES)["seed"].transform("nunique")
-    facts = [*_SERIES, *CODEC, "n", "target_top1", "majority_share", "num_classes"]
+    facts = [*_SERIES, *CODEC, "n", "target_score", "majority_share", "num_classes", "headline"]
     places = [by] if isinstance(by, str) else by
     joined = frame[["run_id", *facts]].merge(pd.DataFrame(rows), on="run_id")
     means = joined.groupby([*facts, *places], sort=True, dropna=False)[measures].mean()

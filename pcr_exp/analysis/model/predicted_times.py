@@ -24,7 +24,7 @@ TOLERANCE = 0.10
 """The share by which a prediction may miss the measured time: declared beforehand."""
 
 TIME_COLUMNS = [
-    *("run_id", *GROUP_KEYS, *LEVEL, "seed", "target_top1", "mean_image_bytes"),
+    *("run_id", *GROUP_KEYS, *LEVEL, "seed", "target_score", "headline", "mean_image_bytes"),
     *("epochs_to_accuracy", "num_train", "compute_images_per_s", "bandwidth_images_per_s"),
     *("predicted_images_per_s", "bound", "images_per_s", "start_s", "predicted_s", "measured_s", "error"),
 ]
@@ -61,7 +61,7 @@ def steady_images_per_s(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _predict(run: Run, row: pd.Series, compute: float) -> dict[str, Any]:
-    reached = next(found for found in run.eval_rows if found["val_top1"] >= row["target_top1"])
+    reached = next(found for found in run.eval_rows if found["val_score"] >= row["target_score"])
     num_train = reached["samples_seen"] / reached["epoch"]
     images_per_record = run.config["dataset"]["images_per_record"]
     limits = {

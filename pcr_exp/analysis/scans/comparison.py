@@ -21,6 +21,7 @@ from pcr_exp.analysis.core.cells import (
     task_title,
 )
 from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels, target_line
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import eval_curves, per_setting, tidy_frame
@@ -29,7 +30,8 @@ from pcr_exp.analysis.scans.figures import SECONDS_LABEL, mean_over_seeds, with_
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
-_COLUMNS = ["run_id", *SIDE_BY_SIDE, "seed", "setting", "final_top1", "majority_share"]
+_FACTS = ["majority_share", "headline"]
+_COLUMNS = ["run_id", *SIDE_BY_SIDE, "seed", "setting", "final_score", *_FACTS]
 """What runs share that are compared."""
 _CAME_LATER = {"loader.antialias": False}
 """What runs did whose configuration is older than a key."""
@@ -37,13 +39,14 @@ COMPARISON_COLUMNS = [
     *SIDE_BY_SIDE,
     "value",
     "n",
-    "top1_mean",
-    "top1_min",
-    "top1_max",
+    "score_mean",
+    "score_min",
+    "score_max",
     "difference_n",
     "difference_mean",
     "difference_ci95",
     "majority_share",
+    "headline",
 ]
 # Colours of Okabe and Ito (2008), shapes for readers without colour; after seven values they begin again.
 _VALUE_LOOKS = [
@@ -55,7 +58,7 @@ _VALUE_LOOKS = [
 def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFrame:
     """One row per dataset, label, model, storage, scan and value of a configuration key.
 
-    `top1` is the validation top-1 of the finished model, over seeds. `difference` is that less the top-1 of
+    `score` is the headline of the finished model, over seeds. `difference` is that less the score of
     the same seed at the value `reference`: mean over the seeds that have both, and half its 95 % interval.
 
     Args:
@@ -66,7 +69,7 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    frame = tidy_frame(runs, _COLUMNS).rename(columns={"final_top1": "top1"})
+    frame = tidy_frame(runs, _COLUMNS).rename(columns={"final_score": "score"})
     frame = frame.assign(value=_values(runs, key))
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
@@ -84,8 +87,8 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
         for value in reference_first(level["value"], reference):
             ours = level[level["value"] == value]
             row: dict[Any, Any] = {**level.iloc[0][SIDE_BY_SIDE].to_dict(), "value": value, "n": len(ours)}
-            row |= {"majority_share": level["majority_share"].iloc[0], **spread(ours, ["top1"])}
-            rows.append(row | paired_difference(ours, level[level["value"] == reference], "top1"))
+            row |= level.iloc[0][_FACTS].to_dict() | spread(ours, ["score"])
+            rows.append(row | paired_difference(ours, level[level["value"] == reference], "score"))
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
@@ -114,7 +117,7 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
             "scan": lambda row: scan_words(row["scan"]),
             key: lambda row: row["value"],
             "n": lambda row: notes.count(row["n"]),
-            "last top-1": lambda row: spread_cell(row, "top1", percent),
+            f"last {headline_of(table).words}": lambda row: spread_cell(row, "score", percent),
             "majority class": lambda row: percent(row["majority_share"]),
             f"difference to {reference} (points, ± half its 95 % interval)": difference,
         },
@@ -157,7 +160,7 @@ def reference_first(values: Iterable[str], reference: str) -> list[str]:
 
 
 def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
-    """Per SIDE_BY_SIDE of `comparison_curves`, top-1 against seconds and against epochs.
+    """Per SIDE_BY_SIDE of `comparison_curves`, score against seconds and against epochs.
 
     Seeds are thin, their mean is thick. The reference is dashed and on top: a value that coincides with it
     shows through its gaps. Where no seconds may be said, there is the panel of epochs alone.
@@ -179,11 +182,11 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
         for ax, (title, group, rows, x, x_label) in zip(axes, drawn, strict=True):
             for value in reference_first(rows["value"], reference):
                 _draw_value(ax, rows[rows["value"] == value], x, value, looks.get(value))
-            target_line(ax, rows["target_top1"].iloc[0])
+            target_line(ax, rows["target_score"].iloc[0])
             guessing_lines(ax, rows)
             ax.set_xlim(left=0)
             ax.set_xlabel(x_label)
-            accuracy_axis(ax)
+            accuracy_axis(ax, rows)
             seeds = span(rows.groupby("value")["seed"].nunique())
             facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {seeds}"
             panel_title(ax, title, facts)
@@ -200,7 +203,7 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
 def _draw_value(ax: Axes, rows: pd.DataFrame, x: str, value: str, look: tuple[str, str] | None) -> None:
     color, marker = look or (INK, "s")
     for _, run in rows.groupby("run_id"):
-        ax.plot(run[x], run["val_top1"], color=color, linewidth=0.8, alpha=0.4)
-    mean = mean_over_seeds(rows, x, "val_top1")
+        ax.plot(run[x], run["val_score"], color=color, linewidth=0.8, alpha=0.4)
+    mean = mean_over_seeds(rows, x, "val_score")
     more: dict[str, Any] = {"linestyle": (0, (4.0, 1.6)), "zorder": 4} if look is None else {}
-    ax.plot(mean[x], mean["val_top1"], color=color, marker=marker, label=value, **more)
+    ax.plot(mean[x], mean["val_score"], color=color, marker=marker, label=value, **more)

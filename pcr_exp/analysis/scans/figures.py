@@ -21,6 +21,7 @@ from pcr_exp.analysis.core.figure import (
     panels,
     target_line,
 )
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
     MUTED,
     scan_levels,
@@ -37,7 +38,7 @@ MEASURES = {
     "time_to_target_s": "seconds to the target",
     "all_s": "seconds for all epochs",
     "record_mib": "MiB of records read, probes included",
-    "final_top1": "last validation top-1",
+    "final_score": "last validation {headline}",
 }
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
@@ -98,7 +99,7 @@ def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
-    """Validation top-1 against the column `x`, with each panel's target and what guessing reaches."""
+    """Validation score against the column `x`, with each panel's target and what guessing reaches."""
     with style():
         facts = list(per_panel(curves))
         figure, axes = panels(len(facts))
@@ -110,13 +111,13 @@ def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
 
 def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
     """One panel of `draw_accuracy`, without its title."""
-    draw_scan_levels(ax, rows, x, "val_top1")
-    for target in sorted(rows["target_top1"].unique()):
+    draw_scan_levels(ax, rows, x, "val_score")
+    for target in sorted(rows["target_score"].unique()):
         target_line(ax, target)
     guessing_lines(ax, rows)
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)
-    accuracy_axis(ax)
+    accuracy_axis(ax, rows)
     look: dict[str, Any] = {"title": "scan · bytes per image", "title_fontsize": 8.5, "alignment": "left"}
     if rows["scan"].nunique() <= MAX_INSIDE:
         ax.legend(loc="best", **look)
@@ -128,7 +129,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
 
 
 def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
-    """Validation top-1 against completed epochs (`eval_curves`), same panels as time to accuracy."""
+    """Validation score against completed epochs (`eval_curves`), same panels as time to accuracy."""
     figure = draw_accuracy(one_run_per_seed(curves), "epoch", "epochs completed")
     for ax in figure.axes:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -136,7 +137,7 @@ def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
 
 
 def draw_efficiency(curves: pd.DataFrame) -> Figure:
-    """Two panels per dataset, label and model of `with_seconds`: top-1 against seconds and against epochs."""
+    """Two panels per dataset, label and model of `with_seconds`: score against seconds and against epochs."""
     with style():
         facts = list(per_panel(curves))
         figure, axes = panels(2 * len(facts), max_columns=2)
@@ -203,12 +204,12 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
         for axes, (title, subtitle, rows) in zip(grid, facts, strict=True):
             for ax, (measure, label) in zip(axes, MEASURES.items(), strict=True):
                 _draw_measure(ax, rows, measure)
-                ax.set_xlabel(label)
+                ax.set_xlabel(label.format(headline=headline_of(rows).words))
                 if ax is not axes[0]:
                     ax.set_yticklabels([])
             axes[-1].xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             guessing_lines(axes[-1], rows, upright=True)
-            words = f"{subtitle}; target {rows['target_top1'].iloc[0]:.0%}"
+            words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
             panel_title(axes[0], title, words, broken=False)
             panel_title(axes[1], " ", " ")  # keeps the height for the words above, which run into its width
             for text in (axes[0].title, *axes[0].texts[-1:]):
@@ -242,7 +243,7 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     names = [level.short_words + alone_mark(len(runs), most) for level, runs in levels]
     ax.set_yticks(range(len(levels)), names, fontsize=8.5)
     ax.set_ylim(len(levels) - 0.4, -0.6)
-    if measure != "final_top1":
+    if measure != "final_score":
         ax.set_xlim(left=0)
 
 

@@ -27,8 +27,9 @@ from pcr_exp.analysis.policies.trace import draw_trace
 from pcr_exp.config.labels import scan_label
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
+from pcr_exp.training.task import TOP1
 
-COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "val_top1", "num_val"]
+COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "num_val"]
 
 
 def draw_run(folder: Path) -> dict[str, Path]:
@@ -50,7 +51,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     title = task_title(config.dataset.name, config.dataset.label, config.model.name)
     scan = level_of_config(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
-    guessed = (manifest.majority_share, manifest.num_classes)
+    guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve")}
     if trace := draw_trace(rows, title, scan.label, folder, "policy_trace"):
@@ -62,17 +63,20 @@ def draw_training_curve(
     rows: pd.DataFrame,
     title: str,
     scan: ScanLevel,
-    target_top1: float,
+    target: float,
     majority_share: float | None = None,
     num_classes: int | None = None,
+    headline: str = TOP1.name,
 ) -> Figure:
-    """Losses (left) and validation top-1 (right) against train_s + wait_s + probe_s.
+    """Losses (left) and the headline (right) against train_s + wait_s + probe_s.
 
     `rows`: a run's rows, kinds `train` and `eval`, as logged. What guessing reaches is drawn if it is known.
     """
+    score = f"val_{headline}"
     with style():
         figure, (losses, accuracy) = panels(2)
-        rows = rows.reindex(columns=COLUMNS)  # a run that has not evaluated yet lacks some
+        # A run that has not evaluated yet lacks some.
+        rows = rows.reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
         color = scan.color
@@ -88,12 +92,13 @@ def draw_training_curve(
         losses.set_ylabel("loss (cross-entropy)")
         losses.legend(loc="upper right")
         accuracy.plot(
-            evaluated["seconds"], evaluated["val_top1"], color=color, marker="o", markeredgecolor="white"
+            evaluated["seconds"], evaluated[score], color=color, marker="o", markeredgecolor="white"
         )
-        target_line(accuracy, target_top1)
-        guessed = pd.DataFrame({"majority_share": [majority_share], "num_classes": [num_classes]})
-        guessing_lines(accuracy, guessed)
-        accuracy_axis(accuracy)
+        target_line(accuracy, target)
+        known = {"majority_share": majority_share, "num_classes": num_classes, "headline": headline}
+        facts = pd.DataFrame([known])
+        guessing_lines(accuracy, facts)
+        accuracy_axis(accuracy, facts)
         for ax in (losses, accuracy):
             ax.set_xlim(left=0)
             ax.set_xlabel("training + data wait (s)")

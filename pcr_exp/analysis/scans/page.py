@@ -18,11 +18,13 @@ from pcr_exp.analysis.core.cells import (
     number,
     percent,
     reached_cell,
+    score_cells,
     section,
     spread_cell,
     three_figures,
     timed,
 )
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
 
@@ -77,7 +79,8 @@ def _tables(
         apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
         timing = f"; timing {group['timing']}" if apart else ""
         facts = (
-            f"Storage {group['storage']}; target {percent(rows['target_top1'].iloc[0])} validation top-1; "
+            f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
+            f"validation {headline_of(rows).words}; "
             f"mean over n seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; "
             f"setting {group['setting']}; {hardware}{timing}."
         )
@@ -118,9 +121,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "images/s": rate("images_per_s", three_figures),
         "MiB/s": rate("storage_mib_per_s", three_figures),
         "wait share": rate("wait_share", percent),
-        "last top-1": lambda row: spread_cell(row, "final_top1", percent),
-        "its best": lambda row: spread_cell(row, "best_top1", percent),
-        "majority class": lambda row: percent(row["majority_share"]),
+        **score_cells(rows),
         "difference to baseline, points": difference,
         "seconds to target": lambda row: reached_cell(row, notes, seconds),
         "speed-up over baseline": speedup,

@@ -10,7 +10,7 @@ from pcr_exp.analysis.core.permitted import NEVER, distinct, may_say_speedup
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS
 from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
 
-ACCURACY = ["final_top1", "best_top1"]
+ACCURACY = ["final_score", "best_score"]
 SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]
 
 
@@ -44,8 +44,8 @@ def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
 def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per GROUP_KEYS x timing x scan of `runs_frame`, over seeds; numbers, not text.
 
-    * Accuracies are over the `n` seeds of a setting, wherever they ran: `final_top1_*` (what is reported) and
-      `best_top1_*`, each mean, min, max; `difference_*`: final top-1 less the baseline's of the same seed.
+    * Scores are over the `n` seeds of a setting, wherever they ran: `final_score_*` (what is reported) and
+      `best_score_*`, each mean, min, max; `difference_*`: final score less the baseline's of the same seed.
     * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
       `no_seconds` says why they may not be shown. `num_reached`: seeds that reached the target. Where some
       did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
@@ -83,11 +83,12 @@ def _summary(level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame) -
         "mean_image_bytes": seeds["mean_image_bytes"].mean(),
         "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
         "num_scales": seeds["num_scales"].min(),
-        "target_top1": first["target_top1"],
+        "target_score": first["target_score"],
         "majority_share": first["majority_share"],
         "num_classes": first["num_classes"],
-        **spread(seeds, ["final_top1", "best_top1"]),
-        **paired_difference(seeds, baseline, "final_top1"),
+        "headline": first["headline"],
+        **spread(seeds, ["final_score", "best_score"]),
+        **paired_difference(seeds, baseline, "final_score"),
         "num_reached": int(seeds["epochs_to_target"].notna().sum()),
         "no_target": first["no_target"],
         "n_timed": len(timed),

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels
+from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
     MUTED,
     ScanLevel,
@@ -27,8 +28,8 @@ from pcr_exp.analysis.scans.figures import per_panel
 from pcr_exp.config.records import NUM_GROUPS
 
 POINT_COLUMNS = [
-    *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_top1"),
-    *("majority_share", "num_classes"),
+    *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_score"),
+    *("majority_share", "num_classes", "headline"),
 ]
 FIT_COLUMNS = [
     *(
@@ -67,21 +68,30 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
     )
     points = levels.groupby([*GROUP_KEYS, "scan", "seed"], sort=True)
     facts = points[
-        ["encoding", "group", "ms_ssim", "num_scales", "ms_ssim_of", "majority_share", "num_classes"]
+        [
+            "encoding",
+            "group",
+            "ms_ssim",
+            "num_scales",
+            "ms_ssim_of",
+            "majority_share",
+            "num_classes",
+            "headline",
+        ]
     ].first()
-    return facts.join(points["final_top1"].mean()).reset_index()[POINT_COLUMNS]
+    return facts.join(points["final_score"].mean()).reset_index()[POINT_COLUMNS]
 
 
 def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
-    """One row of FIT_COLUMNS per GROUP_KEYS: final_top1 = slope x MS-SSIM + intercept, if there is a line.
+    """One row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
 
-    As `line_through` the means of levels over seeds: top-1 (0..1) per unit of MS-SSIM, with half of its 95 %
+    As `line_through` the means of levels over seeds: score (0..1) per unit of MS-SSIM, with half of its 95 %
     interval. `no_line` says why there is none, and then the numbers are NaN.
     """
     rows = []
     for key, part in points.groupby(GROUP_KEYS, sort=True):
-        levels = part.groupby("scan")[["ms_ssim", "final_top1"]].mean()
-        line = line_through(levels, "ms_ssim", "final_top1")
+        levels = part.groupby("scan")[["ms_ssim", "final_score"]].mean()
+        line = line_through(levels, "ms_ssim", "final_score")
         numbers = (NEVER,) * 4 if line is None else (line.slope, line.slope_ci95, line.intercept, line.r)
         why = "" if line else f"no line: {len(levels)} levels of quality, a line wants {LEAST_LEVELS}"
         rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))
@@ -89,7 +99,7 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
-    """Final top-1 against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
+    """Final score against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
 
     Small: seeds; large: mean over the seeds of a level, with its 95 % interval if there are two; line: as
     `tolerance_fits`, in words below the title, or why there is none. The baseline and the last scan group
@@ -104,8 +114,8 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
                 _draw_level(ax, level, seeds)
             guessing_lines(ax, rows)
             ax.set_xlabel("mean MS-SSIM of the scan level")
-            accuracy_axis(ax)
-            ax.set_ylabel("last validation top-1")
+            accuracy_axis(ax, rows)
+            ax.set_ylabel(f"last validation {headline_of(rows).words}")
             _widen(ax)
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5, fontsize=8, handletextpad=0.1)
             panel_title(ax, title, f"{subtitle}\n{_measured_on(rows)}\n{fit}")
@@ -115,9 +125,9 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
 def _draw_level(ax: Axes, level: ScanLevel, seeds: pd.DataFrame) -> None:
     look: dict[str, Any] = {"color": level.color, "marker": level.marker}
     if len(seeds) > 1:
-        ax.plot(seeds["ms_ssim"], seeds["final_top1"], **look, linestyle="", markersize=4, alpha=0.45)
-    mean = seeds["final_top1"].mean()
-    width = half_width(seeds["final_top1"])
+        ax.plot(seeds["ms_ssim"], seeds["final_score"], **look, linestyle="", markersize=4, alpha=0.45)
+    mean = seeds["final_score"].mean()
+    width = half_width(seeds["final_score"])
     ax.errorbar(
         seeds["ms_ssim"].mean(),
         mean,
@@ -151,7 +161,7 @@ def _draw_fit(ax: Axes, rows: pd.DataFrame) -> str:
     line = [fit["slope"] * x + fit["intercept"] for x in ends]
     ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
     return (
-        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) top-1 per MS-SSIM, "
+        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) {headline_of(rows).words} per MS-SSIM, "
         f"{fit['num_levels']} levels, r = {fit['r']:.2f}"
     )
 
