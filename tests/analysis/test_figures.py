@@ -171,7 +171,7 @@ def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> No
 
 def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
-    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target_score=0.6).axes
+    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target=0.6).axes
     assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
@@ -180,7 +180,7 @@ def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
-    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target_score=0.6).axes
+    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target=0.6).axes
     assert len(line_ending_with(losses, "training")) == 1
 
 
