@@ -97,7 +97,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
-    # As decoding workers do: what glibc frees and gets again would be half of the time (see loading/workers.py).
+    # As decoding workers do (loading/workers.py): what glibc frees and gets again would be half of the time.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(-3, 2**25)
