@@ -267,7 +267,7 @@ COLUMNS: tuple[Column, ...] = (
 """The table, in the order of a packed set's columns."""
 
 TRAFFIC = tuple(column.name for column in COLUMNS if column.presence == "team" and column.combine == "sum")
-"""What `distributed.link.Traffic` counts, name by name."""
+"""What `distributed.wire.Traffic` counts, name by name."""
 
 
 def metric_column(name: str) -> Column:
