@@ -1,7 +1,7 @@
 """Measure what compressed activations cost and save on one batch; draw it. See `--help`."""
 
 from experiments.launch import launch
-from pcr_exp.config.activation_study import ActivationStudyConfig
+from pcr_exp.config.runners import ActivationStudyConfig
 
 
 def activation_study(config: ActivationStudyConfig) -> str:

@@ -11,8 +11,8 @@ from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
 from pcr_exp.analysis.activations.page import draw_run_layers, write_study
-from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.runners import ActivationStudyConfig
 from pcr_exp.measuring.activation_study import Batch, codec_errors, gradient_errors, memory_table
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.runs.data import open_data, prepare_data, training_loader

@@ -21,10 +21,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config import components
-from pcr_exp.config.activation_study import ActivationStudyConfig
 from pcr_exp.config.dataset import folder_name
 from pcr_exp.config.presets import CONFIGS
-from pcr_exp.config.runners import DemoConfig, FiguresConfig, PrepareConfig, QualityConfig, TrainConfig
+from pcr_exp.config.runners import (
+    ActivationStudyConfig,
+    DemoConfig,
+    FiguresConfig,
+    PrepareConfig,
+    QualityConfig,
+    TrainConfig,
+)
 from pcr_exp.config.storage import STORAGE_SCHEMAS
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.training import scaled_learning_rate

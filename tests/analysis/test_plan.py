@@ -9,8 +9,8 @@ import pytest
 from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
 from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.config.compose import compose
-from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index
 

@@ -37,6 +37,7 @@ _SAME = [*CODEC, "updates", "target_score", "majority_share", "num_classes", "he
 _PLAIN_BYTES = 4
 _COMPARED, _KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
 """What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
+# Runs from before each codec had settings of its own have those of all.
 _OUR_SETTINGS = {*GradientsConfig.__dataclass_fields__, *_AMOUNTS.values(), "zero_run"}
 _SERIES = [*PANEL_KEYS, *SERIES_KEYS]
 DIRECTIONS = {"push": "pushed", "pull": "pulled"}

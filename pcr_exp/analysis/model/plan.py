@@ -18,8 +18,8 @@ from pcr_exp.analysis.model.throughput_model import (
     reads_in_flight,
     time_to_accuracy_s,
 )
-from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading import fetch
 from pcr_exp.measuring.peers.registry import scan_of

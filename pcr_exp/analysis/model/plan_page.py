@@ -13,7 +13,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.model.figures import draw_roofline, draw_workers
 from pcr_exp.analysis.model.plan import affordable, predict, worker_counts
-from pcr_exp.config.plan import PlanConfig
+from pcr_exp.config.throughput import PlanConfig
 
 PREDICTIONS_FILE = "predictions.csv"
 TABLE_FILE = "predictions.md"

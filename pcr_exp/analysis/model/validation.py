@@ -15,8 +15,8 @@ import pandas as pd
 from pcr_exp.analysis.core.measured_files import reading, require_columns
 from pcr_exp.analysis.model.plan import predict
 from pcr_exp.analysis.throughput.table import UNLIMITED
-from pcr_exp.config.plan import PlanConfig, PlannedDataConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.runs.manifest import utc_now
