@@ -21,6 +21,10 @@ PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 """Inches beside the axes of a panel, and of a letter of a subtitle."""
+ASIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "borderaxespad": 6.5}
+"""Of a legend that hides no curve: right of the axes and of the words in their margin; in letters."""
+_ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+"""Behind words that stand where bars are."""
 MAX_COLUMNS = 3
 
 
@@ -86,6 +90,8 @@ def _line(ax: Axes, at: float, words: str, dashes: object, upright: bool) -> Non
         va="bottom" if upright else "center",
         color=MUTED,
         fontsize=7,
+        zorder=5,
+        bbox=_ON_BARS if upright else None,
     )
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import NullLocator
 
 from pcr_exp.analysis.core.cells import target_words
 from pcr_exp.analysis.core.figure import (
+    ASIDE,
     accuracy_axis,
     alone_mark,
     guessing_lines,
@@ -276,6 +277,6 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
             ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
             accuracy_axis(ax, rows)
-            ax.legend(loc="center left", bbox_to_anchor=(1.17, 0.5), fontsize=8)
+            ax.legend(**ASIDE, fontsize=8)
             panel_title(ax, title, subtitle)
     return figure

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from pcr_exp.analysis.core.figure import (
+    ASIDE,
     accuracy_axis,
     alone_mark,
     guessing_lines,
@@ -42,7 +43,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
             ax.set_xlim(left=0)
             ax.set_xlabel("training + data wait (s)")
             accuracy_axis(ax, rows)
-            ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=8)
+            ax.legend(**ASIDE, fontsize=8)
             panel_title(ax, f"{title}, {link}", subtitle)
     return figure
 

@@ -20,7 +20,14 @@ from pcr_exp.analysis.core.cells import (
     spread_cell,
     task_title,
 )
-from pcr_exp.analysis.core.figure import accuracy_axis, guessing_lines, panel_title, panels, target_line
+from pcr_exp.analysis.core.figure import (
+    ASIDE,
+    accuracy_axis,
+    guessing_lines,
+    panel_title,
+    panels,
+    target_line,
+)
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
@@ -192,11 +199,7 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
             panel_title(ax, title, facts)
             if x == "epoch":
                 ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-                aside: dict[str, Any] = {
-                    "loc": "center left",
-                    "bbox_to_anchor": (1.12, 0.5),
-                }  # hides no curve
-                ax.legend(**aside, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
+                ax.legend(**ASIDE, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
     return figure
 
 
