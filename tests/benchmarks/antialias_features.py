@@ -25,14 +25,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config.dataset import (
-    AugmentConfig,
-    CarsConfig,
-    CelebAHQConfig,
-    DatasetConfig,
-    Ham10000Config,
-    ImageNetConfig,
-)
+from pcr_exp.config.dataset import AugmentConfig, DatasetConfig
+from pcr_exp.datasets.cars import CarsConfig
+from pcr_exp.datasets.celebahq import CelebAHQConfig
+from pcr_exp.datasets.ham10000 import Ham10000Config
+from pcr_exp.datasets.imagenet import ImageNetConfig
 from pcr_exp.datasets.sample import open_dataset
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans

@@ -7,10 +7,10 @@ import pytest
 from experiments.prepare import prepare
 from experiments.quality import quality
 from experiments.train import train
+from pcr_exp.config.compose import compose
 from pcr_exp.config.records import records_name
 from pcr_exp.errors import RecordError
 from tests.experiments.test_cli import class_folders, folder_overrides
-from tests.experiments.test_configs import composed
 
 __all__ = ["class_folders"]
 
@@ -27,22 +27,22 @@ __all__ = ["class_folders"]
     ],
 )
 def test_a_folder_of_pictures_is_called_after_itself(root: str, name: str) -> None:
-    config = composed("quality", "dataset=folder", f'dataset.root="{root}"')
+    config = compose("quality", "dataset=folder", f'dataset.root="{root}"')
     assert (config.dataset.name, config.out) == (name, f"results/quality/{name}")
     assert records_name(config.dataset).startswith(f"{name}-")
 
 
 def test_a_folder_is_called_as_its_user_says() -> None:
-    config = composed("quality", "dataset=folder", "dataset.root=/data/pets", "dataset.name=cats")
+    config = compose("quality", "dataset=folder", "dataset.root=/data/pets", "dataset.name=cats")
     assert (config.dataset.name, config.out) == ("cats", "results/quality/cats")
 
 
 def test_home_is_meant_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     data = ["dataset=folder", 'dataset.root="~/pets"', 'records.root="~/records"']
-    trained = composed("train", *data, 'runs_root="~/runs"')
-    measured = composed("quality", *data, 'out="~/quality"')
-    drawn = composed("figures", 'runs_root="~/runs"', 'quality_root="~/quality"', 'out="~/figures"')
+    trained = compose("train", *data, 'runs_root="~/runs"')
+    measured = compose("quality", *data, 'out="~/quality"')
+    drawn = compose("figures", 'runs_root="~/runs"', 'quality_root="~/quality"', 'out="~/figures"')
     for config in (trained, measured):
         assert config.dataset.root == str(tmp_path / "pets")
         assert config.records.root == str(tmp_path / "records")
@@ -51,31 +51,31 @@ def test_home_is_meant_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (drawn.runs_root, drawn.quality_root, drawn.out) == tuple(
         str(tmp_path / name) for name in ("runs", "quality", "figures")
     )
-    assert composed("demo", 'out="~/demo"').out == str(tmp_path / "demo")
+    assert compose("demo", 'out="~/demo"').out == str(tmp_path / "demo")
 
 
 def test_a_path_with_spaces_trains_and_is_measured(class_folders: Path, tmp_path: Path) -> None:
     root = class_folders.rename(tmp_path / "my photos")
     data = folder_overrides(root, tmp_path / "my records")
     small = ["training=debug", "loader=debug", "scan=group_2", "training.batch_size=5"]
-    assert train(composed("train", *data, *small, f"runs_root={tmp_path / 'my runs'}")) == "finished"
+    assert train(compose("train", *data, *small, f"runs_root={tmp_path / 'my runs'}")) == "finished"
     (run,) = (tmp_path / "my runs").glob("my_photos-class-*")
     out = tmp_path / "my quality"
-    assert quality(composed("quality", *data, "groups=[1,10]", f"out={out}")) == "finished"
+    assert quality(compose("quality", *data, "groups=[1,10]", f"out={out}")) == "finished"
     assert (out / "quality.json").exists() and (run / "rows.jsonl").exists()
 
 
 def test_quality_makes_no_records_where_it_may_not(class_folders: Path, tmp_path: Path) -> None:
     data = [*folder_overrides(class_folders, tmp_path / "records"), "records.auto_prepare=false"]
     with pytest.raises(RecordError, match=r"no records can be opened at pictures-.*experiments\.prepare"):
-        quality(composed("quality", *data, f"out={tmp_path / 'quality'}"))
+        quality(compose("quality", *data, f"out={tmp_path / 'quality'}"))
     assert not (tmp_path / "records").exists()
 
 
 def test_quality_of_records_elsewhere_needs_no_pictures(class_folders: Path, tmp_path: Path) -> None:
     data = folder_overrides(class_folders, tmp_path / "records")
-    prepare(composed("prepare", *data))
+    prepare(compose("prepare", *data))
     class_folders.rename(tmp_path / "gone")
     data[2] = f"records.root=file://{tmp_path / 'records'}"
     few = ["groups=[1,10]", "split=tune", f"out={tmp_path / 'quality'}"]
-    assert quality(composed("quality", *data, *few)) == "finished"
+    assert quality(compose("quality", *data, *few)) == "finished"

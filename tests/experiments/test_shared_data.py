@@ -7,8 +7,8 @@ import pytest
 
 from experiments.quality import quality
 from experiments.train import train
+from pcr_exp.config.compose import compose
 from pcr_exp.runs.rows import read_rows
-from tests.experiments.test_configs import composed
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATASETS = {
@@ -34,7 +34,7 @@ def dataset(request: pytest.FixtureRequest) -> list[str]:
 
 def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Path) -> None:
     records = f"records.root={tmp_path / 'records'}"
-    config = composed(
+    config = compose(
         "train",
         *dataset,
         records,
@@ -51,7 +51,7 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
 
     out = tmp_path / "quality"
     few = ["max_images=4", "groups=[1,2,5,10]", f"out={out}"]
-    assert quality(composed("quality", *dataset, records, *few)) == "finished"
+    assert quality(compose("quality", *dataset, records, *few)) == "finished"
     summary = pd.read_csv(out / "quality_summary.csv").set_index("group")
     assert (summary["n"] == 4).all()
     assert summary["ms_ssim_mean"].is_monotonic_increasing and summary["bytes_mean"].is_monotonic_increasing
@@ -65,7 +65,7 @@ def test_crops_of_a_real_dataset_are_measured_in_every_decode_mode(
     out = tmp_path / "quality"
     few = ["max_images=4", "groups=[1,10]", f"out={out}", f"records.root={tmp_path / 'records'}"]
     crops = ["decodes=[libjpeg,unsmoothed,scaled]", "crop_size_px=176"]
-    assert quality(composed("quality", *dataset, *few, *crops)) == "finished"
+    assert quality(compose("quality", *dataset, *few, *crops)) == "finished"
     modes = pd.read_csv(out / "decode_modes_summary.csv").set_index("group")
     assert (modes["n"] == 4).all() and modes.loc[10, "scaled_mean"] == 1.0
     assert (out / "decode_modes.png").stat().st_size > 0

@@ -8,6 +8,7 @@ import pytest
 from experiments.throughput import throughput
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.measuring.peers.registry import PEERS
 
 SMALL = [
     *(
@@ -122,5 +123,5 @@ def test_defaults_ask_for_every_scan_level_and_peer() -> None:
         "throughput",
     )
     assert config.scans == ["baseline", "group_1", "group_2", "group_5", "group_10"]
-    assert len(config.peers) == 7
+    assert config.peers == list(PEERS)
     assert config.out == "results/throughput/photos"

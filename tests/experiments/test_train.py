@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.train import train
-from tests.experiments.test_configs import composed
+from pcr_exp.config.compose import compose
 
 TINY = [
     "training=debug",
@@ -22,7 +22,7 @@ def test_a_run_s_curve_is_drawn_and_shown(
     tracking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
-    config = composed(
+    config = compose(
         "train",
         *TINY,
         f"tracking={tracking}",
