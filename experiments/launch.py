@@ -65,6 +65,10 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
             status = 130
         except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            if job.signalled.number is None:
+                raise
+            status = 1  # a library turned the interrupt into an error of its own
     if job.signalled.number is not None and status == 1:
         status = 128 + job.signalled.number
     if status == 130:

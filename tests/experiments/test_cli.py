@@ -149,6 +149,23 @@ def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, m
     assert ("Traceback" in done.stderr) == (status == 1)
 
 
+def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> None:
+    program = (
+        "import os, signal\n"
+        "from experiments import launch\n"
+        "from pcr_exp.config.runners import FiguresConfig\n"
+        "def interrupted(packages):\n"
+        "    try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt: raise AttributeError('as OmegaConf does')\n"
+        "launch.prepare_hydra = interrupted\n"
+        "launch.launch(print, 'figures', FiguresConfig)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130, done.stderr
+    assert "interrupted; the same command continues" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("num_processes", "jobs_done"), [(1, 2), (2, 1)])
 def test_a_failed_job_stops_a_sweep_of_several_processes(
     num_processes: int, jobs_done: int, tmp_path: Path
