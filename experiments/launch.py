@@ -103,7 +103,7 @@ class Job(Generic[T]):
         self.launched_by = os.getpid()
         self.signalled = Signalled()
         self.outcome: Outcome | None = None
-        """Of a single job, which runs in the process that was started."""
+        """The outcome of a single job, which runs in the process that was started."""
 
     def __call__(self, config: DictConfig) -> None:
         """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""

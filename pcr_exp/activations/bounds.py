@@ -21,7 +21,7 @@ class LayerState:
     mean_abs_gradient: float
     batch_size: int
     mean_abs_momentum: float
-    """Of the weight's buffer in torch's SGD; 0: there is none yet."""
+    """Mean magnitude of the weight's momentum buffer in torch's SGD; 0: there is none yet."""
 
 
 class Bounds:

@@ -17,8 +17,8 @@ class LayerTally:
     raw_bytes: int = 0
     packed_bytes: int = 0
     held_bytes: int = 0
-    """Of `raw_bytes`, what was still in memory when backward began: another operation kept the same storage,
-    so that compressing it saved nothing."""
+    """The part of `raw_bytes` that was still in memory when backward began: another operation kept
+    the same storage, so that compressing it saved nothing."""
     num_values: int = 0
     num_nonzero: int = 0
     batch_size: int = 0

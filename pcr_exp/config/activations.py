@@ -16,8 +16,7 @@ class ActivationsConfig:
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
     within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
     codec: str = "quantise"
-    """Of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU (extra
-    `sz`)."""
+    """The codec of error_bounded. `quantise`: ours, on any device. `sz`: SZ3, on the CPU (extra `sz`)."""
     bounds: str = "adaptive"
     """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
     initial_bound: float = 1e-4
@@ -25,7 +24,7 @@ class ActivationsConfig:
     interval: int = 1000
     """W: updates between two looks at the layers."""
     momentum_fraction: float = 0.01
-    """Of a weight's mean momentum: standard deviation of the gradient error that is accepted."""
+    """Accepted standard deviation of the gradient error, as a share of a weight's mean momentum."""
     error_model: str = "exact"
     """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
     paper_factor: float = 0.32

@@ -161,7 +161,7 @@ class ActivationStudyConfig(TrainConfig):
     bounds: list[float] = field(default_factory=lambda: [1e-1, 1e-2, 1e-3, 1e-4])
     """Error bounds to measure at."""
     batch_sizes: list[int] = field(default_factory=lambda: [4, 16, 64])
-    """Of the gradient errors."""
+    """Batch sizes to measure gradient errors at."""
     run: str | None = None
     """Folder of a finished run with compressed activations, whose ratios and bounds are drawn too."""
     out: str = "results/activations/${dataset.name}"

@@ -58,7 +58,7 @@ class ChangingStorageConfig(StorageConfig):
     changes_s: list[float] = field(default_factory=list)
     """Seconds since the first read at which it changes."""
     shares: list[float] = field(default_factory=list)
-    """Of the bandwidth, from each of them on."""
+    """Shares of the bandwidth that hold from each of `changes_s` on."""
 
     def __post_init__(self) -> None:
         StorageConfig.__post_init__(self)

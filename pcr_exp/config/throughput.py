@@ -22,7 +22,7 @@ class PlannedDataConfig:
     """Folder of a split's records, with pcr/ and baseline/ in it: it has all numbers below. null: they are
     given here."""
     num_images: int | None = None
-    """Of an epoch."""
+    """Images in an epoch."""
     images_per_record: int | None = None
     """Images that one request reads."""
     image_bytes: dict[str, float] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class PlanConfig:
     storage: StorageConfig = MISSING
     """Shared by all workers."""
     reads_in_flight: int | None = None
-    """Of one worker, at most; null: as many as our loader has for this storage."""
+    """At most so many reads at once, for each worker; null: as many as our loader has for this storage."""
     data: PlannedDataConfig = MISSING
     epochs_to_accuracy: dict[str, float] = field(default_factory=dict)
     """Epochs until the accuracy that is wanted, per scan level; none: no time to accuracy."""
@@ -131,7 +131,7 @@ class ThroughputConfig(RunnerConfig):
     measure_s: float = 2.0
     """Each measurement takes as many whole epochs as this needs, at least one; of `validate`: its seconds."""
     settle_s: float = 1.0
-    """Of `validate`: seconds before, in which loaders start and the first windows come."""
+    """Seconds before `validate` measures, in which loaders start and the first windows come."""
     cold_cache: bool = False
     """Drop what a loader reads from the page cache before each measurement, as far as the kernel allows."""
     static_copies: bool = True
@@ -146,7 +146,7 @@ class ThroughputConfig(RunnerConfig):
     """Instead of the above: measure scans under throttles with `processes` readers that share each, beside
     what the throughput model predicts. Adds `repeats` to those that `out` holds already."""
     runs_roots: list[str] = field(default_factory=list)
-    """Of `validate`: folders of finished runs, whose times to accuracy are held against the model's too."""
+    """For `validate`: folders of finished runs, whose times to accuracy are held against the model's too."""
     processes: list[int] = field(default_factory=lambda: [1, 2, 4])
     work: str = "data/throughput"
     """Every format of the images is built here, once."""

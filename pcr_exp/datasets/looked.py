@@ -13,7 +13,7 @@ JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 State: TypeAlias = tuple[int, int]
-"""Of a file: its bytes, and the time of its last change in ns. Of a folder: its entries, and that time."""
+"""What is noted: a file's bytes and the time of its last change in ns; a folder's entries, and that time."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class MixtureConfig(CandidatesConfig):
     """Each record's group is drawn from the candidates around `group`."""
 
     weights: list[float] = field(default_factory=lambda: [10.0, 1.0])
-    """Of `group`, of the candidates next to it on either side, of those after them, and so on; others: 0."""
+    """Weights of `group`, of the candidates next to it, of those after them, and so on; others: 0."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)

@@ -113,7 +113,7 @@ class Rates:
 
     @property
     def squared_error(self) -> float:
-        """Of the mean: variance / n; infinite for fewer than two."""
+        """Squared error of the mean: variance / n; infinite for fewer than two."""
         return self.squares / (self.num - 1) / self.num if self.num > 1 else math.inf
 
 

@@ -36,7 +36,7 @@ class Update:
     num_images: int
     """Trained on, repeats of data echoing included."""
     num_fresh: int
-    """Of these, the ones that had to be read."""
+    """Those of `num_images` that had to be read."""
     group: int
     """Scan group of the record that was read last, of those in use."""
     loss: float
@@ -115,7 +115,7 @@ class PolicyInputs:
     consensus: Consensus
     """Among the run's ranks."""
     index: RecordIndex
-    """Of the records that are trained on."""
+    """The index of the records that are trained on."""
     supplied: Callable[[], tuple[int, float]]
     """Bytes that storage delivered, and the seconds that it had reads to do."""
 

@@ -31,7 +31,7 @@ class Probes:
     processes: Processes
     consensus: Consensus
     tune_loss: Callable[[], float]
-    """Of the images to tune by: what is reported is not what is decided on."""
+    """The loss on the images to tune by: what is reported is not what is decided on."""
     steps_per_epoch: int
     sample: FixedSample | None = None
 

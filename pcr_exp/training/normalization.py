@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KEY = "normalization"
-"""Of a checkpoint."""
+"""A checkpoint's key that holds it."""
 
 
 class Normalization(NamedTuple):
@@ -33,7 +33,10 @@ class Normalization(NamedTuple):
 
 
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Of ImageNet's training images. What starts from nothing gets these, on every dataset: any would do."""
+"""Means and deviations of ImageNet's training images.
+
+What starts from nothing gets these, on every dataset: any would do.
+"""
 
 
 def normalization_of(config: ModelConfig) -> Normalization:

@@ -43,15 +43,15 @@ class Progress:
     samples_trained: int = 0
     """Images of all updates, repeats included."""
     record_bytes: int = 0
-    """Of the records that the samples came from, each time they were read for an epoch."""
+    """Bytes of the records that the samples came from, each time they were read for an epoch."""
     full_bytes: int = 0
     """The same, had every record been read with all its scan groups."""
     probe_bytes: int = 0
     """That storage delivered to a scan policy's probes."""
     scan_group: int = 0
-    """Of the last batch."""
+    """The last batch's scan group."""
     learning_rate: float = 0.0
-    """Of the last update."""
+    """The last update's learning rate."""
     epoch_loss: MeanLoss = field(default_factory=MeanLoss)
     """Since the epoch began."""
     interval_loss: MeanLoss = field(default_factory=MeanLoss)

@@ -101,7 +101,7 @@ class Trainer:
         self.activations = open_activations(activations, self.model, self.optimizer)
         self.kept = KeptBytes(activations.interval)
         self._losses: list[float] = []
-        """Of the parts of the update that is under way."""
+        """Losses of the parts of the update that is under way."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""

@@ -22,7 +22,7 @@ PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 """Inches beside the axes of a panel, and of a letter of a subtitle."""
 ASIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "borderaxespad": 6.5}
-"""Of a legend that hides no curve: right of the axes and of the words in their margin; in letters."""
+"""Where a legend hides no curve: right of the axes and of the words in their margin, in letters."""
 _ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 """Behind words that stand where bars are."""
 MAX_COLUMNS = 3

@@ -94,7 +94,7 @@ class Arrival(NamedTuple):
     """A batch came."""
 
     monotonic_s: float
-    """Of the clock that all processes of the host share."""
+    """When it came, by the clock that all processes of the host share."""
     num_before: int
     """Images that had come before it."""
 
@@ -106,7 +106,7 @@ class Consumed:
     arrivals: list[Arrival]
     num_images: int
     cpu_s: float
-    """Of the process and of its workers, which have ended by then; opening the loader included."""
+    """CPU seconds of the process and its workers, which have ended by then; opening the loader included."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them."""

@@ -30,7 +30,7 @@ class SharedRate:
 
     images_per_s: float
     slowest_images_per_s: float
-    """Of the process that got least."""
+    """What the process got that got least."""
     num_images: int
     """That were counted."""
     cpu_s_per_image: float

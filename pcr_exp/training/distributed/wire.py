@@ -75,12 +75,12 @@ class Traffic:
     pushed_bytes: int = 0
     """And the bytes that they became, once, however many receivers there are."""
     pushed_plain_values: int = 0
-    """Of the gradient values, those that went as float32 past the codec, with four bytes each."""
+    """Those gradient values that went past the codec as float32, four bytes each."""
     pulled_values: int = 0
     """Model values that a server's messages to this process stood for."""
     pulled_bytes: int = 0
     pulled_plain_values: int = 0
-    """Of the model values, those that went as float32 past the codec."""
+    """Those model values that went past the codec as float32."""
 
 
 class Wire:
