@@ -79,7 +79,8 @@ def test_only_what_is_the_same_is_taken_over(
         [*samples, *added], tmp_path / "new", on_error="skip", reuse=StoredImages(tmp_path / "old")
     )
     assert report.num_reused == 9
-    assert [bytes(replaced), GOOD["420"], CASES["odd_size"]] == transcoded
+    # Threads transcode: in any order.
+    assert sorted(transcoded) == sorted([bytes(replaced), GOOD["420"], CASES["odd_size"]])
     encode([*samples, *added], tmp_path / "fresh", on_error="skip")
     assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")
 
