@@ -26,8 +26,8 @@ def rows_of(config: Any) -> list[Row]:
 def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
 ) -> None:
-    # Epochs enough that not all is read ahead when storage stands still.
-    changes = {"loader__num_workers": num_workers, "loader__prefetch_batches": 1, "training__epochs": 4}
+    # Four batches to a record: the epoch is not read to its end when storage stands still.
+    changes = {"loader__num_workers": num_workers, "loader__prefetch_batches": 1, "training__batch_size": 4}
     changes |= {"loader__lanes": 1, "loader__shuffle_records": 1, "loader__records_ahead": 1}
     wanted = rows_of(configure(**changes, runs_root=str(tmp_path / "whole")))
 
@@ -42,7 +42,7 @@ def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
         os.kill(os.getpid(), signal.SIGINT)
 
     def update_and_stand_still(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 4:  # the first of the second epoch
+        if kwargs["step"] == 1:
             stands_still.set()
             timers.append(threading.Timer(3, interrupt))  # what was read ahead is used up by then
             timers[-1].start()
