@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import component_of, names, register
+from pcr_exp.errors import ConfigError
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,6 +47,9 @@ class PowerSGDConfig(GradientsConfig):
 
 
 @register("gradients", "powersgd", PowerSGDConfig)
-def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:
-    """PowerSGD makes sums of factors and no messages."""
-    raise NotImplementedError(f"gradients={config.name} has no codec")
+def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
+    """PowerSGD makes sums of factors and no messages. Raises ConfigError, always."""
+    raise ConfigError(
+        f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
+        "processes that exchange messages want another of the gradients group, such as gradients=threelc."
+    )

@@ -44,8 +44,7 @@ def open_codec(config: GradientsConfig, seed: int) -> Codec:
     The seed must differ between senders, so that their errors average out.
 
     Raises:
-        ConfigError: no codec has such settings.
-        NotImplementedError: `powersgd`, which makes no messages.
+        ConfigError: no codec has such settings; or `powersgd`, which makes no messages.
     """
     codec: Codec = build("gradients", config, seed)
     return codec

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pcr_exp.errors import GradientError
-from pcr_exp.gradients.codec import Codec
+from pcr_exp.config.gradients import PowerSGDConfig
+from pcr_exp.errors import ConfigError, GradientError
+from pcr_exp.gradients.codec import Codec, open_codec
 from pcr_exp.gradients.feedback import Feedback
 from pcr_exp.gradients.floats import Floats
 from pcr_exp.gradients.int8 import Int8
@@ -180,3 +181,8 @@ def test_a_message_that_lost_a_byte_is_refused(name: str, wanted: str) -> None:
     message, _ = CODECS[name].encode(normal(71))
     with pytest.raises(GradientError, match=wanted):
         CODECS[name].decode(message[:-1], 71)
+
+
+def test_powersgd_has_no_codec() -> None:
+    with pytest.raises(ConfigError, match=r"gradients=powersgd .* has no codec .*threelc"):
+        open_codec(PowerSGDConfig(), 0)
