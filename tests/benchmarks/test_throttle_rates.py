@@ -8,24 +8,25 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmark_photos import PHOTOS, photo_records
-from hidden_latency import measure_latency
-from throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.measuring.speed.hidden_latency import measure_latency
+from pcr_exp.measuring.speed.native_images import native_records
+from pcr_exp.measuring.speed.throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
 
 pytestmark = pytest.mark.slow
 
 # Other work on the machine can make it slower, so the best of some tries counts.
 TRIES = 3
 CONFIG = LoaderConfig(num_workers=1)
+IMAGES = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet_native_sample"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not PHOTOS.is_dir():
-        pytest.skip(f"../shared/data is not here: {PHOTOS}")
+    if not IMAGES.is_dir():
+        pytest.skip(f"../shared/data is not here: {IMAGES}")
     torch.set_num_threads(1)
     return tmp_path_factory.mktemp("rates")
 
@@ -33,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder(place: Path) -> Path:
     """800 photographs in 50 records of 16, so that a batch of 64 is one window of four records."""
-    return photo_records(800, 16, place / "16")
+    return native_records(800, 16, place / "16", images=IMAGES)
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -74,7 +75,7 @@ def test_latency_is_hidden_whatever_the_size_of_a_read(
 
     Reads of 27 kB to 7 MB. Below that, threads of one Python process are the limit, at some 4,000 reads/s.
     """
-    records = photo_records(200, images_per_record, place / f"latency-{images_per_record}")
+    records = native_records(200, images_per_record, place / f"latency-{images_per_record}", images=IMAGES)
     storage = StorageConfig(name="test", bandwidth_mib_per_s=100, latency_ms=50)
     rows = measure_latency(records, group, storage, repeats=TRIES, seconds=2)
     print(*rows, sep="\n")

@@ -5,8 +5,11 @@ One that is not installed is skipped, with the reason that the runner gives.
 
 import importlib.util
 import io
+import multiprocessing
 import re
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -82,6 +85,18 @@ def test_every_image_comes_once_per_epoch_and_orders_differ(peer: str, built: Pa
 def test_without_workers_too(peer: str, built: Path) -> None:
     epochs = epochs_of(peer, built, num_workers=0, num_epochs=1)
     assert sorted(epochs[0]) == list(range(NUM_IMAGES))
+
+
+@pytest.mark.parametrize("peer", WITH_PROCESSES, indirect=True)
+def test_workers_have_ended_when_batches_have(peer: str, built: Path) -> None:
+    """Their CPU seconds are known then: also of an epoch that was left in its middle."""
+    for whole in (True, False):
+        batches = cast(Generator[Any], open_peer(peer).batches(built, job(peer, PEERS[peer].decode, 2)))
+        next(batches)
+        assert len(multiprocessing.active_children()) >= 2
+        assert not whole or [*batches]
+        batches.close()
+        assert multiprocessing.active_children() == []
 
 
 def test_the_source_images_are_stored_as_they_are(built: Path) -> None:

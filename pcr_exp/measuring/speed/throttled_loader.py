@@ -1,7 +1,7 @@
 """How much of min(bandwidth / mean prefix, its own speed) the loader reaches under a throttle.
 
-`python tests/benchmarks/throttled_loader.py --mib-per-s 1 --out results/throttle` measures all scan levels at
-one bandwidth on native ImageNet photographs in records of 64, prints a table and keeps it as bound.csv.
+`python -m pcr_exp.measuring.speed.throttled_loader --mib-per-s 1` measures all scan levels at one bandwidth
+on native ImageNet images in records of 64, prints a table and keeps it as bound.csv in results/throttle.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from benchmark_photos import photo_records
-from benchmark_rows import save_rows
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.measuring.speed.native_images import add_images, native_records
+from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import open_storage
@@ -45,6 +45,7 @@ class Stretch(NamedTuple):
 
 
 def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderConfig) -> RecordLoader:
+    """A loader of one scan level, in batches of 64."""
     encoding, group = SCANS[scan]
     return RecordLoader(
         RecordSet(open_storage(str(folder), storage), encoding),
@@ -60,6 +61,7 @@ def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderC
 
 
 def take(stream: Iterator[Batch], num_batches: int) -> Stretch:
+    """Take so many batches, and say how long it took."""
     started_s = time.perf_counter()
     num_images = num_bytes = 0
     for _ in range(num_batches):
@@ -132,9 +134,11 @@ def _whole_windows(num_batches: int, window: int) -> int:
 
 
 def main() -> None:
+    """See the module."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    add_images(parser)
     parser.add_argument("--mib-per-s", type=float, required=True)
     parser.add_argument("--scans", nargs="+", choices=SCANS, default=list(SCANS))
     parser.add_argument("--decode", default="libjpeg")
@@ -144,7 +148,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     # 20 whole records, each a batch: windows begin and end with batches.
-    folder = photo_records(1280, 64)
+    folder = native_records(1280, 64, images=given.images)
     config = LoaderConfig(num_workers=2, shuffle_records=given.shuffle_records, decode=given.decode)
     for scan in given.scans:
         with open_loader(folder, scan, UNLIMITED, config) as loader:

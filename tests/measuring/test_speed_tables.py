@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-import antialias_features
 import pandas as pd
 import pytest
-from benchmark_rows import save_rows, to_markdown
+
+from pcr_exp.errors import DatasetError
+from pcr_exp.measuring import resize_filter
+from pcr_exp.measuring.speed.native_images import native_samples
+from pcr_exp.measuring.speed.rows import save_rows, to_markdown
 
 RESULTS = Path(__file__).parents[2] / "results"
 NAMES = ("throttle", "records_speed", "throughput", "codec_speed", "antialias")
@@ -40,7 +43,7 @@ def test_cases_measured_again_take_the_place_of_their_earlier_rows(tmp_path: Pat
 
 def test_the_page_of_the_resize_filter_shows_the_table_of_its_rows() -> None:
     page = (RESULTS / "antialias" / "README.md").read_text()
-    assert antialias_features.to_markdown(pd.read_csv(FEATURES)) in page
+    assert resize_filter.to_markdown(pd.read_csv(FEATURES)) in page
 
 
 def test_differences_of_the_resize_filter_are_paired() -> None:
@@ -53,7 +56,7 @@ def test_differences_of_the_resize_filter_are_paired() -> None:
         frame = pd.DataFrame(
             {"task": "it", "px": 64, "scan": "group_2", "image": range(4), **answers, **losses}
         )
-        cells.append(antialias_features.to_markdown(frame).splitlines()[-1].strip("| ").split(" | "))
+        cells.append(resize_filter.to_markdown(frame).splitlines()[-1].strip("| ").split(" | "))
     assert cells[0] == [
         "it",
         "64",
@@ -67,3 +70,16 @@ def test_differences_of_the_resize_filter_are_paired() -> None:
     ]
     # 1 of 4: the standard error of (0, 0, 0, 1) is 0.25, and 1.96 of them are the interval.
     assert cells[1][4:7] == ["75.0", "50.0", "+25.00 ± 49.00"]
+
+
+def test_a_folder_without_native_images_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"holds no \.JPEG file\. Name a folder of images with --images"):
+        native_samples(3, tmp_path)
+
+
+def test_fewer_images_than_asked_for_come_again(tmp_path: Path) -> None:
+    for name in "ba":
+        (tmp_path / f"{name}.JPEG").write_bytes(b"")
+    samples = native_samples(3, tmp_path)
+    found = [(sample.id, sample.labels["number"]) for sample in samples]
+    assert found == [("0/a.JPEG", 0), ("0/b.JPEG", 1), ("1/a.JPEG", 0)]

@@ -1,7 +1,7 @@
 """Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
 
-`python tests/benchmarks/decode_profile.py` prints a table and keeps it as results/antialias/cost.csv:
-microseconds of CPU time per native ImageNet photograph, random-resized-crop 224, in one process, everything
+`python -m pcr_exp.measuring.speed.decode` prints a table and keeps it as results/antialias/cost.csv:
+microseconds of CPU time per native ImageNet image, random-resized-crop 224, in one process, everything
 warm; with the filter of `loader.antialias` and without, by turns.
 """
 
@@ -18,14 +18,14 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from benchmark_photos import photo_records
-from benchmark_rows import save_rows
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.images.codec import Part, Pixels
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.resample import resample
 from pcr_exp.loading.transform import TrainTransform, random_crop
+from pcr_exp.measuring.speed.native_images import add_images, native_records
+from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
@@ -77,9 +77,9 @@ def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bo
     return {**per_image, "images_per_s_per_core": num_images / sum(spent_s.values())}
 
 
-def rows(repeats: int) -> Iterator[dict[str, Any]]:
+def rows(images: Path, repeats: int) -> Iterator[dict[str, Any]]:
     """The cases by turns."""
-    folder = photo_records(NUM_IMAGES, 50)
+    folder = native_records(NUM_IMAGES, 50, images=images)
     for case in CASES:
         profile(folder, *case, antialias=True)  # warm
     for repeat in range(repeats):
@@ -92,6 +92,7 @@ def rows(repeats: int) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
+    add_images(parser)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/antialias/cost.csv"))
     arguments = parser.parse_args()
@@ -102,7 +103,7 @@ def main() -> None:
     if mallopt is not None:
         mallopt(-3, 2**25)
         mallopt(-1, 2**26)
-    save_rows(list(rows(arguments.repeats)), arguments.out)
+    save_rows(list(rows(arguments.images, arguments.repeats)), arguments.out)
 
 
 if __name__ == "__main__":
