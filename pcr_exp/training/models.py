@@ -17,6 +17,7 @@ from pcr_exp.config.components import build, register
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.lazy import torch, torchvision
+from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig, efficientnet_lite_package
 from pcr_exp.training.normalization import IMAGENET, Normalization
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def check_name(config: ModelConfig) -> None:
     """
     if isinstance(config, TimmConfig):
         _check_timm_name(config)
+    if isinstance(config, EfficientNetLiteConfig):
+        efficientnet_lite_package()
     if type(config) is not ModelConfig:
         return
     names = torchvision.models.list_models(module=torchvision.models)
