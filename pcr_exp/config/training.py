@@ -53,6 +53,9 @@ class TrainingConfig:
     eval_split: str = "val"
     """What evaluations look at: `val`, the images that results are reported on, or `tune`, those to choose
     settings by."""
+    eval_groups: list[str] = field(default_factory=lambda: ["full"])
+    """At which fidelity they look, each an `eval` row of its own: `full`, the original files, which results,
+    targets and times are about; and, if wanted, `same`, the scan group of the last update."""
     log_every_steps: int = 10
     checkpoint_every_steps: int | None = None
     """Besides the checkpoint after every evaluation (null: only those)."""
@@ -95,6 +98,8 @@ class TrainingConfig:
         require(0 <= warmup < math.inf, "training.warmup_epochs", warmup, "0 or more")
         splits = ("val", "tune")
         require(self.eval_split in splits, "training.eval_split", self.eval_split, " or ".join(splits))
+        known = self.eval_groups in (["full"], ["full", "same"])
+        require(known, "training.eval_groups", self.eval_groups, "[full] or [full, same]")
         choices = ("step", "cosine", "constant")
         require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.loader import Batch, RecordLoader
+from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.fingerprint import joint_images_key
@@ -75,14 +74,21 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
     storage = CountingStorage(open_storage(root, _UNLIMITED if plain else config.storage, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
-    whole = open_storage(root, _UNLIMITED)
-    limits = {"tune": config.dataset.max_tune_images, "val": config.dataset.max_val_images}
-    tune, val = (
-        RecordSet(whole, f"{folder}/{split}/baseline", limit, max_pixels=max_pixels)
-        for split, limit in limits.items()
-    )
+    tune, val = (open_looked_at(config, split, "baseline") for split in ("tune", "val"))
     _check_label(config, train.index)
     return RunData(train, tune, val, storage)
+
+
+def open_looked_at(config: TrainConfig, split: str, encoding: str) -> RecordSet:
+    """Open the records of `tune` or `val`, as many images as are to be looked at, never throttled.
+
+    Raises:
+        PcrExpError: they are missing or damaged.
+    """
+    folder = records_folder(config.dataset, config.records)
+    limit = {"tune": config.dataset.max_tune_images, "val": config.dataset.max_val_images}[split]
+    storage = open_storage(config.records.root, _UNLIMITED)
+    return RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=config.records.max_pixels)
 
 
 def images_key_of(config: TrainConfig) -> str:
@@ -156,13 +162,19 @@ def training_loader(
     )
 
 
-def validation_loader(config: TrainConfig, data: RunData, split: str = "val") -> RecordLoader:
-    """Make the loader of whole images of `val` or `tune`, always of the original JPEG bytes, never throttled.
+def validation_loader(
+    config: TrainConfig, data: RunData, split: str = "val", group: int | None = None
+) -> RecordLoader:
+    """Make the loader of whole images of `val` or `tune`, never throttled.
+
+    They are of the original JPEG bytes; with `group` they are read up to that scan group instead, as the
+    training images are.
 
     Raises:
         ConfigError: the split holds no image.
+        PcrExpError: there are no progressive records of the split, or they are damaged.
     """
-    records: RecordSet = getattr(data, split)
+    records: RecordSet = getattr(data, split) if group is None else open_looked_at(config, split, "pcr")
     if not records.index.num_samples:
         raise ConfigError(
             f"the {split} split of {records.index.dataset} holds no image, and they are to be looked at. "
@@ -170,7 +182,7 @@ def validation_loader(config: TrainConfig, data: RunData, split: str = "val") ->
         )
     return RecordLoader(
         records,
-        StaticScan(1),
+        StaticScan(group or 1),
         config.loader,
         transform=EvalTransform(
             config.training.eval_image_size, config.dataset.augment, antialias=config.loader.antialias
@@ -181,26 +193,3 @@ def validation_loader(config: TrainConfig, data: RunData, split: str = "val") ->
         shuffle=False,
         storage_config=StorageConfig(name="unlimited", reads_in_flight=config.storage.reads_in_flight),
     )
-
-
-CACHE_BYTES = 2**30
-"""Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
-
-
-class ValidationBatches:
-    """All validation batches, as often as they are asked for."""
-
-    def __init__(self, loader: RecordLoader, image_size: int, cache_bytes: int = CACHE_BYTES) -> None:
-        """Keep the images if num_samples x image_size^2 x 3 bytes fit in `cache_bytes`."""
-        self._loader = loader
-        self._cached: list[Batch] | None = None
-        self._fits = loader.num_samples * image_size**2 * 3 <= cache_bytes
-
-    def __iter__(self) -> Iterator[Batch]:
-        if self._cached is not None:
-            return iter(self._cached)
-        stream = self._loader.batches(0, 0, 1)
-        if not self._fits:
-            return stream
-        self._cached = list(stream)
-        return iter(self._cached)

@@ -18,9 +18,10 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
-from pcr_exp.runs.data import RunData, ValidationBatches, training_loader, validation_loader
+from pcr_exp.runs.data import RunData, training_loader, validation_loader
 from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
+from pcr_exp.runs.validation import Validation, ValidationBatches
 from pcr_exp.system.columns import Column
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.columns import with_declared
@@ -44,7 +45,7 @@ class Session:
     loader: RecordLoader
     policy: ScanPolicy
     clocks: Clocks
-    validation: ValidationBatches
+    validation: Validation
     probes: Probes
     session_bytes: Callable[[], int]
     """Bytes of training records that storage delivered to this process in this session."""
@@ -89,7 +90,7 @@ class Session:
             self.policy,
             self.progress,
             self.clocks,
-            evaluate=lambda: self.processes.from_first(self._global_scores),
+            evaluate=lambda group: self.processes.from_first(lambda: self._global_scores(group)),
             probe=lambda wanted: self.probes.run(wanted, self.progress),
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
@@ -116,9 +117,9 @@ class Session:
         )
         return self.trainer.kept.columns() | stages
 
-    def _global_scores(self) -> dict[str, Any]:
+    def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights():
-            return _scores(self.trainer, self.validation)
+            return self.validation.scores(self.trainer, scan_group)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that training changes in this process."""
@@ -207,7 +208,7 @@ def open_session(
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
-            validation=batches[training.eval_split],
+            validation=Validation(config, data, batches[training.eval_split]),
             probes=Probes(
                 config,
                 data,
@@ -254,13 +255,9 @@ def _check_bounds(config: TrainConfig) -> None:
         )
 
 
-def _loss(trainer: Trainer, validation: ValidationBatches) -> float:
-    loss: float = _scores(trainer, validation)["val_loss"]
+def _loss(trainer: Trainer, batches: ValidationBatches) -> float:
+    loss: float = evaluate(trainer.model, trainer.forward, trainer.task, batches)["val_loss"]
     return loss
-
-
-def _scores(trainer: Trainer, validation: ValidationBatches) -> dict[str, Any]:
-    return evaluate(trainer.model, trainer.forward, trainer.task, validation)
 
 
 def _batch_shapes(num_samples: int, batch_size: int, size_px: int) -> list[tuple[int, int]]:

@@ -15,6 +15,8 @@ from pcr_exp.errors import ConfigError
 class WandbTracker:
     """Curves `train/*` and `eval/*` over the update step, the configuration, figures as images.
 
+    Evaluations at the scan group of training are `eval_same/*`.
+
     A resumed run goes on under the same id. Rows between its checkpoint and the kill are then logged twice,
     at the same step and with the same values (clocks and rates excepted).
     """
@@ -34,7 +36,7 @@ class WandbTracker:
                 f"tracking.mode={config.mode!r}: wandb did not start ({error}). "
                 "Say `wandb login` first, or use tracking=wandb, which needs neither account nor network."
             ) from error
-        for kind in ("train", "eval", "policy"):
+        for kind in ("train", "eval", "eval_same", "policy"):
             self._run.define_metric(f"{kind}/*", step_metric="step")
 
     @staticmethod
@@ -55,7 +57,7 @@ class WandbTracker:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, over `step`."""
-        kind = row["kind"]
+        kind = "eval_same" if row.get("eval_group") == "same" else row["kind"]
         values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
         self._run.log({"step": row["step"], **values})
 

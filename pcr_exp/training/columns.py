@@ -13,8 +13,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import Column
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s")
-"""What the scores of a policy's candidates can be. `given`: the configuration said it. `val_loss`: in runs
-from before images were held out to tune by."""
+"""What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
 
 
 def _seconds(name: str, meaning: str, *, absent: float | None = None) -> Column:
@@ -214,6 +213,15 @@ COLUMNS: tuple[Column, ...] = (
         nullable=True,
         presence="optional",
     ),
+    Column(
+        name="eval_group",
+        unit="",
+        meaning="how the images were read: in full, or the same as for the last update, up to scan_group",
+        rows=("eval",),
+        kind="word",
+        words=("full", "same"),
+        presence="optional",
+    ),
     Column(name="num_val", unit="images", meaning="evaluated images", rows=("eval",), kind="count", low=1),
     Column(
         name="group",
@@ -224,12 +232,7 @@ COLUMNS: tuple[Column, ...] = (
         low=1,
     ),
     Column(
-        name="measure",
-        unit="",
-        meaning="what the scores are",
-        rows=("policy",),
-        kind="word",
-        words=MEASURES,
+        name="measure", unit="", meaning="what the scores are", rows=("policy",), kind="word", words=MEASURES
     ),
     Column(
         name="scores",

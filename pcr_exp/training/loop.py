@@ -41,7 +41,7 @@ def fit(
     progress: Progress,
     clocks: Clocks,
     *,
-    evaluate: Callable[[], Mapping[str, Any]],
+    evaluate: Callable[[int], Mapping[str, Mapping[str, Any]]],
     probe: RunProbe,
     bytes_read: Callable[[], int],
     checkpoint: Callable[[], None],
@@ -62,7 +62,8 @@ def fit(
         policy: Told of every update; asked after each epoch what it wants to have probed.
         progress: Moved on in place.
         clocks: Stand still; run from here on, and stand still again at the end.
-        evaluate: Returns `val_loss`, the task's metrics and `num_val`; runs on the `eval` clock.
+        evaluate: Given the scan group of the last update, returns `val_loss`, the task's metrics and
+            `num_val` for each of `training.eval_groups`; runs on the `eval` clock.
         probe: Finds out what the policy wants to know, on the `probe` clock, with the loader paused.
         bytes_read: What storage has delivered since the run began.
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
@@ -126,9 +127,10 @@ def fit(
                 evaluated = _due(config.eval_every_epochs, epoch) or epoch == config.epochs
             if evaluated:
                 with _paused(loader, clocks, "eval"):
-                    scores = evaluate()
-                _require_finite("validation loss", scores["val_loss"], progress, epoch)
-                yield reporter.eval_row(epoch, train_loss, scores)
+                    by_group = evaluate(progress.scan_group)
+                for eval_group, scores in by_group.items():
+                    _require_finite("validation loss", scores["val_loss"], progress, epoch)
+                    yield reporter.eval_row(epoch, train_loss, eval_group, scores)
             yield from decided()
             stop = should_stop()
             if evaluated or stop or _due(config.checkpoint_every_steps, progress.step):

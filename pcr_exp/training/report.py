@@ -118,9 +118,10 @@ class Reporter:
         start, progress.interval_start = progress.interval_start, {key: now[key] for key in _INTERVAL}
         return {"kind": "train", "epoch": epoch, **now, "train_loss": loss, **interval_rates(start, now)}
 
-    def eval_row(self, epoch: int, train_loss: float, scores: Mapping[str, Any]) -> Row:
-        """Report a completed epoch and the scores of the model it ended with."""
-        return {"kind": "eval", "epoch": epoch, **self._cumulative(), "train_loss": train_loss, **scores}
+    def eval_row(self, epoch: int, train_loss: float, eval_group: str, scores: Mapping[str, Any]) -> Row:
+        """Report a completed epoch and the scores, at `eval_group`, of the model it ended with."""
+        counted = {"kind": "eval", "epoch": epoch, **self._cumulative()}
+        return {**counted, "train_loss": train_loss, "eval_group": eval_group, **scores}
 
     def policy_row(self, decision: Decision) -> Row:
         """Report what a scan policy decided; `epoch` is the number of epochs completed."""

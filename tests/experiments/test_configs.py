@@ -123,6 +123,10 @@ def test_there_is_an_option_for_every_scan_group() -> None:
             r"echo.repeat_groups=\[5, 10\]: wanted at most one group per repeat, and echo.factor=2 makes 1",
         ),
         ("training.epochs=0", "training.epochs=0: wanted at least 1"),
+        (
+            "training.eval_groups=[same]",
+            r"training.eval_groups=\['same'\]: wanted \[full\] or \[full, same\]",
+        ),
         ("training.log_every_steps=0", "training.log_every_steps=0: wanted at least 1"),
         ("training.checkpoint_every_steps=0", "training.checkpoint_every_steps=0: wanted null or at least 1"),
         ("training.checkpoint_every_steps=-5", "training.checkpoint_every_steps=-5: wanted null or at"),

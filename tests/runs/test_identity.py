@@ -135,6 +135,14 @@ def test_the_setting_of_committed_runs_does_not_move() -> None:
         assert key_of(scientific_part(config)) == name[-8:], name
 
 
+def test_looking_at_the_group_of_training_too_is_another_run(configure: Any) -> None:
+    before = asdict(configure())
+    assert before["training"].pop("eval_groups") == ["full"]
+    assert scientific_part(before) == scientific_part(asdict(configure()))
+    both = configure(training__eval_groups=["full", "same"])
+    assert run_id(both, IMAGES) != run_id(configure(), IMAGES)
+
+
 def test_runs_with_the_filter_are_others_than_those_from_before_it(configure: Any) -> None:
     before = asdict(configure())
     assert before["loader"].pop("antialias")

@@ -105,6 +105,7 @@ def composed(configure: Callable[..., TrainConfig], case: Case, runs_root: Path)
         training__epochs=EPOCHS.get(case.policy, 4),
         training__log_every_steps=2,
         training__checkpoint_every_steps=3,
+        training__eval_groups=["full", "same"] if case.policy in ("schedule", "cosine") else ["full"],
         runs_root=str(runs_root),
     )
 

@@ -100,7 +100,7 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
     assert logged_config["run_path"] == str(outcome.folder)
     assert logged_config["labels"] == {"storage": "unlimited", "scan": "group_5", "network": "unlimited"}
     axes = {r.metric.glob_name: r.metric.step_metric for r in records if r.HasField("metric")}
-    assert axes == {f"{kind}/*": "step" for kind in ("train", "eval", "policy")}
+    assert axes == {f"{kind}/*": "step" for kind in ("train", "eval", "eval_same", "policy")}
     summary: dict[str, Any] = {}
     for record in records:
         if record.WhichOneof("record_type") == "summary":

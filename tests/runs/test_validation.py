@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 import torch
 
+from pcr_exp.analysis.core.read_runs import evaluations_at, read_runs
+from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.loader import Batch, RecordLoader
-from pcr_exp.runs.data import ValidationBatches, open_data, training_loader, validation_loader
+from pcr_exp.runs.data import open_data, training_loader, validation_loader
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.storage.throttle import ThrottledStorage
 from pcr_exp.training.distributed.processes import Processes
 
@@ -46,6 +51,60 @@ def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None
         assert {batch.group for batch in batches} == {1}
         pixels.append(torch.cat([batch.images for batch in batches]))
     assert torch.equal(*pixels)
+
+
+def test_at_the_group_of_training_the_same_images_are_read_as_training_reads_them(configure: Any) -> None:
+    config = configure(training__eval_groups=["full", "same"], scan__group=1)
+    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
+    evaluated = [row for row in rows if row["kind"] == "eval"]
+    assert [(row["epoch"], row["eval_group"]) for row in evaluated] == [
+        *((1, "full"), (1, "same"), (2, "full"), (2, "same"))
+    ]
+    full, same = evaluated[-2:]
+    assert full["num_val"] == same["num_val"] == 20
+    assert full["val_loss"] != same["val_loss"], "group 1 is blurred"
+    data = open_data(config)
+    pixels = {}
+    for group in (None, 1, 10):
+        with validation_loader(config, data, "val", group) as loader:
+            batches = list(loader.batches(0, 0, 1))
+        pixels[group] = torch.cat([batch.images for batch in batches])
+        assert {batch.group for batch in batches} == {group or 1}
+    assert torch.equal(pixels[10], pixels[None]), "in the same order"
+    assert not torch.equal(pixels[1], pixels[None])
+
+
+def test_same_group_rows_are_no_evaluation_of_tables(configure: Any) -> None:
+    config = configure(training__eval_groups=["full", "same"], scan__group=1)
+    run_training(config, progress=False)
+    (run,) = read_runs(config.runs_root)
+    assert [row["eval_group"] for row in run.eval_rows] == ["full", "full"]
+    assert [row["eval_group"] for row in evaluations_at("same", run.rows)] == ["same", "same"]
+
+
+def test_baseline_records_have_one_fidelity(configure: Any) -> None:
+    scan = ScanConfig(name="baseline", encoding="baseline", group=1)
+    config = configure(training__eval_groups=["full", "same"], scan=scan, training__epochs=1)
+    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
+    full, same = (row for row in rows if row["kind"] == "eval")
+    assert {key: full[key] for key in full if key.startswith("val_")} == {
+        key: same[key] for key in same if key.startswith("val_")
+    }
+
+
+@pytest.mark.parametrize("cache_bytes", [2**30, 0])
+def test_images_at_a_group_are_decoded_once_if_they_fit(
+    configure: Any, cache_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcr_exp.runs.validation.CACHE_BYTES", cache_bytes)
+    config = configure(training__eval_groups=["full", "same"])
+    opened = []
+    loader = validation_loader
+    monkeypatch.setattr(
+        "pcr_exp.runs.validation.validation_loader", lambda *args: opened.append(args) or loader(*args)
+    )
+    run_training(config, progress=False)
+    assert len(opened) == (1 if cache_bytes else 2)
 
 
 def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> None:

@@ -124,13 +124,15 @@ class Run:
     def bytes_read(self) -> int:
         return self.earlier_bytes + self.loader.bytes_read
 
-    def evaluate(self) -> dict[str, Any]:
+    def evaluate(self, scan_group: int) -> dict[str, dict[str, Any]]:
+        assert scan_group == self.progress.scan_group
         assert self.loader.events[-1] == "pause"
         assert self.clocks.current == "eval"
         self.time.now_s += 5
-        return evaluate(
+        scores = evaluate(
             self.trainer.model, self.trainer.forward, self.trainer.task, [self.loader.batch(99, 0)]
         )
+        return dict.fromkeys(self.config.eval_groups, scores)
 
     def probe(self, wanted: Probe) -> dict[int, float]:
         assert self.loader.events[-1] == "pause"
@@ -182,6 +184,13 @@ def test_which_rows_come_and_when() -> None:
         *(("train", 1, 2), ("train", 2, 4), ("train", 2, 6), ("train", 3, 8)),
         *(("eval", 3, 9), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
     ]
+
+
+def test_an_evaluation_at_two_groups_has_two_rows_at_one_time() -> None:
+    rows = Run(eval_every_epochs=4, eval_groups=["full", "same"]).go()
+    full, same = (row for row in rows if row["kind"] == "eval")
+    assert {key for key in full if full[key] != same[key]} == {"eval_group", "other_s", "wall_s"}
+    assert (full["eval_group"], same["eval_group"], same["eval_s"]) == ("full", "same", 5)
 
 
 def test_the_last_update_has_a_train_row() -> None:
@@ -339,7 +348,7 @@ def test_a_training_loss_that_is_not_finite_names_where() -> None:
 
 def test_a_validation_loss_that_is_not_finite_names_where() -> None:
     run = Run()
-    run.evaluate = lambda: {"val_loss": float("inf")}  # type: ignore[method-assign]
+    run.evaluate = lambda _: {"full": {"val_loss": float("inf")}}  # type: ignore[method-assign]
     with pytest.raises(RunError, match="the validation loss is inf at step 3, epoch 1, scan group 2"):
         run.go()
     assert run.loader.events[-1] == "resume"

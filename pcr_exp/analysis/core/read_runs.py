@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,14 @@ class Run:
 
     @property
     def eval_rows(self) -> list[Row]:
-        """At least one; the last is of the finished model."""
-        return [row for row in self.rows if row["kind"] == "eval"]
+        """Evaluations at full fidelity, at least one; the last is of the finished model."""
+        return evaluations_at("full", self.rows)
+
+
+def evaluations_at(eval_group: str, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """The evaluations at one of `training.eval_groups`; runs from before there was a choice have `full`."""
+    evaluations = (row for row in rows if row["kind"] == "eval")
+    return [row for row in evaluations if row.get("eval_group", "full") == eval_group]
 
 
 def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pcr_exp.analysis.core.permitted import NEVER
-from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 
 REACHED = ["epochs_to_target", "fresh_to_target", "bytes_to_target", "time_to_target_s"]
 """What a run took to its target (`reached_of`)."""
@@ -21,8 +21,8 @@ def seconds_of(row: Any) -> Any:
 
 
 def first_reached(rows: Iterable[Mapping[str, Any]], target_score: float) -> Mapping[str, Any] | None:
-    """The first evaluation with val_score >= target_score."""
-    evaluations = (row for row in rows if row["kind"] == "eval")
+    """The first evaluation at full fidelity with val_score >= target_score."""
+    evaluations = evaluations_at("full", rows)
     return next((row for row in evaluations if row["val_score"] >= target_score), None)
 
 

@@ -29,7 +29,7 @@ from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.training.task import TOP1
 
-COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "num_val"]
+COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "num_val", "eval_group"]
 
 
 def draw_run(folder: Path) -> dict[str, Path]:
@@ -79,6 +79,7 @@ def draw_training_curve(
         rows = rows.reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
+        evaluated = evaluated[evaluated["eval_group"] != "same"]  # older runs lack the column
         color = scan.color
         losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
         losses.plot(
