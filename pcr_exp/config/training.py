@@ -25,7 +25,7 @@ class TaskConfig:
 
 @dataclass(kw_only=True, slots=True)
 class TrainingConfig:
-    """SGD with momentum, its schedule, and how often things are looked at."""
+    """The optimizer, its schedule, and how often things are looked at."""
 
     epochs: int = MISSING
     batch_size: int = MISSING
@@ -37,7 +37,11 @@ class TrainingConfig:
     eval_image_size: int = MISSING
     learning_rate: float = MISSING
     """The rate itself, for this global batch size."""
+    optimizer: str = "sgd"
+    """`sgd`: with momentum, as the papers train; `adamw`: Adam with decoupled weight decay (Loshchilov and
+    Hutter 2019), which learns in fewer updates where there are few."""
     momentum: float = 0.9
+    """Of SGD; of AdamW the first beta (the second is 0.999)."""
     nesterov: bool = False
     weight_decay: float = 1e-4
     schedule: str = "step"
@@ -90,6 +94,10 @@ class TrainingConfig:
         milestones = self.lr_milestones
         rising = all(a < b for a, b in pairwise([0, *milestones]))
         require(rising, "training.lr_milestones", milestones, "rising numbers of epochs, each at least 1")
+        choices = ("sgd", "adamw")
+        require(self.optimizer in choices, "training.optimizer", self.optimizer, " or ".join(choices))
+        of_sgd = not self.nesterov or self.optimizer == "sgd"
+        require(of_sgd, "training.nesterov", self.nesterov, "false with training.optimizer=adamw")
         plain = not self.nesterov or self.momentum > 0
         require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
         require(0 <= self.momentum < 1, "training.momentum", self.momentum, "in [0, 1)")

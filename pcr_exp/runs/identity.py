@@ -33,7 +33,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "storage": {"seek_ms": 0.0},
     "loader": {"antialias": False},
     "model": {"mean": None, "std": None},
-    "training": {"global_batch_size": None, "eval_groups": ["full"]},
+    "training": {"global_batch_size": None, "eval_groups": ["full"], "optimizer": "sgd"},
     "task": asdict(TaskConfig()),
 }
 # Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that

@@ -49,8 +49,27 @@ def _decay(config: TrainingConfig, step: int, steps_per_epoch: int, warmup_steps
     return 1.0
 
 
+def open_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Make the optimizer of all parameters of `model`, as `config` says."""
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(
+            model.parameters(),
+            lr=config.learning_rate,
+            betas=(config.momentum, 0.999),
+            weight_decay=config.weight_decay,
+            fused=True,  # a small model has hundreds of parameters, and a call for each is felt
+        )
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        weight_decay=config.weight_decay,
+    )
+
+
 class Trainer:
-    """A model and the SGD that moves it.
+    """A model and the optimizer that moves it.
 
     Randomness inside the model (dropout, stochastic depth) is a function of (seed, step, slot of the global
     batch) and of nothing else: a resumed run draws what an uninterrupted one would have drawn, and no two
@@ -86,13 +105,7 @@ class Trainer:
         self.model = model.to(device)
         if config.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(),
-            lr=config.learning_rate,
-            momentum=config.momentum,
-            nesterov=config.nesterov,
-            weight_decay=config.weight_decay,
-        )
+        self.optimizer = open_optimizer(self.model, config)
         self.exchange = exchange or NoExchange()
         self._replica = self.exchange.attach(self.model)
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
@@ -134,7 +147,7 @@ class Trainer:
         part: int = 0,
         num_parts: int = 1,
     ) -> float:
-        """Take one step of SGD and return the mean loss of the batch, or of all processes' batches.
+        """Take one step of the optimizer and return the mean loss of the batch, or of all processes' batches.
 
         An update may be made of several parts, of as many images each: the gradient of each is added, nothing
         is sent, and its loss is returned. The last part takes the step, and returns the mean over all.

@@ -139,6 +139,11 @@ def test_there_is_an_option_for_every_scan_group() -> None:
         ("training.lr_milestones=[0]", r"training.lr_milestones=\[0\]: wanted rising numbers of epochs"),
         ("training.lr_milestones=[9,3]", r"training.lr_milestones=\[9, 3\]: wanted rising numbers of epochs"),
         ("training.warmup_epochs=inf", "training.warmup_epochs=inf: wanted 0 or more"),
+        ("training.optimizer=adam", "training.optimizer='adam': wanted sgd or adamw"),
+        (
+            "training.optimizer=adamw training.nesterov=true",
+            "training.nesterov=True: wanted false with training.optimizer=adamw",
+        ),
         (
             "training.nesterov=true training.momentum=0",
             "training.momentum=0.0: wanted above 0 with training.nesterov=true",

@@ -64,6 +64,21 @@ def test_updates_equal_plain_sgd(channels_last: bool) -> None:
     torch.testing.assert_close(parameters(trainer.model), parameters(plain), rtol=1e-4, atol=1e-6)
 
 
+def test_updates_equal_plain_adamw() -> None:
+    settings = {"optimizer": "adamw", "momentum": 0.8, "weight_decay": 0.01}
+    trainer = Trainer(without_norm(), config(**settings), device=CPU, seed=0)
+    plain = without_norm().train()
+    adamw = torch.optim.AdamW(plain.parameters(), betas=(0.8, 0.999), weight_decay=0.01)
+    for step, rate in enumerate((0.01, 0.01, 0.001)):
+        images, labels = batch(step)
+        trainer.update(images, labels, step=step, learning_rate=rate)
+        adamw.param_groups[0]["lr"] = rate
+        adamw.zero_grad()
+        F.cross_entropy(plain(model_input(images, CPU, channels_last=False)), labels).backward()
+        adamw.step()
+    torch.testing.assert_close(parameters(trainer.model), parameters(plain))
+
+
 def test_dropout_depends_on_seed_step_and_slot_only() -> None:
     def loss(seed: int, step: int, slot: int, *, noise: int = 1) -> float:
         trainer = Trainer(small_model(dropout=0.5), config(), device=CPU, seed=seed)
