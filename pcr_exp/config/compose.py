@@ -22,6 +22,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
+from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.config.presets import CONFIGS
 from pcr_exp.config.runners import (
     ActivationStudyConfig,
@@ -47,6 +48,7 @@ RUNNER_SCHEMAS: dict[str, type] = {
     "figures": FiguresConfig,
     "demo": DemoConfig,
     "activation_study": ActivationStudyConfig,
+    "evaluate": EvaluateConfig,
 }
 
 
@@ -111,6 +113,8 @@ def compose(runner: Literal["figures"], *overrides: str) -> FiguresConfig: ...
 def compose(runner: Literal["demo"], *overrides: str) -> DemoConfig: ...
 @overload
 def compose(runner: Literal["activation_study"], *overrides: str) -> ActivationStudyConfig: ...
+@overload
+def compose(runner: Literal["evaluate"], *overrides: str) -> EvaluateConfig: ...
 @overload
 def compose(runner: str, *overrides: str) -> Any: ...
 def compose(runner: str, *overrides: str) -> Any:

@@ -1,0 +1,84 @@
+"""The files of an evaluation: scores of every image, the table, the figures, and where they come from."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.evaluation.figures import draw_losses, draw_matrix
+from pcr_exp.analysis.evaluation.table import level_table, matrix_table
+from pcr_exp.errors import ConfigError
+from pcr_exp.runs.manifest import utc_now
+from pcr_exp.system import provenance
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.device import num_cores
+from pcr_exp.training.task import headline_called
+
+SCORES_FILE, TABLE_FILE, META_FILE = "scores.csv", "levels.csv", "evaluation.json"
+
+
+def write_evaluation(
+    folder: Path, scores: pd.DataFrame, settings: Mapping[str, Any], device: torch.device
+) -> list[Path]:
+    """Write the scores, what they were made with, and all that follows from them; return the files.
+
+    Args:
+        folder: Is made.
+        scores: As `measuring.evaluation.score_images` gives them.
+        settings: `dataset`, `label`, `split`, `model`, `image_size_px`, `headline` and more for the json.
+        device: What computed.
+
+    Raises:
+        ConfigError: the headline cannot be told from classes that were right or wrong.
+    """
+    check_headline(str(settings["headline"]))
+    git_sha, git_dirty = provenance.git_state()
+    gpu = provenance.gpu_model(device)
+    meta = {
+        **settings,
+        "num_images": int(scores["image"].nunique()),
+        "command": provenance.command_line(),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "packages": provenance.package_versions(),
+        "python": platform.python_version(),
+        "cpu": provenance.cpu_model(),
+        "num_cores": num_cores(),
+        "gpu": gpu,
+        "hardware": gpu or provenance.cpu_model(),
+        "measured_at": utc_now(),
+    }
+    make_folder(folder)
+    write_atomic(folder / SCORES_FILE, [scores.to_csv(index=False).encode()])
+    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    return [folder / SCORES_FILE, folder / META_FILE, *draw_evaluation(folder)]
+
+
+def draw_evaluation(folder: Path) -> list[Path]:
+    """Make the table and the figures again, from the files of scores and settings alone; return them."""
+    scores = pd.read_csv(folder / SCORES_FILE)
+    facts = json.loads((folder / META_FILE).read_text())
+    table = level_table(scores)
+    write_atomic(folder / TABLE_FILE, [table.to_csv(index=False).encode()])
+    files = [folder / TABLE_FILE]
+    if table["model"].nunique() == 1:
+        return [*files, *save_figure(draw_losses(table, facts), table, folder, "losses")]
+    matrix = matrix_table(table, facts["headline"])
+    words = headline_called(facts["headline"]).words
+    return [*files, *save_figure(draw_matrix(matrix, facts, words), matrix, folder, "matrix")]
+
+
+def check_headline(name: str) -> None:
+    """Raise ConfigError unless evaluations have a column of this headline."""
+    if name not in ("top1", "balanced_accuracy"):
+        raise ConfigError(
+            f"task: its headline {name} is not counted image by image here; wanted task=classification or "
+            "task=balanced."
+        )

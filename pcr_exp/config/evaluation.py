@@ -1,0 +1,67 @@
+"""Settings of `python -m experiments.evaluate`: trained networks at every scan group and decode mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omegaconf import MISSING
+
+from pcr_exp.config.check import expanded, require
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
+from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
+from pcr_exp.config.runners import RunnerConfig
+from pcr_exp.config.scan import PAPER_GROUPS
+from pcr_exp.config.tracking import TrackingConfig
+from pcr_exp.config.training import TaskConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class EvaluateConfig(RunnerConfig):
+    """`python -m experiments.evaluate`: what a model is worth at scan groups that it was not trained at."""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    """Its headline is what the matrix of training and test groups shows."""
+    model: ModelConfig = MISSING
+    """What is evaluated, with `model.weights` or the published ones; with `runs`, the model of these runs."""
+    loader: LoaderConfig = field(default_factory=LoaderConfig)
+    """`loader.decode` gives way to `decodes`."""
+    tracking: TrackingConfig = MISSING
+    runs: list[str] = field(default_factory=list)
+    """Folders of finished runs, or folders that hold such: their checkpoints are evaluated."""
+    classes: str | None = None
+    """A file with the class of each of the model's outputs, one a line (its first word), by the names that
+    the dataset has; null: the dataset's own classes in their order. ImageNet's 1,000 are wnids."""
+    split: str = "val"
+    groups: list[int] = field(default_factory=lambda: list(PAPER_GROUPS))
+    """Scan groups to look at; the original images (baseline) are always looked at, to compare with."""
+    decodes: list[str] = field(default_factory=lambda: ["unsmoothed"])
+    """Values of `loader.decode` to look at."""
+    image_size: int = 224
+    batch_size: int = 50
+    device: str = "auto"
+    num_threads: int | None = None
+    """torch's CPU threads (null: its own choice)."""
+    seed: int = 0
+    out: str = "results/evaluate/${dataset.name}"
+
+    def __post_init__(self) -> None:
+        self.out = expanded(self.out)
+        self.runs = [expanded(folder) for folder in self.runs]
+        self.classes = None if self.classes is None else expanded(self.classes)
+        splits = ("train", "tune", "val")
+        require(self.split in splits, "split", self.split, " or ".join(splits))
+        inside = bool(self.groups) and all(1 <= group <= NUM_GROUPS for group in self.groups)
+        require(inside, "groups", self.groups, f"scan groups, 1..{NUM_GROUPS}")
+        self.groups = sorted(set(self.groups))
+        known = bool(self.decodes) and set(self.decodes) <= set(DECODE_MODES)
+        require(known, "decodes", self.decodes, f"some of {', '.join(DECODE_MODES)}")
+        for key in ("image_size", "batch_size"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "at least 1")
+        threads = self.num_threads
+        require(threads is None or threads >= 1, "num_threads", threads, "null or at least 1")
+        only_one = not (self.runs and self.classes)
+        require(only_one, "classes", self.classes, "null with runs, whose outputs are the dataset's classes")

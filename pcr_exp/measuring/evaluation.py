@@ -1,0 +1,185 @@
+"""Trained networks on one split at several scan groups and decode modes, image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcr_exp.config.labels import scan_label
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.training.normalization import Normalization, model_input
+from pcr_exp.training.task import TOP_K
+
+LEVEL_COLUMNS = ["scan", "encoding", "group", "decode"]
+"""How images were read: as `config.labels.scan_label` says it, and the value of `loader.decode`."""
+MODEL_COLUMNS = ["model", "trained_on", "seed"]
+SCORE_COLUMNS = [*MODEL_COLUMNS, *LEVEL_COLUMNS, "image", "label", "top1", "top5", "loss"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network that is evaluated."""
+
+    name: str
+    """Of its run, or of the model."""
+    network: nn.Module
+    normalization: Normalization
+    trained_on: str = "published"
+    """The label of the scan level that it was trained at."""
+    seed: int = 0
+
+    def logits(self, images: Tensor, device: torch.device) -> Tensor:
+        """Return float32 logits [B, outputs] of uint8 images [B, H, W, 3]."""
+        inputs = model_input(images, device, channels_last=True, normalization=self.normalization)
+        outputs: Tensor = self.network(inputs)
+        return outputs.float()
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One way of reading the split."""
+
+    records: RecordSet
+    group: int
+    decode: str
+
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """LEVEL_COLUMNS."""
+        encoding = self.records.index.encoding
+        scan = scan_label(ScanConfig(name="static", encoding=encoding, group=self.group))
+        return {"scan": scan, "encoding": encoding, "group": self.group, "decode": self.decode}
+
+
+def levels_of(
+    baseline: RecordSet, progressive: RecordSet, groups: Iterable[int], decodes: Sequence[str]
+) -> list[Level]:
+    """Return baseline, once, for all decode modes are alike there; then every group in every mode."""
+    levels = [Level(progressive, group, decode) for decode in decodes for group in groups]
+    return [Level(baseline, 1, decodes[0]), *levels]
+
+
+def score_images(
+    trained: Sequence[Trained],
+    levels: Sequence[Level],
+    loader: LoaderConfig,
+    transform: EvalTransform,
+    *,
+    label: str,
+    outputs: Tensor,
+    batch_size: int,
+    device: torch.device,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> pd.DataFrame:
+    """Score every image at every level with every network; each level is read and decoded once.
+
+    Args:
+        trained: On `device`, in eval mode.
+        levels: Of the same images in the same order.
+        loader: How they are decoded, but for the mode, which is the level's.
+        transform: Makes what the networks see.
+        label: The named label.
+        outputs: int64 [classes]: which of the networks' outputs stands for each class of the label.
+        batch_size: Images that go through a network together.
+        device: Where it computes.
+        progress: Called with the number of images read, and of those in all.
+
+    Returns:
+        SCORE_COLUMNS, a row per network, level and image: `image` is its number in the split, `top1` and
+        `top5` are 0 or 1 (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy.
+
+    Raises:
+        PcrExpError: a record cannot be read, or an image cannot be decoded.
+    """
+    parts = []
+    total = sum(level.records.index.num_samples for level in levels)
+    done = 0
+    for level in levels:
+        image = 0
+        for images, labels in _batches(level, loader, transform, label, batch_size):
+            targets = outputs[labels].to(device)
+            for each in trained:
+                with torch.inference_mode():
+                    scores = _scores(each.logits(images, device), targets)
+                columns: dict[str, Any] = {
+                    "model": each.name,
+                    "trained_on": each.trained_on,
+                    "seed": each.seed,
+                    **level.columns,
+                    "image": range(image, image + len(labels)),
+                    "label": labels,
+                    **scores,
+                }
+                parts.append(pd.DataFrame(columns))
+            image += len(labels)
+            done += len(labels)
+            progress(done, total)
+    frame = pd.concat(parts, ignore_index=True)[SCORE_COLUMNS]
+    return frame.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group", "image"], ignore_index=True)
+
+
+def _batches(
+    level: Level, config: LoaderConfig, transform: EvalTransform, label: str, batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    with closing(
+        RecordLoader(
+            level.records,
+            StaticScan(level.group),
+            replace(config, decode=level.decode),
+            transform=transform,
+            label=label,
+            batch_size=batch_size,
+            seed=0,
+            shuffle=False,
+        )
+    ) as loader:
+        for batch in loader.batches(0, 0, 1):
+            yield batch.images, batch.labels
+
+
+def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[int] | list[float]]:
+    best = logits.topk(min(TOP_K, logits.shape[1]), dim=1).indices == targets[:, None]
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    return {
+        "top1": best[:, 0].int().tolist(),
+        "top5": best.any(dim=1).int().tolist(),
+        "loss": [round(value, 5) for value in loss.tolist()],
+    }
+
+
+def outputs_of_classes(class_names: Sequence[str], lines: Sequence[str], source: str) -> Tensor:
+    """Return which of a network's outputs stands for each class of a dataset, int64 [classes].
+
+    Args:
+        class_names: Of the dataset's label, in its order.
+        lines: The classes of the network's outputs, the first word of each line.
+        source: The file they come from, for the message.
+
+    Raises:
+        ConfigError: a class of the dataset is not among them, or a line is empty or comes twice.
+    """
+    names = [(line.split() or [""])[0] for line in lines]
+    places = {name: place for place, name in enumerate(names)}
+    if "" in places or len(places) < len(names):
+        raise ConfigError(f"classes={source}: a line is empty or comes twice; wanted a class on every line.")
+    missing = [name for name in class_names if name not in places]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise ConfigError(
+            f"classes={source}: {len(names)} classes, without {', '.join(missing[:5])}{more}, which the "
+            "dataset has; wanted all of its classes, by the names that it gives them."
+        )
+    return torch.tensor([places[name] for name in class_names])

@@ -1,0 +1,97 @@
+"""The table of an evaluation against numbers worked out by hand, and its figures from files alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from pcr_exp.analysis.evaluation.page import draw_evaluation, write_evaluation
+from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
+from pcr_exp.errors import ConfigError
+
+SETTINGS = {
+    "dataset": "birds",
+    "label": "kind",
+    "split": "val",
+    "model": "net",
+    "image_size_px": 64,
+    "headline": "top1",
+}
+HITS = {("baseline", 1): [1, 1, 1, 0], ("pcr", 1): [0, 1, 0, 0], ("pcr", 10): [1, 1, 1, 0]}
+
+
+def scores(model: str = "net", trained_on: str = "published", seed: int = 0) -> pd.DataFrame:
+    rows = [
+        {
+            "model": model,
+            "trained_on": trained_on,
+            "seed": seed,
+            "encoding": encoding,
+            "group": group,
+            "scan": "baseline" if encoding == "baseline" else f"group_{group}",
+            "decode": "unsmoothed",
+            "image": image,
+            "label": int(image == 3),
+            "top1": hit,
+            "top5": 1,
+            "loss": 1.0 - hit,
+        }
+        for (encoding, group), hits in HITS.items()
+        for image, hit in enumerate(hits)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_differences_are_of_pairs_of_one_image() -> None:
+    table = level_table(scores().sample(frac=1, random_state=0))
+    assert list(table.columns) == TABLE_COLUMNS
+    rows = table.set_index("scan")
+    first = rows.loc["group_1"]
+    assert (first["n"], first["top1"], first["top1_difference"], first["loss_difference"]) == (
+        4,
+        0.25,
+        -0.5,
+        0.5,
+    )
+    low, high = stats.ttest_1samp([-1, 0, -1, 0], 0).confidence_interval(0.95)
+    assert first["top1_ci95"] == pytest.approx((high - low) / 2)
+    assert first["balanced_accuracy"] == pytest.approx((1 / 3 + 0) / 2)
+    assert rows.loc["group_10", "top1_difference"] == rows.loc["baseline", "top1_ci95"] == 0
+
+
+def test_the_matrix_is_a_mean_over_seeds() -> None:
+    second = scores("b", "group_1", 1)
+    second["top1"] = 0
+    table = level_table(pd.concat([scores("a", "group_1", 0), second, scores("c", "baseline", 0)]))
+    matrix = matrix_table(table, "top1").set_index(["trained_on", "scan"])
+    cell = matrix.loc["group_1", "group_10"]
+    assert (cell["n_seeds"], cell["score"], cell["score_min"], cell["score_max"]) == (2, 0.375, 0, 0.75)
+    assert matrix.loc["baseline", "group_10"]["n_seeds"] == 1
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_table_and_figures_follow_from_the_files(tmp_path: Path, several: bool) -> None:
+    rows = (
+        [scores()] if not several else [scores("a", "baseline"), scores("b", "group_1"), scores("c", "mssim")]
+    )
+    files = write_evaluation(tmp_path, pd.concat(rows), SETTINGS, torch.device("cpu"))
+    name = "matrix" if several else "losses"
+    wanted = {
+        "scores.csv",
+        "evaluation.json",
+        "levels.csv",
+        *(f"{name}.{end}" for end in ("pdf", "png", "csv")),
+    }
+    assert {path.name for path in files} == wanted
+    before = {path.name: path.read_bytes() for path in files}
+    for path in draw_evaluation(tmp_path):
+        assert path.read_bytes() == before[path.name], path.name
+    assert np.isfinite(pd.read_csv(tmp_path / "levels.csv")["top1_ci95"]).all()
+
+
+def test_a_headline_that_is_not_counted_by_image(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="task: its headline auc is not counted image by image"):
+        write_evaluation(tmp_path, scores(), {**SETTINGS, "headline": "auc"}, torch.device("cpu"))
