@@ -1,5 +1,6 @@
 """Committed results: every row passes the validator, and every table follows from the committed rows."""
 
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
+from pcr_exp.analysis.evaluation.table import level_table
 from pcr_exp.analysis.gradients.page import gradients_to_markdown
 from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
 from pcr_exp.analysis.model.plan import predict, worker_counts
@@ -184,6 +186,14 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(folder: Path) -> 
 def test_quality_summaries_follow_from_their_rows(rows: Path) -> None:
     summary = pd.read_csv(rows.with_name("quality_summary.csv"))
     pd.testing.assert_frame_equal(summary, summarise_quality(pd.read_csv(rows)), check_dtype=False)
+
+
+@pytest.mark.parametrize("scores", sorted(RESULTS.glob("evaluate/*/scores.csv")), ids=lambda p: p.parent.name)
+def test_tables_of_evaluations_follow_from_their_scores(scores: Path) -> None:
+    rebuilt = pd.read_csv(StringIO(level_table(pd.read_csv(scores)).to_csv(index=False)))
+    pd.testing.assert_frame_equal(pd.read_csv(scores.with_name("levels.csv")), rebuilt)
+    meta = json.loads(scores.with_name("evaluation.json").read_text())
+    assert meta["git_sha"] and meta["git_dirty"] is False and meta["hardware"]
 
 
 @pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store"])

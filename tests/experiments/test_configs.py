@@ -293,6 +293,7 @@ def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
         ("throughput", []),
         ("demo", []),
         ("activation_study", []),
+        ("evaluate", []),
     ):
         for key, owner, name in whole_numbers(compose(runner, *overrides)):
             # The paper's recipe is checked where training= copies from it.
