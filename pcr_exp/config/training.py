@@ -94,8 +94,8 @@ class TrainingConfig:
         milestones = self.lr_milestones
         rising = all(a < b for a, b in pairwise([0, *milestones]))
         require(rising, "training.lr_milestones", milestones, "rising numbers of epochs, each at least 1")
-        choices = ("sgd", "adamw")
-        require(self.optimizer in choices, "training.optimizer", self.optimizer, " or ".join(choices))
+        optimizers = ("sgd", "adamw")
+        require(self.optimizer in optimizers, "training.optimizer", self.optimizer, " or ".join(optimizers))
         of_sgd = not self.nesterov or self.optimizer == "sgd"
         require(of_sgd, "training.nesterov", self.nesterov, "false with training.optimizer=adamw")
         plain = not self.nesterov or self.momentum > 0
