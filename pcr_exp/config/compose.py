@@ -34,6 +34,7 @@ from pcr_exp.config.runners import (
 )
 from pcr_exp.config.storage import STORAGE_SCHEMAS
 from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.config.training import scaled_learning_rate
 from pcr_exp.errors import ConfigError
 
@@ -49,6 +50,7 @@ RUNNER_SCHEMAS: dict[str, type] = {
     "demo": DemoConfig,
     "activation_study": ActivationStudyConfig,
     "evaluate": EvaluateConfig,
+    "tolerance": ToleranceConfig,
 }
 
 
@@ -115,6 +117,8 @@ def compose(runner: Literal["demo"], *overrides: str) -> DemoConfig: ...
 def compose(runner: Literal["activation_study"], *overrides: str) -> ActivationStudyConfig: ...
 @overload
 def compose(runner: Literal["evaluate"], *overrides: str) -> EvaluateConfig: ...
+@overload
+def compose(runner: Literal["tolerance"], *overrides: str) -> ToleranceConfig: ...
 @overload
 def compose(runner: str, *overrides: str) -> Any: ...
 def compose(runner: str, *overrides: str) -> Any:

@@ -1,0 +1,145 @@
+"""Measure what a task tolerates on frozen features; draw it, and answer."""
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.markdown import Markdown
+
+from pcr_exp.analysis.tolerance.page import write_tolerance
+from pcr_exp.analysis.tolerance.table import Facts, Measured
+from pcr_exp.config.tolerance import ToleranceConfig
+from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.errors import DatasetError
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.measuring.tolerance.classifier import cross_validate
+from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
+from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
+from pcr_exp.runs.bars import counting_bar
+from pcr_exp.runs.tracking import open_tracker
+from pcr_exp.training.device import open_device
+from pcr_exp.training.task import headline_of
+
+_FILE_COLUMNS = 160
+"""Width of the page in a file or a pipe."""
+TASK_OF_EQUAL_CLASSES = "balanced_accuracy"
+"""The headline that counts classes alike: the classifier then learns from them alike, too."""
+
+
+def tolerance(config: ToleranceConfig) -> str:
+    """Measure one label of one dataset, and answer; returns "finished"."""
+    torch.set_num_threads(1)  # of each of several threads
+    started_s = time.monotonic()
+    dataset = open_dataset(config.dataset)
+    measured = measure(config, dataset)
+    notes = {
+        "wall_s": round(time.monotonic() - started_s, 1),
+        "cpu_s": round(time.process_time(), 1),
+        "num_threads": config.num_workers,
+    }
+    files = write_tolerance(Path(config.out), measured, notes)
+    track(config, files)
+    show(files)
+    return "finished"
+
+
+def show(files: list[Path]) -> None:
+    """Print the page, and where the figures are."""
+    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+    for path in files:
+        if path.suffix == ".md":
+            console.print(Markdown(path.read_text()))
+        elif path.suffix == ".png":  # PDF and CSV lie beside it
+            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+
+
+def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
+    """Features, then predictions; both with a bar on stderr.
+
+    Raises:
+        DatasetError: the images are of one class.
+        PcrExpError: they cannot be measured.
+    """
+    label = config.dataset.label
+    samples = choose_samples(dataset, config.splits, config.max_images)
+    found = features_of(
+        config,
+        ImageFiles(
+            samples,
+            config.groups,
+            EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
+            decode=config.decode,
+            max_pixels=config.max_pixels,
+        ),
+    )
+    kept = [samples[position] for position in found.positions]
+    labels = np.array([sample.labels[label] for sample in kept])
+    if len(set(labels)) < 2:
+        raise DatasetError(
+            f"dataset.label={label!r}: the {len(kept)} images are all of one class; wanted two or more."
+        )
+    _, clusters = np.unique([sample.group or sample.id for sample in kept], return_inverse=True)
+    headline = headline_of(config.task).name
+    with counting_bar("classifiers") as tell:
+        predictions = cross_validate(
+            found.values,
+            labels,
+            clusters,
+            balanced=headline == TASK_OF_EQUAL_CLASSES,
+            strengths=config.strengths,
+            num_folds=config.num_folds,
+            num_inner_folds=config.num_inner_folds,
+            seed=config.seed,
+            num_threads=config.num_workers,
+            progress=tell,
+        )
+    facts = Facts(
+        dataset=config.dataset.name,
+        label=label,
+        headline=headline,
+        model=config.model.name,
+        image_size=config.image_size,
+        groups=config.groups,
+        num_classes=len(np.unique(labels)),
+        num_images=len(kept),
+        num_clusters=len(np.unique(clusters)),
+        num_rejected=len(found.rejected),
+        majority_share=float(np.bincount(labels).max() / len(labels)),
+        margin=config.margin,
+        num_folds=config.num_folds,
+        num_resamples=config.num_resamples,
+        seed=config.seed,
+        storage=asdict(config.storage),
+        images_per_record=config.dataset.images_per_record,
+        num_train_images=len(dataset.train),
+    )
+    return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes)
+
+
+def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
+    """What the backbone makes of the images, kept in `features_root`."""
+    backbone = open_backbone(config.model, open_device("auto"))
+    with counting_bar("images at every group") as tell:
+        return extract_features(
+            images,
+            backbone,
+            folder=Path(config.features_root),
+            num_threads=config.num_workers,
+            progress=tell,
+        )
+
+
+def track(config: ToleranceConfig, files: list[Path]) -> None:
+    """Show the figures where the runs are shown."""
+    out = Path(config.out)
+    tracker = open_tracker(config.tracking, f"tolerance-{out.name}", out, asdict(config))
+    try:
+        for path in files:
+            if path.suffix == ".png":
+                tracker.figure(path.stem, path)
+    finally:
+        tracker.finish()

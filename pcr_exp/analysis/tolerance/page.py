@@ -1,0 +1,207 @@
+"""What a task tolerates, on disk: rows, tables, figures, and the page with two answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, percent, three_figures
+from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.tolerance.figures import WORDS, draw_curves, draw_matrix, points
+from pcr_exp.analysis.tolerance.table import (
+    ORIGINAL,
+    Facts,
+    Measured,
+    answers_table,
+    bytes_table,
+    matrix_of,
+)
+from pcr_exp.measuring.tolerance.answer import DEPLOYMENTS, Answer, answer
+from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.runs.manifest import utc_now
+from pcr_exp.system import provenance
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.device import num_cores
+from pcr_exp.training.task import headline_called
+
+PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+
+
+def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
+    """Write rows, tables, figures, the page and where they come from; returns all files.
+
+    Args:
+        folder: Is made.
+        measured: What was measured.
+        notes: More for the json, such as seconds.
+    """
+    make_folder(folder)
+    git_sha, git_dirty = provenance.git_state()
+    meta = {
+        "facts": measured.facts.to_plain(),
+        "command": provenance.command_line(),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "packages": provenance.package_versions(),
+        "python": platform.python_version(),
+        "cpu": provenance.cpu_model(),
+        "num_cores": num_cores(),
+        "measured_at": utc_now(),
+        **notes,
+    }
+    write_atomic(folder / ROWS_FILE, [_packed(measured)])
+    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, measured)]
+
+
+def write_tables(folder: Path, measured: Measured) -> list[Path]:
+    """What follows from the rows: figures with their tables, bytes, and the page; the same each time."""
+    facts = measured.facts
+    matrix, sizes = matrix_of(measured), bytes_table(measured)
+    answers = answers_table(matrix, sizes, facts)
+    files = [
+        *save_figure(draw_curves(answers, facts), answers, folder, "answers"),
+        *save_figure(draw_matrix(matrix, facts), matrix, folder, "matrix"),
+    ]
+    write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])
+    write_atomic(folder / PAGE_FILE, [page(matrix, sizes, answers, facts).encode()])
+    return [*files, folder / "bytes.csv", folder / PAGE_FILE]
+
+
+def load_tolerance(folder: Path) -> Measured:
+    """What `write_tolerance` wrote."""
+    meta = json.loads((folder / META_FILE).read_text())
+    with np.load(folder / ROWS_FILE) as rows:
+        classes = rows["classes"].astype(np.int64)
+        log_odds = rows["log_odds"] if "log_odds" in rows else np.full(classes.shape, np.nan, np.float32)
+        return Measured(
+            Facts(**meta["facts"]),
+            Predictions(classes, log_odds, rows["strengths"]),
+            rows["labels"].astype(np.int64),
+            rows["clusters"].astype(np.int64),
+            rows["group_bytes"].astype(np.int64),
+            rows["original_bytes"].astype(np.int64),
+        )
+
+
+def _packed(measured: Measured) -> bytes:
+    predictions = measured.predictions
+    arrays: dict[str, Any] = {
+        "classes": predictions.classes.astype(np.int16),
+        "strengths": predictions.strengths,
+        "labels": measured.labels.astype(np.int16),
+        "clusters": measured.clusters.astype(np.int32),
+        "group_bytes": measured.group_bytes.astype(np.int32),
+        "original_bytes": measured.original_bytes.astype(np.int32),
+    }
+    if measured.facts.headline == "auc":
+        arrays["log_odds"] = predictions.log_odds
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts: Facts) -> str:
+    """The page: both answers in words, the table, and the figures."""
+    whole = _by(answers, "train_group")[max(facts.groups)]
+    words = headline_called(facts.headline).words
+    clusters = f" in {facts.num_clusters:,} groups" if facts.num_clusters < facts.num_images else ""
+    rejected = f" {facts.num_rejected:,} images could not be decoded." if facts.num_rejected else ""
+    intro = (
+        f"{facts.num_images:,} images{clusters}, {facts.num_classes} classes; {facts.model}, frozen, at "
+        f"{facts.image_size} px; logistic regression, {facts.num_folds} folds.{rejected} At all scans: "
+        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)} (most frequent "
+        f"class {percent(facts.majority_share)} of the images). Losses are differences of the same images; "
+        f"their 95 % intervals are of {facts.num_resamples:,} resamples of "
+        f"{'groups of images' if clusters else 'images'}."
+    )
+    parts = [f"# How few scans does {facts.label} of {facts.dataset} tolerate?", intro]
+    if whole["score_low"] <= facts.guessed:
+        parts.append(
+            f"**These features do not tell the classes apart** (the interval of {words} reaches down to "
+            "guessing), so there is nothing to lose, and no answer means anything."
+        )
+    parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
+    parts += [_table(answers, sizes, facts), "![Score over bytes](answers.png)", "![Every pair](matrix.png)"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+    rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
+    highest, margin = max(facts.groups), points(facts.margin)
+    words = headline_called(facts.headline).words
+    begin = f"**Trained at a group, {WORDS[found.deployment]}:** "
+    if found.tolerated == highest:
+        text = f"{begin}no group below {highest} is shown to lose less than {margin} of {words}."
+    else:
+        lost = _interval(rows[found.tolerated], "loss", 2)
+        text = (
+            f"{begin}**group {found.tolerated}** is the smallest that is shown to lose less than {margin} of "
+            f"{words}: it loses {lost} points. {_savings(found.tolerated, sizes, facts)}"
+        )
+    if found.undecided:
+        text += f" Of {_listed(found.undecided)} these images cannot tell it."
+    if found.too_few:
+        text += (
+            f" **There are too few images to tell**: every interval reaches further than {margin}; about "
+            f"{found.enough_images:,} would be enough for the narrowest."
+        )
+    return text
+
+
+def _savings(group: int, sizes: pd.DataFrame, facts: Facts) -> str:
+    by_group = _by(sizes, "group")
+    ours, original = by_group[str(group)], by_group[ORIGINAL]
+    text = (
+        f"It reads {kilobytes(ours['image_bytes'])} an image, {percent(ours['share'])} of the files' "
+        f"{kilobytes(original['image_bytes'])}"
+    )
+    if math.isnan(ours["epoch_s"]):
+        return f"{text}; name a storage (such as storage=hdd) to see what that saves."
+    return (
+        f"{text}; from {facts.storage_words} an epoch of {facts.num_train_images:,} images takes at least "
+        f"{three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
+        f"({original['epoch_s'] / ours['epoch_s']:.2g} x)."
+    )
+
+
+def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+    same = _by(answers[answers["deployment"] == "same"], "train_group")
+    timed = bool(sizes["epoch_s"].notna().all())
+    columns: dict[str, Cell] = {
+        "group": lambda row: str(row["train_group"]),
+        "bytes per image": lambda row: kilobytes(row["image_bytes"]),
+        "of the file": lambda row: percent(row["share"]),
+        f"used at group {max(facts.groups)}": lambda row: percent(row["score"]),
+        "lost, points": lambda row: _interval(row, "loss", 2),
+        "": lambda row: row["verdict"],
+        "used at the same": lambda row: percent(same[row["train_group"]]["score"]),
+        "lost, points ": lambda row: _interval(same[row["train_group"]], "loss", 2),
+        " ": lambda row: same[row["train_group"]]["verdict"],
+    }
+    if timed:
+        columns["s per epoch, storage alone"] = lambda row: three_figures(row["epoch_s"])
+    return markdown_table(answers[answers["deployment"] == "full"], columns)
+
+
+def _by(rows: pd.DataFrame, column: str) -> dict[Any, dict[Any, Any]]:
+    """Each row under its value of a column; of several the last."""
+    return {row[column]: row for row in rows.to_dict("records")}
+
+
+def _interval(row: Mapping[Any, Any], what: str, decimals: int) -> str:
+    mean, low, high = (100 * float(row[name]) for name in (what, f"{what}_low", f"{what}_high"))
+    unit = " %" if what == "score" else ""
+    return f"{mean:.{decimals}f}{unit} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
+def _listed(groups: list[int]) -> str:
+    return f"group {groups[0]}" if len(groups) == 1 else f"groups {', '.join(map(str, groups))}"

@@ -1,0 +1,191 @@
+"""From predictions to an answer: what each scan group loses, how sure that is, and which is enough.
+
+Intervals are of a bootstrap over clusters of images (Efron 1979): percentiles of resamples, the same ones for
+every pair of groups, so differences are paired image by image. They say what other images would change, not
+what another draw of folds or another network would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.tolerance.classifier import Predictions
+
+CONFIDENCE = 0.95
+DEPLOYMENTS = ("full", "same")
+"""Trained at a group, and used at the highest group, or at that group."""
+TOLERATED, REFUSED, UNDECIDED = "tolerated", "loses more", "cannot be told"
+MATRIX_COLUMNS = ["train_group", "test_group", "n", "headline", "score", "score_low", "score_high"]
+MATRIX_COLUMNS += ["loss", "loss_low", "loss_high"]
+
+Floats = NDArray[np.float64]
+
+
+def bootstrap_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) -> Floats:
+    """How often each image is in each resample, float64 [num_resamples, N].
+
+    A resample draws as many clusters as there are, with replacement, each with all of its images.
+    """
+    _, places = np.unique(clusters, return_inverse=True)
+    num_clusters = int(places.max()) + 1
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(num_clusters, np.full(num_clusters, 1 / num_clusters), size=num_resamples)
+    return counts[:, places].astype(np.float64)
+
+
+def score(
+    headline: str,
+    classes: NDArray[np.int64],
+    log_odds: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    weights: Floats,
+) -> Floats:
+    """A task's headline under weights of the images, float64 [R].
+
+    Args:
+        headline: Its name (`pcr_exp.training.task`).
+        classes: Predictions [N].
+        log_odds: Of the second class over the first [N]; NaN for more than two classes.
+        labels: [N].
+        weights: [R, N], such as counts in resamples.
+
+    Raises:
+        ConfigError: this headline cannot be had from predictions of a linear classifier.
+    """
+    if headline not in _SCORES:
+        raise ConfigError(
+            f"task: its headline is {headline!r}; wanted one of {', '.join(_SCORES)}, as tasks "
+            "classification, balanced and auc have."
+        )
+    return _SCORES[headline](classes, log_odds, labels, weights)
+
+
+def _top1(classes: NDArray[np.int64], _: Any, labels: NDArray[np.int64], weights: Floats) -> Floats:
+    return weights @ (classes == labels) / weights.sum(1)
+
+
+def _balanced_accuracy(
+    classes: NDArray[np.int64], _: Any, labels: NDArray[np.int64], weights: Floats
+) -> Floats:
+    # Recall of each class, and the mean over the classes that a resample has.
+    right = classes == labels
+    members = np.eye(int(labels.max()) + 1)[labels]
+    counts = weights @ members
+    with np.errstate(invalid="ignore"):
+        recalls = weights @ (members * right[:, None]) / counts
+    return np.nanmean(recalls, axis=1)
+
+
+def _auc(_: Any, log_odds: NDArray[np.float32], labels: NDArray[np.int64], weights: Floats) -> Floats:
+    # Mann and Whitney 1947: the share of pairs in which the positive is above; ties count half.
+    order = np.argsort(log_odds, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(log_odds[order]) > 0])  # of equal values
+    positive, negative = (
+        np.add.reduceat((weights * (labels == label))[:, order], starts, axis=1) for label in (1, 0)
+    )
+    below = np.cumsum(negative, axis=1) - negative / 2
+    with np.errstate(invalid="ignore"):
+        return (positive * below).sum(1) / (positive.sum(1) * negative.sum(1))
+
+
+_SCORES: dict[str, Callable[..., Floats]] = {
+    "top1": _top1,
+    "balanced_accuracy": _balanced_accuracy,
+    "auc": _auc,
+}
+"""By the name of a task's headline."""
+
+
+def interval(resampled: Floats) -> tuple[float, float]:
+    """The central 95 % of some resampled values; resamples that have none (NaN) are left out."""
+    low, high = np.nanpercentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    return float(low), float(high)
+
+
+def loss_matrix(
+    predictions: Predictions,
+    labels: NDArray[np.int64],
+    clusters: NDArray[np.int64],
+    groups: Sequence[int],
+    *,
+    headline: str,
+    num_resamples: int,
+    seed: int,
+) -> pd.DataFrame:
+    """MATRIX_COLUMNS: for each pair of groups, the score and what it loses to all scans in both places.
+
+    `score` and `loss` are shares with 95 % intervals; a loss below 0 is a gain.
+    """
+    weights = np.vstack([np.ones(len(labels)), bootstrap_weights(clusters, num_resamples, seed)])
+    scores = {
+        (train, test): score(headline, predictions.classes[i, j], predictions.log_odds[i, j], labels, weights)
+        for i, train in enumerate(groups)
+        for j, test in enumerate(groups)
+    }
+    whole = scores[groups[-1], groups[-1]]
+    rows = []
+    for (train, test), found in scores.items():
+        lost = whole - found
+        of_score, of_loss = (float(found[0]), *interval(found[1:])), (float(lost[0]), *interval(lost[1:]))
+        rows.append([train, test, len(labels), headline, *of_score, *of_loss])
+    return pd.DataFrame(rows, columns=MATRIX_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Which groups will do, for one way of using the model."""
+
+    deployment: str
+    """One of DEPLOYMENTS."""
+    tolerated: int
+    """The smallest group whose loss is below the margin, by the upper end of its interval. The highest group
+    loses nothing, by definition."""
+    undecided: list[int]
+    """Smaller ones, of which the images are too few to say it either way."""
+    too_few: bool
+    """Every group's interval reaches further than the margin: nothing finer could have been found."""
+    enough_images: int
+    """About as many would make the narrowest interval as wide as the margin."""
+
+
+def verdict(loss_low: float, loss_high: float, margin: float) -> str:
+    """What an interval of a loss says of a margin."""
+    if loss_high < margin:
+        return TOLERATED
+    return REFUSED if loss_low >= margin else UNDECIDED
+
+
+def deployed(matrix: pd.DataFrame, deployment: str, margin: float) -> pd.DataFrame:
+    """The rows of a matrix in which a model is used so, by the group trained on, with their `verdict`."""
+    highest = matrix["train_group"].max()
+    used_at = highest if deployment == "full" else matrix["train_group"]
+    rows = matrix[matrix["test_group"] == used_at].sort_values("train_group").reset_index(drop=True)
+    verdicts = [
+        verdict(low, high, margin) for low, high in zip(rows["loss_low"], rows["loss_high"], strict=True)
+    ]
+    return rows.assign(deployment=deployment, verdict=verdicts)
+
+
+def answer(matrix: pd.DataFrame, deployment: str, margin: float) -> Answer:
+    """The smallest group that loses less than `margin`, and what cannot be told."""
+    rows = deployed(matrix, deployment, margin)
+    tolerated = int(rows.loc[rows["verdict"] == TOLERATED, "train_group"].min())
+    smaller = rows[rows["train_group"] < tolerated]
+    undecided = [int(group) for group in smaller.loc[smaller["verdict"] == UNDECIDED, "train_group"]]
+    below = rows[rows["train_group"] < rows["train_group"].max()]
+    reach = (below["loss_high"] - below["loss"]).to_numpy(dtype=float)
+    narrowest = float(reach.min())
+    return Answer(
+        deployment,
+        tolerated,
+        undecided,
+        too_few=narrowest > margin,
+        enough_images=int(np.ceil(float(rows["n"].iloc[0]) * (narrowest / margin) ** 2)),
+    )

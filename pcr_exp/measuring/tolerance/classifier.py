@@ -1,0 +1,215 @@
+"""A linear classifier that learns at one scan group and is asked at every group, on other images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcr_exp.errors import ConfigError, DatasetError
+
+MAX_ITERATIONS = 500
+TOLERANCE = 1e-3
+"""Of the gradient, at which a fit ends."""
+_FLOOR = 1e-6
+"""The least probability of a right answer: one of a class that was not learned from is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What was said of every image by classifiers that had not seen it, nor another of its cluster."""
+
+    classes: NDArray[np.int64]
+    """[train groups, test groups, images]."""
+    log_odds: NDArray[np.float32]
+    """[train groups, test groups, images]: of the second class over the first; NaN for more than two."""
+    strengths: NDArray[np.float64]
+    """[folds, train groups]: the inverse strength of regularisation that the inner folds chose."""
+
+
+def divide(
+    labels: NDArray[np.int64], clusters: NDArray[np.int64], num_folds: int, seed: int
+) -> NDArray[np.int64]:
+    """Each image's fold, int64 [N]: no cluster is in two, and classes are spread as evenly as that allows.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+        DatasetError: there are fewer clusters than folds.
+    """
+    if len(np.unique(clusters)) < num_folds:
+        raise DatasetError(
+            f"{len(labels)} images in {len(np.unique(clusters))} groups: wanted at least {num_folds} groups, "
+            f"one for each fold. Add images, or ask for fewer folds (num_folds, num_inner_folds)."
+        )
+    model_selection = _sklearn("model_selection")
+    splitter = model_selection.StratifiedGroupKFold(num_folds, shuffle=True, random_state=seed)
+    folds = np.empty(len(labels), dtype=np.int64)
+    with warnings.catch_warnings():  # of classes with fewer images than folds
+        warnings.simplefilter("ignore", UserWarning)
+        for fold, (_, held_out) in enumerate(splitter.split(labels, labels, clusters)):
+            folds[held_out] = fold
+    return folds
+
+
+def cross_validate(
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    clusters: NDArray[np.int64],
+    *,
+    balanced: bool,
+    strengths: Sequence[float],
+    num_folds: int,
+    num_inner_folds: int,
+    seed: int,
+    num_threads: int = 1,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Predictions:
+    """Train on each group and test on every group, fold by fold.
+
+    Multinomial logistic regression (scikit-learn) on features that the images trained on give mean 0 and
+    deviation 1. Its regularisation is the one of `strengths` with the least loss in the inner folds of the
+    images trained on, at the group trained on.
+
+    Args:
+        features: float32 [groups, N, D].
+        labels: Class indices [N], from 0.
+        clusters: [N]: images of one number are never on two sides.
+        balanced: Classes count alike, however many images they have.
+        strengths: Inverse strengths (`C`).
+        num_folds: Outer folds.
+        num_inner_folds: Inner folds.
+        seed: Of both divisions.
+        num_threads: Fits at a time.
+        progress: Is told classifiers that are done, and all.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+        DatasetError: there are too few clusters.
+    """
+    num_groups, num_images, _ = features.shape
+    folds = divide(labels, clusters, num_folds, seed)
+    inner = {
+        fold: divide(labels[folds != fold], clusters[folds != fold], num_inner_folds, seed)
+        for fold in range(num_folds)
+    }
+    classes = np.empty((num_groups, num_groups, num_images), dtype=np.int64)
+    log_odds = np.full(classes.shape, np.nan, dtype=np.float32)
+    chosen = np.empty((num_folds, num_groups))
+    jobs = list(product(range(num_folds), range(num_groups)))
+
+    def work(job: tuple[int, int]) -> None:
+        fold, group = job
+        learns, held_out = folds != fold, np.flatnonzero(folds == fold)
+        scale = _Scale(features[group, learns])
+        inputs, wanted = scale(features[group, learns]), labels[learns]
+        weights = image_weights(wanted) if balanced else np.ones(len(wanted))
+        chosen[job] = _choose(inputs, wanted, weights, inner[fold], strengths)
+        (model,) = _path(inputs, wanted, weights, [chosen[job]])
+        for other in range(num_groups):
+            said = model.decision_function(scale(features[other, held_out]))
+            if said.ndim == 1:  # of two classes: the log-odds of the second
+                classes[group, other, held_out] = model.classes_[(said > 0).astype(int)]
+                log_odds[group, other, held_out] = said
+            else:
+                classes[group, other, held_out] = model.classes_[said.argmax(1)]
+
+    with _sklearn_threads(), ThreadPoolExecutor(num_threads) as pool:
+        for done, _ in enumerate(pool.map(work, jobs)):
+            progress(done + 1, len(jobs))
+    return Predictions(classes, log_odds, chosen)
+
+
+def image_weights(labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights [N] of mean 1, such that the classes that are there have the same sum."""
+    _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return (len(labels) / (len(counts) * counts))[places]
+
+
+class _Scale:
+    """Features with the mean and deviation of those that are learned from taken out."""
+
+    def __init__(self, learned_from: NDArray[np.float32]) -> None:
+        self._mean = learned_from.mean(0)
+        self._deviation = learned_from.std(0) + 1e-6
+
+    def __call__(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (features - self._mean) / self._deviation
+
+
+def _choose(
+    inputs: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    folds: NDArray[np.int64],
+    strengths: Sequence[float],
+) -> float:
+    """The inverse strength with the least loss in the folds; of equal ones the strongest regularisation."""
+    ordered = sorted(strengths)
+    losses = np.zeros(len(ordered))
+    for fold in range(folds.max() + 1):
+        learns, held_out = folds != fold, folds == fold
+        for i, model in enumerate(_path(inputs[learns], labels[learns], weights[learns], ordered)):
+            losses[i] += weights[held_out] @ _losses(model, inputs[held_out], labels[held_out])
+    return ordered[int(losses.argmin())]
+
+
+def _losses(model: Any, inputs: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Cross-entropy of each image [N]."""
+    shares = model.predict_proba(inputs)
+    right = (model.classes_[None] == labels[:, None]) * shares
+    return -np.log(np.maximum(right.sum(1), _FLOOR))
+
+
+def _path(
+    inputs: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    strengths: Sequence[float],
+) -> Any:
+    """A fitted classifier for each of some rising inverse strengths; each fit begins where the last ended.
+
+    It is one object: use it before the next is asked for.
+    """
+    if len(np.unique(labels)) == 1:
+        yield from [_Constant(labels[:1])] * len(strengths)
+        return
+    model = _sklearn("linear_model").LogisticRegression(
+        max_iter=MAX_ITERATIONS, tol=TOLERANCE, warm_start=True
+    )
+    for strength in strengths:
+        yield model.set_params(C=strength).fit(inputs, labels, sample_weight=weights)
+
+
+class _Constant:
+    """What is learned from images of one class."""
+
+    def __init__(self, only: NDArray[np.int64]) -> None:
+        self.classes_ = only
+
+    def predict_proba(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.ones((len(inputs), 1))
+
+    def decision_function(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.zeros((len(inputs), 1))
+
+
+def _sklearn(module: str) -> Any:
+    try:
+        return __import__(f"sklearn.{module}", fromlist=[module])
+    except ImportError as error:
+        raise ConfigError(
+            f"scikit-learn cannot be imported ({error}). Install it: pip install 'pcr-exp[pretrained]'."
+        ) from error
+
+
+def _sklearn_threads() -> Any:
+    """Within, one thread per fit: several fits share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)

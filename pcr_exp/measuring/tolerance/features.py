@@ -1,0 +1,198 @@
+"""What a frozen, pretrained network makes of images at every scan group; kept on disk as it goes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import xxhash
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pcr_exp.config.model import ModelConfig
+from pcr_exp.errors import ConfigError, ImageError, RecordError
+from pcr_exp.images.codec import Pixels
+from pcr_exp.measuring.tolerance.images import GroupedImages, Views
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.models import open_model
+from pcr_exp.training.normalization import Normalization, model_input, normalization_of
+
+CHUNK_IMAGES = 25
+"""Images of one file of features: what an interrupted program does again at most, per thread."""
+_PUBLISHED_CLASSES = 1000
+"""Of heads of published weights: the head is left out, and need not be made anew."""
+FORWARD_IMAGES = 50
+"""Images that go through the network together."""
+
+
+class Backbone:
+    """A network without its last linear layer."""
+
+    def __init__(self, model: nn.Module, normalization: Normalization, device: torch.device) -> None:
+        """Take the head off `model`, and put it on the device in evaluation mode.
+
+        Raises:
+            ConfigError: it has no linear layer.
+        """
+        heads = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+        if not heads:
+            raise ConfigError(
+                f"model: {type(model).__name__} has no linear layer, before which features could be taken. "
+                "Choose a network that ends in one, such as model=efficientnet_lite0."
+            )
+        parent, _, head = heads[-1].rpartition(".")
+        setattr(model.get_submodule(parent), head, nn.Identity())
+        self._model = model.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._normalization = normalization
+        self._device = device
+        digest = xxhash.xxh3_128(repr((type(model).__name__, normalization)).encode())
+        for name, value in sorted(model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.cpu().contiguous().numpy().tobytes())
+        self.key = digest.hexdigest()
+        """Of the weights, and of what they want their pixels normalised with."""
+
+    @torch.inference_mode()
+    def __call__(self, images: Pixels) -> NDArray[np.float32]:
+        """Features, float32 [B, D], of uint8 [B, H, W, 3]; threads may share a backbone."""
+        inputs = model_input(
+            torch.from_numpy(images), self._device, channels_last=True, normalization=self._normalization
+        )
+        features: Tensor = self._model(inputs)
+        return features.flatten(1).float().cpu().numpy()
+
+
+def open_backbone(config: ModelConfig, device: torch.device) -> Backbone:
+    """The network of these settings with its pretrained weights, without its head.
+
+    Raises:
+        ConfigError: no such network or weights, or it has no head to leave out.
+    """
+    return Backbone(open_model(config, _PUBLISHED_CLASSES), normalization_of(config), device)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is known of the images that could be decoded."""
+
+    values: NDArray[np.float32]
+    """[groups, images, D]."""
+    group_bytes: NDArray[np.int64]
+    """[groups, images]."""
+    original_bytes: NDArray[np.int64]
+    """[images]."""
+    positions: NDArray[np.int64]
+    """[images]: their places among those that were given."""
+    rejected: dict[str, str]
+    """Why others could not be decoded, by their ids."""
+
+
+class _Chunk(NamedTuple):
+    values: NDArray[np.float32]
+    group_bytes: NDArray[np.int64]
+    original_bytes: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    """Counted from the chunk's first image."""
+    reasons: NDArray[np.str_]
+    """[images of the chunk]: why one was rejected; empty if it was not."""
+
+
+def extract_features(
+    images: GroupedImages,
+    backbone: Backbone,
+    *,
+    folder: Path | None,
+    num_threads: int = 1,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Features:
+    """The features of all images at all groups.
+
+    Args:
+        images: Any number.
+        backbone: Makes features of crops.
+        folder: Where each finished chunk is kept, under a key of its images and of the backbone; None:
+            nothing is kept.
+        num_threads: Chunks that are made at a time.
+        progress: Is told images that are done, and all.
+
+    Raises:
+        ImageError: no image could be decoded.
+    """
+    if folder is not None:
+        make_folder(folder)
+    firsts = range(0, len(images), CHUNK_IMAGES)
+
+    def work(first: int) -> _Chunk:
+        return _kept_chunk(images, range(first, min(first + CHUNK_IMAGES, len(images))), backbone, folder)
+
+    chunks: list[_Chunk] = []
+    pool = ThreadPoolExecutor(num_threads)
+    try:
+        for first, chunk in zip(firsts, pool.map(work, firsts), strict=True):
+            chunks.append(chunk._replace(positions=chunk.positions + first))
+            progress(first + len(chunk.reasons), len(images))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    reasons = np.concatenate([chunk.reasons for chunk in chunks])
+    rejected = {images.id(int(place)): str(reasons[place]) for place in np.flatnonzero(reasons != "")}
+    if len(rejected) == len(images):
+        first_id, reason = next(iter(rejected.items()))
+        raise ImageError(f"none of the {len(images)} images can be decoded. The first, {first_id}: {reason}")
+    chunks = [chunk for chunk in chunks if len(chunk.positions)]
+    return Features(
+        np.concatenate([chunk.values for chunk in chunks], axis=1),
+        np.concatenate([chunk.group_bytes for chunk in chunks], axis=1),
+        np.concatenate([chunk.original_bytes for chunk in chunks]),
+        np.concatenate([chunk.positions for chunk in chunks]),
+        rejected,
+    )
+
+
+def _kept_chunk(images: GroupedImages, places: range, backbone: Backbone, folder: Path | None) -> _Chunk:
+    if folder is None:
+        return _make_chunk(images, places, backbone)
+    key = json.dumps([backbone.key, [images.key(place) for place in places]])
+    path = folder / f"{xxhash.xxh3_128_hexdigest(key.encode())}.npz"
+    if path.exists():
+        with np.load(path) as kept:
+            return _Chunk(*(kept[name] for name in _Chunk._fields))
+    chunk = _make_chunk(images, places, backbone)
+    buffer = io.BytesIO()
+    np.savez(buffer, **chunk._asdict())
+    write_atomic(path, [buffer.getvalue()])
+    return chunk
+
+
+def _make_chunk(images: GroupedImages, places: range, backbone: Backbone) -> _Chunk:
+    views: list[Views] = []
+    positions: list[int] = []
+    reasons: list[str] = []
+    for offset, place in enumerate(places):
+        reason = ""
+        try:
+            views.append(images.views(place))
+            positions.append(offset)
+        except (ImageError, RecordError) as error:
+            reason = str(error)
+        reasons.append(reason)
+    num_groups = len(images.groups)
+    if not views:
+        none = np.empty((num_groups, 0), dtype=np.int64)
+        return _Chunk(none[..., None].astype(np.float32), none, none[0], none[0], np.array(reasons))
+    crops = np.stack([view.crops for view in views], axis=1)  # [groups, images, px, px, 3]
+    flat = crops.reshape(-1, *crops.shape[2:])
+    parts = [backbone(flat[first : first + FORWARD_IMAGES]) for first in range(0, len(flat), FORWARD_IMAGES)]
+    return _Chunk(
+        np.concatenate(parts).reshape(num_groups, len(views), -1),
+        np.stack([view.group_bytes for view in views], axis=1).astype(np.int64),
+        np.array([view.original_bytes for view in views], dtype=np.int64),
+        np.array(positions, dtype=np.int64),
+        np.array(reasons),
+    )

@@ -1,0 +1,141 @@
+"""The page of what frozen features tolerate: two answers, bytes, and that it follows from the rows."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.tolerance.page import load_tolerance, page, write_tables, write_tolerance
+from pcr_exp.analysis.tolerance.table import Facts, Measured, answers_table, bytes_table, matrix_of
+from pcr_exp.measuring.tolerance.classifier import Predictions
+
+RESULTS = Path(__file__).parents[2] / "results" / "tolerance"
+N = 400
+GROUPS = [1, 5, 10]
+
+
+def measured(wrong: dict[tuple[int, int], int], **changed: Any) -> Measured:
+    """Two classes; of each pair of groups so many images are said wrongly, of all others none."""
+    labels = np.arange(N) % 2
+    classes = np.broadcast_to(labels, (3, 3, N)).copy()
+    for (i, j), count in wrong.items():
+        classes[i, j, :count] = 1 - labels[:count]
+    facts: dict[str, Any] = {
+        "dataset": "it",
+        "label": "class",
+        "headline": "top1",
+        "model": "net",
+        "image_size": 64,
+        "groups": GROUPS,
+        "num_classes": 2,
+        "num_images": N,
+        "num_clusters": N,
+        "num_rejected": 0,
+        "majority_share": 0.5,
+        "margin": 0.02,
+        "num_folds": 5,
+        "num_resamples": 400,
+        "seed": 0,
+        "storage": {"name": "unlimited", "bandwidth_mib_per_s": None, "seek_ms": 0.0},
+        "images_per_record": 10,
+        "num_train_images": 1000,
+    }
+    return Measured(
+        Facts(**(facts | changed)),
+        Predictions(classes, np.full(classes.shape, np.nan, dtype=np.float32), np.ones((5, 3))),
+        labels,
+        np.arange(N),
+        np.array([[1000], [4000], [9000]]).repeat(N, axis=1),
+        np.full(N, 10_000),
+    )
+
+
+def text_of(rows: Measured) -> str:
+    matrix, sizes = matrix_of(rows), bytes_table(rows)
+    return page(matrix, sizes, answers_table(matrix, sizes, rows.facts), rows.facts)
+
+
+def test_two_answers_that_may_differ() -> None:
+    """Trained at group 1 all is lost at all scans, and nothing at group 1 itself."""
+    text = text_of(measured({(0, 2): 200}))
+    full, same = (line for line in text.splitlines() if line.startswith("**Trained at a group"))
+    assert full.startswith("**Trained at a group, used at all scans:** **group 5** is the smallest")
+    assert "loses 0.00 (0.00 to 0.00) points. It reads 4 kB an image, 40.0% of the files' 10 kB;" in full
+    assert same.startswith(
+        "**Trained at a group, used at the group trained on:** **group 1** is the smallest"
+    )
+    assert "name a storage" in full and "top-1 100.0 % (100.0 to 100.0); guessing reaches 50.0%" in text
+
+
+def test_too_few_images_and_undecided_groups_are_said() -> None:
+    text = text_of(measured({(0, 2): 8, (1, 2): 8}))
+    assert "no group below 10 is shown to lose less than 2 points of top-1. Of groups 1, 5 these" in text
+    assert "There are too few images to tell" not in text
+    few = text_of(measured({(0, 2): 8, (1, 2): 8}, margin=0.005))
+    assert "**There are too few images to tell**: every interval reaches further than 0.5 points;" in few
+
+
+def test_features_that_tell_nothing_are_said_to() -> None:
+    everywhere = {(i, j): 200 for i in range(3) for j in range(3)}
+    assert "**These features do not tell the classes apart**" in text_of(measured(everywhere))
+
+
+def test_groups_of_images_and_what_was_rejected_are_counted() -> None:
+    text = text_of(measured({}, num_clusters=100, num_rejected=3))
+    assert "400 images in 100 groups, 2 classes" in text and "3 images could not be decoded." in text
+    assert "400 resamples of groups of images." in text
+
+
+def test_seconds_are_bytes_over_bandwidth_and_a_seek_for_each_record() -> None:
+    storage = {"name": "disk", "bandwidth_mib_per_s": 2.0, "seek_ms": 5.0, "latency_ms": 0.0}
+    storage |= {"requests_per_s": None, "reads_in_flight": None, "cold_cache": False}
+    rows = measured({(0, 2): 200}, storage=storage)
+    sizes = bytes_table(rows).set_index("group")
+    assert sizes.loc["5", "epoch_s"] == pytest.approx(1000 * 4000 / 2**21 + 100 * 0.005)
+    assert sizes.loc["original", "epoch_s"] == pytest.approx(1000 * 10_000 / 2**21 + 0.5)
+    text = text_of(rows)
+    assert (
+        "from disk (2 MiB/s, 5 ms seek) an epoch of 1,000 images takes at least 2.41 s instead of 5.27 s"
+        in text
+    )
+    assert "s per epoch, storage alone" in text
+
+
+def test_what_is_written_follows_from_its_rows(tmp_path: Path) -> None:
+    rows = measured({(0, 2): 30, (0, 0): 3})
+    written = write_tolerance(tmp_path / "one", rows, {"wall_s": 1.0})
+    endings = {path.name for path in written}
+    assert endings >= {
+        "answers.png",
+        "answers.pdf",
+        "answers.csv",
+        "matrix.png",
+        "matrix.csv",
+        "tolerance.md",
+    }
+    (tmp_path / "two").mkdir()
+    write_tables(tmp_path / "two", load_tolerance(tmp_path / "one"))
+    for name in ("answers.csv", "matrix.csv", "bytes.csv", "tolerance.md", "answers.png"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_log_odds_are_kept_where_they_are_scored(tmp_path: Path) -> None:
+    rows = measured({}, headline="auc")
+    odds = np.where(rows.predictions.classes == 1, 1.5, -1.5).astype(np.float32)
+    rows = replace(rows, predictions=replace(rows.predictions, log_odds=odds))
+    write_tolerance(tmp_path, rows, {})
+    np.testing.assert_array_equal(load_tolerance(tmp_path).predictions.log_odds, odds)
+    assert (matrix_of(rows)["score"] == 1).all()
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("*/")), ids=lambda folder: folder.name)
+def test_committed_tables_follow_from_the_committed_rows(folder: Path) -> None:
+    rows = load_tolerance(folder)
+    matrix, sizes = matrix_of(rows), bytes_table(rows)
+    answers = answers_table(matrix, sizes, rows.facts)
+    assert (folder / "tolerance.md").read_text() == page(matrix, sizes, answers, rows.facts)
+    drawn = pd.read_csv(folder / "answers.csv")
+    np.testing.assert_allclose(drawn["loss_high"], answers["loss_high"], atol=1e-9)
