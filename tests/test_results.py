@@ -26,6 +26,11 @@ from pcr_exp.analysis.model.validation import load_validation
 from pcr_exp.analysis.policies.trace import full_image_bytes, policy_trace
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
+from pcr_exp.analysis.scans.fair_baseline import (
+    GROUP_COLUMNS,
+    fair_baseline_table,
+    fair_baseline_to_markdown,
+)
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
@@ -186,6 +191,14 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(folder: Path) -> 
 def test_quality_summaries_follow_from_their_rows(rows: Path) -> None:
     summary = pd.read_csv(rows.with_name("quality_summary.csv"))
     pd.testing.assert_frame_equal(summary, summarise_quality(pd.read_csv(rows)), check_dtype=False)
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("fair_baseline/*/")), ids=lambda folder: folder.name)
+def test_fair_baselines_follow_from_their_runs(folder: Path) -> None:
+    table = fair_baseline_table(read_runs(folder / "runs"))
+    require_rebuilt(folder / "fair_baseline.csv", table)
+    assert (folder / "fair_baseline.md").read_text() == fair_baseline_to_markdown(table)
+    assert (table.groupby(GROUP_COLUMNS)["chosen"].sum() == 1).all()
 
 
 @pytest.mark.parametrize("scores", sorted(RESULTS.glob("evaluate/*/scores.csv")), ids=lambda p: p.parent.name)

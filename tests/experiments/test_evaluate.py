@@ -13,6 +13,9 @@ from experiments.evaluate import evaluate
 from experiments.train import train
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
+from tests.runs.test_tracking import finished_records, items, offline_home
+
+__all__ = ["offline_home"]
 
 DATA = ["dataset=photos", "dataset.num_train=60", "dataset.num_val=20", "dataset.size_px=64"]
 FEW = ["dataset.images_per_record=16", "loader.num_workers=0"]
@@ -73,6 +76,15 @@ def test_weights_whose_outputs_are_named_by_a_file(place: Path, tmp_path: Path) 
     evaluate(asked(place, out, *weights, "groups=[1]"))
     assert len(pd.read_csv(out / "scores.csv")) == 2 * 20
     assert (out / "losses.png").exists()
+
+
+@pytest.mark.usefixtures("offline_home")
+def test_figures_are_shown_where_runs_are_shown(place: Path, tmp_path: Path) -> None:
+    run = next((place / "runs").glob("photos-*"))
+    evaluate(asked(place, tmp_path, f"runs=[{run}]", "groups=[1]", "tracking=wandb"))
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    logged = [items(r.history.item) for r in finished_records(file) if r.HasField("history")]
+    assert any(key.startswith("figures/losses") for row in logged for key in row)
 
 
 def test_fresh_weights_are_nothing_to_evaluate(place: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def draw_matrix(matrix: pd.DataFrame, facts: Mapping[str, Any], headline_words: 
             tested = rows.drop_duplicates("scan").sort_values(["encoding", "group"])["scan"].tolist()
             cells = rows.pivot_table(index="trained_on", columns="scan", values="score")
             cells = cells.loc[trained, tested]
-            ax.imshow(cells, cmap="Greys", vmin=low, vmax=high + 0.6 * (high - low or 1), aspect="auto")
+            ax.imshow(cells, cmap="Greys", vmin=low, vmax=high + (high - low or 1), aspect="auto")
             ax.grid(visible=False)
             for y, values in enumerate(cells.to_numpy()):
                 for x, value in enumerate(values):
