@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import functools
 import multiprocessing
 import signal
 import threading
@@ -9,13 +10,18 @@ import pytest
 import torch
 from hydra.core.config_store import ConfigStore
 
-pytest_plugins = ["record_fixtures"]
-# Processes that tests start are forked from one that has imported everything: that takes seconds each.
+from pcr_exp.system import provenance
+
+pytest_plugins = ["light_figures", "record_fixtures"]
+# Processes that tests start are forked from one that has imported everything: that takes seconds each. The
+# first optimizer of a process imports torch._dynamo.
 multiprocessing.set_forkserver_preload(
-    ["pcr_exp.runs.train_run", "torch.distributed", "pytest", "hypothesis"]
+    ["pcr_exp.runs.train_run", "torch._dynamo", "torch.distributed", "pytest", "hypothesis", "skimage.data"]
 )
 # Hydra copies its store of schemas, in which nothing changes, for every group of a configuration.
 ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined]
+# Nor does the commit change, which every run that is written asks git for, three times.
+provenance.git_state = functools.cache(provenance.git_state)
 
 
 @pytest.fixture(autouse=True)

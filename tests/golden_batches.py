@@ -16,18 +16,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from numbered_records import encode_numbered
 from PIL import Image
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
-from pcr_exp.datasets.sample import Sample
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.records.encode import encode_split
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
@@ -42,8 +41,8 @@ ECHOES = {
 }
 
 
-def pictures() -> Iterator[tuple[str, bytes]]:
-    """Ids, and JPEG files of waves and noise: numbers from numpy's generator, encoded by Pillow."""
+def pictures() -> Iterator[bytes]:
+    """JPEG files of waves and noise: numbers from numpy's generator, encoded by Pillow."""
     rng = np.random.default_rng(0)
     for i in range(NUM_SAMPLES):
         rows, columns = 50 + 3 * (i % 7), 60 + 5 * (i % 5)
@@ -53,28 +52,12 @@ def pictures() -> Iterator[tuple[str, bytes]]:
         image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
         buffer = io.BytesIO()
         (image.convert("L") if i % 6 == 5 else image).save(buffer, "JPEG", quality=88)
-        yield f"{i:03d}.jpg", buffer.getvalue()
+        yield buffer.getvalue()
 
 
 def make_records(folder: Path) -> Path:
     """Both encodings, in records of eight; the label of each picture is its number."""
-    samples = []
-    for i, (name, jpeg) in enumerate(pictures()):
-        path = folder / name
-        path.write_bytes(jpeg)
-        samples.append(Sample(name, path, {"number": i}))
-    encode_split(
-        samples,
-        {"number": [str(i) for i in range(NUM_SAMPLES)]},
-        folder / "records",
-        dataset="waves",
-        split="train",
-        images_per_record=8,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda done, total: None,  # noqa: ARG005
-    )
-    return folder / "records"
+    return encode_numbered(pictures(), folder, images_per_record=8, dataset="waves")
 
 
 def open_loader(records: Path, encoding: str = "pcr", group: int = 2, **given: object) -> RecordLoader:
@@ -138,7 +121,7 @@ def pixels(records: Path) -> dict[str, str]:
 
 def sources() -> str:
     """Of the JPEG files: another encoder gives other files, and all pixels differ."""
-    return _key(jpeg for _, jpeg in pictures())
+    return _key(pictures())
 
 
 def versions() -> dict[str, str]:

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 import skimage.data
+from numbered_records import encode_numbered
 from PIL import Image
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.datasets.sample import Sample
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.records.encode import encode_split
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -27,27 +26,14 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of both encodings: seven records of up to 16 images, one in five grey."""
     folder = tmp_path_factory.mktemp("loading")
     photo = Image.fromarray(skimage.data.astronaut())
-    samples = []
+    jpegs = []
     for i in range(NUM_SAMPLES):
         left, top = 4 * i, 3 * i
         crop = photo.crop((left, top, left + 60 + i % 7, top + 50 + i % 5))
         buffer = io.BytesIO()
         (crop.convert("L") if i % 5 == 0 else crop).save(buffer, "JPEG", quality=85)
-        path = folder / f"{i:03d}.jpg"
-        path.write_bytes(buffer.getvalue())
-        samples.append(Sample(path.name, path, {"number": i, "parity": i % 2}))
-    encode_split(
-        samples,
-        {"number": [str(i) for i in range(NUM_SAMPLES)], "parity": ["even", "odd"]},
-        folder / "records",
-        dataset="astronaut",
-        split="train",
-        images_per_record=16,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda done, total: None,  # noqa: ARG005
-    )
-    return folder / "records"
+        jpegs.append(buffer.getvalue())
+    return encode_numbered(jpegs, folder, images_per_record=16, parity=["even", "odd"])
 
 
 @pytest.fixture

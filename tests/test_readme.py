@@ -5,8 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-
-from pcr_exp.config.compose import compose
+from composing import compose
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()

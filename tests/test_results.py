@@ -1,17 +1,20 @@
 """Committed results: every row passes the validator, and every table follows from the committed rows."""
 
 import json
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from composing import compose
 
 from experiments.figures import compare
 from pcr_exp.analysis.combined.page import combined_markdown
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
+from pcr_exp.analysis.core import read_runs as reading
 from pcr_exp.analysis.core.headline import as_written
-from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
+from pcr_exp.analysis.core.read_runs import Run, unfinished_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
@@ -24,7 +27,7 @@ from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import compare as compare_rates
 from pcr_exp.analysis.model.validation import load_validation
 from pcr_exp.analysis.policies.trace import full_image_bytes, policy_trace
-from pcr_exp.analysis.quality.files import load_quality
+from pcr_exp.analysis.quality import files as quality_files
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
 from pcr_exp.analysis.scans.fair_baseline import (
     GROUP_COLUMNS,
@@ -34,7 +37,6 @@ from pcr_exp.analysis.scans.fair_baseline import (
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
-from pcr_exp.config.compose import compose
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
@@ -50,6 +52,17 @@ ACTIVATIONS = RESULTS / "compressed_activations"
 MODEL = RESULTS / "throughput_model"
 LAYERS = "activations"
 """Bounds and bytes of every layer, a file per run that kept activations compressed."""
+
+
+@cache
+def read_runs(folder: Path, target: float | None = None) -> list[Run]:
+    """The validator of runs to come reads every row, once for all tests of a set."""
+    return reading.read_runs(folder, target)
+
+
+@cache
+def load_quality(folder: Path) -> pd.DataFrame:
+    return quality_files.load_quality(folder)
 
 
 def test_there_are_results() -> None:
@@ -68,7 +81,7 @@ def test_runs_are_packed() -> None:
 def test_tables_follow_from_the_rows(folder: Path) -> None:
     declared = pd.read_csv(folder / "runs.csv")["target_top1"].unique()
     target = declared[0] if len(declared) == 1 else None
-    runs = read_runs(folder / "runs", target)  # the validator of runs to come reads every row
+    runs = read_runs(folder / "runs", target)
     assert runs and unfinished_runs(folder / "runs").empty
     frame = runs_frame(runs, load_quality(QUALITY))
     summary = summary_table(frame)

@@ -76,13 +76,22 @@ def prepare_hydra(packages: Iterable[str] = ()) -> None:
     OmegaConf.register_new_resolver("scaled_learning_rate", scaled_learning_rate, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
     Plugins.instance().register(UsersConfigs)
-    store = ConfigStore.instance()
     options = {group: components.schemas(group) for group in components.groups()}
     for group, schemas in {**options, "storage": STORAGE_SCHEMAS}.items():
         for name, schema in schemas.items():
-            store.store(group=group.partition(".")[0], name=f"{name}_schema", node=schema, provider="pcr_exp")
+            _store(group.partition(".")[0], name, schema)
     for name, schema in RUNNER_SCHEMAS.items():
-        store.store(name=f"{name}_schema", node=schema, provider="pcr_exp")
+        _store(None, name, schema)
+
+
+_stored: dict[tuple[str | None, str], type] = {}
+"""Schemas that Hydra was given in this process: to give them anew costs as much as to compose."""
+
+
+def _store(group: str | None, name: str, schema: type) -> None:
+    if _stored.get((group, name)) is not schema:
+        ConfigStore.instance().store(group=group, name=f"{name}_schema", node=schema, provider="pcr_exp")
+        _stored[group, name] = schema
 
 
 def named_packages(overrides: Iterable[str]) -> list[str]:

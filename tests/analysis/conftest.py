@@ -23,7 +23,7 @@ from pcr_exp.runs.manifest import new_manifest, write_manifest
 from pcr_exp.runs.row_file import RowFile
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run() -> Callable[..., Path]:
     """Write a run's directory as `run_training` would have, with these accuracies and seconds an epoch."""
     return write_run

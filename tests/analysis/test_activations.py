@@ -33,6 +33,8 @@ from pcr_exp.measuring.activation_study import (
     memory_table,
 )
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MODES = {
     "none": ActivationsConfig(),
     "lossless": ActivationsConfig(name="lossless"),

@@ -22,6 +22,8 @@ from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MakeRun = Callable[..., Path]
 ECHO = EchoConfig(name="example_before", factor=2)
 
@@ -66,16 +68,17 @@ def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), se
     )
 
 
-@pytest.fixture
-def six(tmp_path: Path, make_run: MakeRun) -> Path:
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory, make_run: MakeRun) -> Path:
     """All off, each alone, all on; two seeds."""
+    root = tmp_path_factory.mktemp("six")
     for seed in (0, 1):
-        write(tmp_path, make_run, "baseline", seed=seed)
-        write(tmp_path, make_run, "group_5", seed=seed)
+        write(root, make_run, "baseline", seed=seed)
+        write(root, make_run, "group_5", seed=seed)
         for name in ("echo", "threelc", "activations"):
-            write(tmp_path, make_run, "baseline", (name,), seed=seed)
-        write(tmp_path, make_run, "group_5", ("echo", "threelc", "activations"), seed=seed)
-    return tmp_path
+            write(root, make_run, "baseline", (name,), seed=seed)
+        write(root, make_run, "group_5", ("echo", "threelc", "activations"), seed=seed)
+    return root
 
 
 def test_each_place_is_compared_with_all_off(six: Path) -> None:

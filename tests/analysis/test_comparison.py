@@ -17,14 +17,15 @@ from pcr_exp.analysis.scans.comparison import (
 from pcr_exp.errors import RunError
 
 
-@pytest.fixture
-def runs(tmp_path: Path, make_run: Callable[..., Path]) -> list[Run]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]) -> list[Run]:
     """Two seeds of each of two decode modes; `scaled` is better by 0.1 and by 0.2."""
+    root = tmp_path_factory.mktemp("modes")
     found = []
     for mode, gains in (("libjpeg", (0.0, 0.0)), ("scaled", (0.1, 0.2))):
         for seed, gain in enumerate(gains):
-            make_run(tmp_path / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
-        for run in read_runs(tmp_path / mode):
+            make_run(root / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
+        for run in read_runs(root / mode):
             config = {**run.config, "loader": {**run.config["loader"], "decode": mode}}
             found.append(replace(run, config=config, majority_share=0.125))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo
 from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.config.echo import EchoConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MakeRun = Callable[..., Path]
 NONE = EchoConfig()
 
@@ -33,15 +36,16 @@ def before(factor: float = 2, buffer: int = 1, groups: tuple[int, ...] = ()) -> 
     return EchoConfig(name="example_before", factor=factor, buffer=buffer, repeat_groups=list(groups))
 
 
-@pytest.fixture
-def variants(tmp_path: Path, make_run: MakeRun) -> Path:
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory, make_run: MakeRun) -> Path:
     """The baseline needs three epochs of 64 for its 60 %, examples one; a seed of batches misses it."""
+    root = tmp_path_factory.mktemp("variants")
     for seed in (0, 1):
-        make_run(tmp_path, "group_5", seed=seed, echo=NONE, top1=(0.3, 0.5, 0.9))
-        make_run(tmp_path, "group_5", seed=seed, echo=before(), top1=(0.6, 0.7, 0.9))
+        make_run(root, "group_5", seed=seed, echo=NONE, top1=(0.3, 0.5, 0.9))
+        make_run(root, "group_5", seed=seed, echo=before(), top1=(0.6, 0.7, 0.9))
         batch = EchoConfig(name="batch", factor=2)
-        make_run(tmp_path, "group_5", seed=seed, echo=batch, top1=(0.3, 0.6 - seed / 2, 0.7 - seed / 2))
-    return tmp_path
+        make_run(root, "group_5", seed=seed, echo=batch, top1=(0.3, 0.6 - seed / 2, 0.7 - seed / 2))
+    return root
 
 
 def texts(ax: Axes) -> str:
@@ -277,6 +281,7 @@ def test_each_setting_is_drawn_where_its_runs_differ(
     assert {path.name for path in out.iterdir()} == set(files)
     drawn = pd.read_csv(out / "echo_fresh_to_target.csv")
     assert sorted(drawn["variant"]) == ["baseline", "batch", "example_before"]
+    shutil.copytree(variants, tmp_path, dirs_exist_ok=True)
     make_run(tmp_path, "group_5", echo=before(), batch_size=32)
     assert {"echo_batch_size.png"} < names(write_echo_figures(read_runs(tmp_path), out))
     make_run(tmp_path, "group_5", echo=before(4))

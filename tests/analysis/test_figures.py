@@ -46,12 +46,13 @@ def policy(label: str) -> ScanLevel:
     return ScanLevel(label, "pcr", math.nan)
 
 
-@pytest.fixture
-def curves(tmp_path: Path, make_run: Callable[..., Path]) -> pd.DataFrame:
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]) -> pd.DataFrame:
+    root = tmp_path_factory.mktemp("curves")
     for seed in (0, 1):
-        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
-        make_run(tmp_path, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
-    return with_seconds(eval_curves(read_runs(tmp_path))).assign(majority_share=0.25, num_classes=8)
+        make_run(root, "baseline", seed=seed, epoch_s=40)
+        make_run(root, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
+    return with_seconds(eval_curves(read_runs(root))).assign(majority_share=0.25, num_classes=8)
 
 
 @pytest.fixture

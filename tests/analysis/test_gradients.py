@@ -38,6 +38,8 @@ from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MakeRun = Callable[..., Path]
 NONE = GradientsConfig()
 
@@ -46,16 +48,17 @@ def threelc(sparsity: float, **settings: Any) -> GradientsConfig:
     return ThreeLCConfig(sparsity=sparsity, **settings)
 
 
-@pytest.fixture
-def two_links(tmp_path: Path, make_run: MakeRun) -> Path:
+@pytest.fixture(scope="module")
+def two_links(tmp_path_factory: pytest.TempPathFactory, make_run: MakeRun) -> Path:
     """At 10 Mbit/s 3LC is five times as fast as floats; at 100 there are no floats to compare with."""
+    root = tmp_path_factory.mktemp("links")
     for seed in (0, 1):
-        make_run(tmp_path, "group_5", seed=seed, gradients=NONE, mbit_per_s=10, epoch_s=20)
+        make_run(root, "group_5", seed=seed, gradients=NONE, mbit_per_s=10, epoch_s=20)
         fast = {"gradients": threelc(1.75), "epoch_s": 4 + 2 * seed, "coded_bits": 0.5}
-        make_run(tmp_path, "group_5", seed=seed, mbit_per_s=10, top1=(0.2, 0.5, 0.6 - seed / 5), **fast)
-        make_run(tmp_path, "group_5", seed=seed, mbit_per_s=100, **fast)
-    make_run(tmp_path, "group_5")  # of one process
-    return tmp_path
+        make_run(root, "group_5", seed=seed, mbit_per_s=10, top1=(0.2, 0.5, 0.6 - seed / 5), **fast)
+        make_run(root, "group_5", seed=seed, mbit_per_s=100, **fast)
+    make_run(root, "group_5")  # of one process
+    return root
 
 
 def test_bits_are_of_all_values_and_of_those_that_went_through_the_codec(

@@ -12,6 +12,8 @@ from pcr_exp.analysis.core.permitted import may_say_time_to
 from pcr_exp.analysis.report import write_report
 from pcr_exp.config.training import TaskConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 
 def test_tables_and_figures_of_a_balanced_run_are_about_balanced_accuracy(
     tmp_path: Path, make_run: Callable[..., Path]

@@ -5,14 +5,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from composing import compose
 
 from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
 from pcr_exp.analysis.model.plan_page import report_plan
-from pcr_exp.config.compose import compose
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index
+
+pytestmark = pytest.mark.usefixtures("light_figures")
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PLANS = sorted(path.stem for path in (CONFIGS / "plan").glob("*.yaml"))

@@ -14,6 +14,8 @@ from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS
 from pcr_exp.records.index import RecordIndex
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MakeRun = Callable[..., Path]
 
 

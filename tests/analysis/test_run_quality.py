@@ -16,6 +16,8 @@ from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.run_quality import BY_DEFINITION, OF_THE_SET, OWN, quality_of
 from pcr_exp.config.loader import LoaderConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MakeRun = Callable[..., Path]
 FILTER = LoaderConfig().antialias
 ENTRY = {

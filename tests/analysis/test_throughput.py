@@ -27,6 +27,8 @@ from pcr_exp.analysis.throughput.table import (
 )
 from pcr_exp.errors import RunError
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 SETTINGS = {"dataset": "photos", "num_images": 100, "image_size": 224, "batch_size": 64, "num_workers": 2}
 IMAGE_BYTES = {"baseline": 2**20, "group_1": 2**20 // 16, "image_folder_pil": 2**20}
 

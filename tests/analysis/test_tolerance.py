@@ -20,6 +20,8 @@ from pcr_exp.analysis.scans.tolerance import (
 )
 from pcr_exp.config.loader import LoaderConfig
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 MS_SSIM = {1: 0.8, 2: 0.95, 3: 0.97, 5: 0.99}
 FINAL = {
     "group_1": (0.5, 0.6),
@@ -31,18 +33,19 @@ FINAL = {
 }
 
 
-@pytest.fixture
-def runs(tmp_path: Path, make_run: Callable[..., Path]) -> list[Run]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]) -> list[Run]:
+    root = tmp_path_factory.mktemp("levels")
     for scan, finals in FINAL.items():
         for seed, final in enumerate(finals):
             # The best epoch is not the last: final accuracy is meant.
-            make_run(tmp_path / "runs", scan, seed=seed, top1=(0.2, 0.95, final))
+            make_run(root / "runs", scan, seed=seed, top1=(0.2, 0.95, final))
     of_all = {"decode": "unsmoothed", "antialias": LoaderConfig().antialias, "num_scales": 4}
     measured = [{"group": group, "ms_ssim_mean": mean, **of_all} for group, mean in MS_SSIM.items()]
-    return [replace(run, quality=measured, majority_share=0.4) for run in read_runs(tmp_path / "runs")]
+    return [replace(run, quality=measured, majority_share=0.4) for run in read_runs(root / "runs")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def points(runs: list[Run]) -> pd.DataFrame:
     return tolerance_points(runs_frame(runs))
 
@@ -115,6 +118,7 @@ def test_the_report_draws_it_where_quality_was_measured(
         written = write_report(tmp_path / "runs", tmp_path, tmp_path / out)
         return {path.name for path in (*written.figures, *written.tables)}
 
+    (tmp_path / "runs").mkdir()
     wanted = {"accuracy_vs_mssim.png", "accuracy_vs_mssim_fits.csv"}
     assert wanted | {"time_and_epochs.png"} <= report(runs, "out")
     assert list(pd.read_csv(tmp_path / "out" / "accuracy_vs_mssim_fits.csv").columns) == FIT_COLUMNS

@@ -10,6 +10,8 @@ from pcr_exp.analysis.model.validation import ROW_COLUMNS, add_validation, compa
 from pcr_exp.analysis.model.validation_page import report_validation, summarise
 from pcr_exp.errors import RunError
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 SETTINGS = {
     "dataset": "photos",
     "num_images": 64,

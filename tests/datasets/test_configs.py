@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from composing import compose
 from hydra.errors import ConfigCompositionException
 
 from pcr_exp.config.components import schemas
-from pcr_exp.config.compose import compose
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.errors import ConfigError

@@ -15,6 +15,9 @@ import runpy
 import signal
 import sys
 
+import skimage.data  # noqa: F401
+import torch._dynamo  # noqa: F401  # which the first optimizer of a process imports
+
 import pcr_exp.analysis.scans.one_run
 import pcr_exp.records.prepare
 import pcr_exp.runs.train_run  # noqa: F401

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gloo_processes import free_port, spawned
 from PIL import Image
 
+from experiments.train import train
+from pcr_exp.config.compose import compose
 from pcr_exp.runs.rows import read_rows
+from pcr_exp.training.distributed.processes import Processes
 
 REPO = Path(__file__).parents[2]
 PACKAGE = {
@@ -188,20 +192,42 @@ def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_users_own_components_train_together(package: Path, images: Path, tmp_path: Path) -> None:
-    done = started(
-        package,
-        *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-port", str(29500 + os.getpid() % 1000), "-m", "experiments.train"),
+def settings(images: Path, tmp_path: Path) -> list[str]:
+    places = {"dataset.root": images, "records.root": tmp_path / "records", "runs_root": tmp_path / "runs"}
+    return [
         *("components=[garden]", *OWN, "gradients=rounded", "gradients.min_values=16"),
-        *(f"dataset.root={images}", f"records.root={tmp_path}/records", f"runs_root={tmp_path}/runs"),
-        *("training=debug", "loader.num_workers=0", "loader.lanes=2", f"hydra.run.dir={tmp_path}/hydra"),
-    )
-    assert done.returncode == 0, done.stderr
-    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+        *(f"{key}={place}" for key, place in places.items()),
+        *("training=debug", "loader.num_workers=0", "loader.lanes=2"),
+    ]
+
+
+def assert_all_four_were_used(runs: Path) -> None:
+    (run,) = (path for path in runs.iterdir() if path.is_dir())
     assert run.name.startswith("stripes-width-patches-alternating-unlimited-rounded_ddp_x2-")
     last = read_rows(run / "rows.jsonl")[-1]
     assert 0 < last["pushed_bytes"] < 4 * last["pushed_values"]  # 16 bits, where the codec was used
+
+
+def train_with(_processes: Processes, package: Path, overrides: list[str]) -> str:
+    sys.path.insert(0, str(package))
+    return train(compose("train", *overrides))
+
+
+def test_a_users_own_components_train_together(package: Path, images: Path, tmp_path: Path) -> None:
+    assert spawned(train_with, 2, package, settings(images, tmp_path)) == ["finished"] * 2
+    assert_all_four_were_used(tmp_path / "runs")
+
+
+@pytest.mark.slow
+def test_a_users_own_components_train_under_torchrun(package: Path, images: Path, tmp_path: Path) -> None:
+    done = started(
+        package,
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("--master-port", str(free_port()), "-m", "experiments.train"),
+        *(*settings(images, tmp_path), f"hydra.run.dir={tmp_path}/hydra"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert_all_four_were_used(tmp_path / "runs")
 
 
 def test_an_installed_package_is_found_by_its_entry_point(package: Path, images: Path) -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from composing import compose
 
 from experiments.prepare import prepare
 from experiments.quality import quality
 from experiments.train import train
-from pcr_exp.config.compose import compose
 from pcr_exp.config.records import records_name
 from pcr_exp.errors import RecordError
 from tests.experiments.test_cli import class_folders, folder_overrides

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from composing import compose
 
 from experiments.throughput import throughput
-from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.peers.registry import PEERS
+
+pytestmark = pytest.mark.usefixtures("light_figures")
 
 SMALL = [
     *(

@@ -1,9 +1,9 @@
 """Scan policies as one writes them on a command line, and what is refused by its key."""
 
 import pytest
+from composing import compose
 
 from pcr_exp.config.components import schemas
-from pcr_exp.config.compose import compose
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.policies.cosine import CosineConfig

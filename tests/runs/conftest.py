@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_model import TinyConfig
 
 from pcr_exp.config.dataset import AugmentConfig, PaperConfig
 from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
@@ -59,7 +59,7 @@ def configure(prepared: Path, tmp_path: Path) -> Configure:
         config = TrainConfig(
             dataset=tiny_dataset(prepared),
             records=RecordsConfig(root=str(prepared / "records"), num_workers=1),
-            model=ModelConfig(name="shufflenet_v2_x0_5"),
+            model=TinyConfig(),
             scan=ScanConfig(name="group_5", group=5),
             storage=StorageConfig(name="unlimited"),
             loader=LoaderConfig(num_workers=0, shuffle_records=2),

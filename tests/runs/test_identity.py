@@ -85,7 +85,7 @@ def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any
 def test_the_name_is_readable(configure: Any) -> None:
     config = configure(dataset__name="my photos/2", seed=3)
     words = run_id(config, IMAGES).split("-")
-    assert words[:-1] == ["my_photos_2", "photo", "shufflenet_v2_x0_5", "group_5", "unlimited", "s3"]
+    assert words[:-1] == ["my_photos_2", "photo", "tiny", "group_5", "unlimited", "s3"]
     assert len(words[-1]) == 8
 
 

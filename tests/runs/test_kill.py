@@ -1,11 +1,11 @@
 """Real processes: killed without warning, and two at one run."""
 
+import logging
+import multiprocessing
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +16,37 @@ from pcr_exp.policies.cosine import CosineConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
-
-# Slowed down, so that there is a middle of an epoch to be killed in.
-PROGRAM = """
-import logging, pickle, sys, time
-from pathlib import Path
-from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.trainer import Trainer
 
-update = Trainer.update
-def slow(*args, **kwargs):
-    time.sleep(0.15)
-    return update(*args, **kwargs)
-Trainer.update = slow
-logging.basicConfig(level=logging.INFO)
-run_training(pickle.loads(Path(sys.argv[1]).read_bytes()), progress=True)
-"""
 SPLIT_S = ("train_s", "wait_s", "probe_s", "eval_s", "other_s")
-REPO = Path(__file__).parents[2]
+FORKSERVER = multiprocessing.get_context("forkserver")
 
 
-def start(config: TrainConfig, file: Path) -> subprocess.Popen[str]:
-    file.write_bytes(pickle.dumps(config))
-    environment = {**os.environ, "PYTHONPATH": str(REPO)}
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(file)],
-        env=environment,
-        cwd=file.parent,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def train_slowly(config: TrainConfig, errors: Path) -> None:
+    """So that there is a middle of an epoch to be killed in."""
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    update = Trainer.update
+
+    def slow(*args: Any, **kwargs: Any) -> float:
+        time.sleep(0.15)
+        return update(*args, **kwargs)
+
+    Trainer.update = slow  # type: ignore[method-assign]
+    logging.basicConfig(level=logging.INFO)
+    run_training(config, progress=True)
 
 
-def wait_for_rows(config: TrainConfig, process: subprocess.Popen[str], num_rows: int) -> RunDirectory:
+def start(config: TrainConfig, errors: Path) -> ForkServerProcess:
+    """A process of its own, from one that has imported everything."""
+    process = FORKSERVER.Process(target=train_slowly, args=(config, errors))
+    process.start()
+    return process
+
+
+def wait_for_rows(config: TrainConfig, process: ForkServerProcess, num_rows: int) -> RunDirectory:
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[1]
+        assert process.is_alive(), f"ended with {process.exitcode}"
         for folder in Path(config.runs_root).glob("*"):
             path = folder / "rows.jsonl"
             if path.exists() and path.read_bytes().count(b"\n") >= num_rows:
@@ -73,12 +67,11 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     # Rows 6 to 8 are of updates 5 to 7, in epoch 2: killed after 7, it goes on from its checkpoint after 6.
     # Of the policy's rows two are decisions; it goes on from the checkpoint after 3, before the second.
     config = configure(**changes, training__checkpoint_every_steps=3)
-    process = start(config, tmp_path / "config.pickle")
+    process = start(config, tmp_path / "errors.txt")
     directory = wait_for_rows(config, process, 8)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert process.stderr is not None
-    process.stderr.close()
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     assert directory.status == "interrupted"
     assert len(read_rows(directory.rows_path)) < len(wanted)
 
@@ -95,18 +88,19 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
 
 def test_of_two_processes_at_one_run_the_second_is_refused(configure: Any, tmp_path: Path) -> None:
     config = configure(training__epochs=50, training__log_every_steps=1)
-    first = start(config, tmp_path / "first.pickle")
+    first = start(config, tmp_path / "first.txt")
     try:
         directory = wait_for_rows(config, first, 1)
-        second = start(config, tmp_path / "second.pickle")
-        _, errors = second.communicate(timeout=300)
-        assert second.returncode == 1
+        second = start(config, tmp_path / "second.txt")
+        second.join(300)
+        assert second.exitcode == 1
+        errors = (tmp_path / "second.txt").read_text()
         assert f"{directory.path} is in use by process {first.pid} on " in errors
-        assert first.poll() is None
+        assert first.is_alive()
     finally:
         first.terminate()
-        _, errors = first.communicate(timeout=300)
-    assert first.returncode == 143
-    assert "asked to stop: saving a checkpoint" in errors
+        first.join(300)
+    assert first.exitcode == 143
+    assert "asked to stop: saving a checkpoint" in (tmp_path / "first.txt").read_text()
     assert directory.status == "interrupted"
     assert directory.checkpoint_path.exists()

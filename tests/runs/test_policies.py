@@ -91,7 +91,7 @@ def test_schedule(run: Any, index: RecordIndex) -> None:
     )
     manifest = read_manifest(folder / "manifest.json")
     assert (manifest.scan_group, manifest.mean_prefix_bytes) == (5, index.mean_prefix_bytes(5))
-    name = "photos-photo-shufflenet_v2_x0_5-schedule_groups_1_2_5_milestones_1_3-unlimited-s0-"
+    name = "photos-photo-tiny-schedule_groups_1_2_5_milestones_1_3-unlimited-s0-"
     assert folder.name.startswith(name)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_model import TinyConfig
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
@@ -102,6 +103,7 @@ def composed(configure: Callable[..., TrainConfig], case: Case, runs_root: Path)
         activations=ActivationsConfig(name="error_bounded", interval=2)
         if case.bounded
         else ActivationsConfig(),
+        model=TinyConfig(dropout=0.1),
         training__epochs=EPOCHS.get(case.policy, 4),
         training__log_every_steps=2,
         training__checkpoint_every_steps=3,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs import train_run
@@ -147,11 +148,9 @@ def only_folder(config: Any) -> RunDirectory:
 def test_a_decoding_process_that_dies_during_an_update_fails_the_run_by_name(
     configure: Any, trouble: Trouble
 ) -> None:
-    """torch raises a bare RuntimeError in the middle of whatever the training process does."""
-
     def kill_and_go_on() -> None:
         multiprocessing.active_children()[0].kill()
-        time.sleep(10)
+        time.sleep(0.5)  # it is dead when the next batch is asked for
 
     config = configure(loader__num_workers=1)
     trouble.at(2, kill_and_go_on)
@@ -187,7 +186,7 @@ def test_a_run_killed_before_it_could_say_so_needs_no_training_again(
 
 
 def test_a_typing_error_leaves_no_directory(configure: Any) -> None:
-    for changes in ({"model__name": "resnet19"}, {"training__device": "tpu"}):
+    for changes in ({"model": ModelConfig(name="resnet19")}, {"training__device": "tpu"}):
         config = configure(**changes)
         with pytest.raises(ConfigError):
             run_training(config, progress=False)
@@ -196,7 +195,7 @@ def test_a_typing_error_leaves_no_directory(configure: Any) -> None:
 
 def test_batches_that_the_model_cannot_take_fail_before_training(configure: Any) -> None:
     # 52 images in batches of 17: the last holds one, and batch norm sees 1 x 1 pixels of it.
-    config = configure(training__batch_size=17)
+    config = configure(training__batch_size=17, model=ModelConfig(name="shufflenet_v2_x0_5"))
     with pytest.raises(ConfigError, match="a batch of 1 images of 32 x 32 px"):
         run_training(config, progress=False)
     assert only_folder(config).status == "failed"

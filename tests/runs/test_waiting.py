@@ -17,7 +17,7 @@ from pcr_exp.runs import train_run
 from pcr_exp.training.distributed import processes as processes_module
 from pcr_exp.training.distributed.processes import join_processes, named_process_death
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 5.0
 
 
 def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
@@ -31,7 +31,7 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
 
     def slowly(work: Any) -> Any:
         def done(*args: Any, **kwargs: Any) -> Any:
-            time.sleep(TIMEOUT_S + 2)
+            time.sleep(TIMEOUT_S + 1)
             if die:
                 os.kill(os.getpid(), signal.SIGKILL)
             return work(*args, **kwargs)
@@ -68,7 +68,7 @@ def test_followers_wait_as_long_as_the_first_process_works(configure: Any, die: 
     told = Path(config.runs_root, "told")
     assert told.exists() == die
     if die:
-        assert float(told.read_text()) < TIMEOUT_S + 2 + 60, (
+        assert float(told.read_text()) < TIMEOUT_S + 1 + 60, (
             "a process that imports takes its time; no timeout"
         )
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.storage.changing import ChangingStorage, share_at

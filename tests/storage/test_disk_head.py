@@ -5,7 +5,6 @@ Run on an otherwise idle machine, with
 environment, head_reads.csv and head_epochs.csv there get what was measured.
 """
 
-import io
 import json
 import os
 import subprocess
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import skimage.data
-from PIL import Image
+from numbered_records import encode_numbered, square_crops
 from storage_compare import compare
 from storage_head_device import HeadStorage, head_device
 
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.datasets.sample import Sample
-from pcr_exp.records.encode import encode_split
 from pcr_exp.records.index import parse_index
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.range_reader import RangeReader
@@ -84,27 +80,8 @@ def test_reads_take_as_long_as_from_a_disk_head(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sixty records of four photographs of about 100 kB: seeks count."""
-    place = tmp_path_factory.mktemp("head")
-    photo = Image.fromarray(skimage.data.astronaut())
-    samples = []
-    for i in range(NUM_IMAGES):
-        buffer = io.BytesIO()
-        photo.crop((i % 60, i // 60, i % 60 + 448, i // 60 + 448)).save(buffer, "JPEG", quality=96)
-        path = place / f"{i:03d}.jpg"
-        path.write_bytes(buffer.getvalue())
-        samples.append(Sample(path.name, path, {"number": i}))
-    encode_split(
-        samples,
-        {"number": [str(i) for i in range(NUM_IMAGES)]},
-        place / "records",
-        dataset="astronaut",
-        split="train",
-        images_per_record=4,
-        on_error="fail",
-        num_workers=2,
-        progress=lambda done, total: None,  # noqa: ARG005
-    )
-    return place / "records"
+    jpegs = square_crops(((i % 60, i // 60) for i in range(NUM_IMAGES)), 448, quality=96)
+    return encode_numbered(jpegs, tmp_path_factory.mktemp("head"), images_per_record=4, num_workers=2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ Run as root, on an otherwise idle machine, with
 THROTTLE_RESULTS=<folder> in the environment, disk.csv and network.csv there get what was measured.
 """
 
-import io
 import json
 import os
 import subprocess
@@ -15,15 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import skimage.data
-from PIL import Image
+from numbered_records import encode_numbered, square_crops
 from storage_cgroup import bytes_charged, disk_of, read_limit
 from storage_compare import REPEATS, compare
 from storage_netns import shaped_network
 from storage_nginx import nginx, requests_served
 
-from pcr_exp.datasets.sample import Sample
-from pcr_exp.records.encode import encode_split
 from pcr_exp.records.index import RecordIndex, parse_index
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
@@ -37,29 +33,10 @@ MIB = 2**20
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten records of 24 photographs of about 100 kB."""
-    place = tmp_path_factory.mktemp("validation")
-    photo = Image.fromarray(skimage.data.astronaut())
     rng = np.random.default_rng(0)
-    samples = []
-    for i in range(NUM_IMAGES):
-        left, top = rng.integers(0, 64, 2).tolist()
-        buffer = io.BytesIO()
-        photo.crop((left, top, left + 448, top + 448)).save(buffer, "JPEG", quality=96)
-        path = place / f"{i:03d}.jpg"
-        path.write_bytes(buffer.getvalue())
-        samples.append(Sample(path.name, path, {"number": i}))
-    encode_split(
-        samples,
-        {"number": [str(i) for i in range(NUM_IMAGES)]},
-        place / "records",
-        dataset="astronaut",
-        split="train",
-        images_per_record=24,
-        on_error="fail",
-        num_workers=2,
-        progress=lambda done, total: None,  # noqa: ARG005
-    )
-    return place / "records"
+    corners = [(left, top) for left, top in (rng.integers(0, 64, 2).tolist() for _ in range(NUM_IMAGES))]
+    jpegs = square_crops(corners, 448, quality=96)
+    return encode_numbered(jpegs, tmp_path_factory.mktemp("validation"), images_per_record=24, num_workers=2)
 
 
 @pytest.fixture(scope="module")

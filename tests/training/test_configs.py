@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.training.models import check_name
 
 CONFIGS = Path(__file__).parents[2] / "configs"

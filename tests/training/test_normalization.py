@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from composing import compose
 from torch import nn
 
-from pcr_exp.config.compose import compose
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError

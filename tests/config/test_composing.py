@@ -1,0 +1,33 @@
+"""What tests compose quickly is what is composed for a user."""
+
+import composing
+import pytest
+from hydra.errors import HydraException
+
+from pcr_exp.config import compose
+from pcr_exp.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("runner", "overrides"),
+    [
+        ("train", "training=paper training.batch_size=512 scan=balanced scan@scan.floor=cosine seed=3"),
+        ("train", "scan.floor.threshold=0.9 scan@scan.floor=cosine scan=balanced dataset.label=make"),
+        ("prepare", "dataset=cars dataset.augment.crop_scale=[0.1,1] records.num_workers=2"),
+    ],
+)
+def test_the_quick_way_gives_what_the_slow_way_gives(runner: str, overrides: str) -> None:
+    for _ in range(2):  # the second from what the first merged
+        assert composing.compose(runner, *overrides.split()) == compose.compose(runner, *overrides.split())
+
+
+@pytest.mark.parametrize(
+    "overrides", ["training.typo=1", "+training.typo=1", "+training.epochs=1", "scan=group_11", "seed=x"]
+)
+def test_the_quick_way_refuses_what_the_slow_way_refuses(overrides: str) -> None:
+    said = []
+    for way in (composing.compose, compose.compose):
+        with pytest.raises((ConfigError, HydraException)) as error:
+            way("train", *overrides.split())
+        said.append((error.type, str(error.value)))
+    assert said[0] == said[1]

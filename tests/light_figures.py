@@ -1,0 +1,24 @@
+"""Figures at a quarter of the time that their files take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def light_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that ask which figures there are: they are laid out and drawn once, as a PNG.
+
+    The margins and the PDF, with its fonts, take the rest of the time; `test_figures` has them.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    def savefig(figure: Figure, path: str | Path, **_: Any) -> None:
+        if Path(path).suffix == ".png":
+            FigureCanvasAgg(figure).print_png(path)
+        else:
+            Path(path).write_bytes(b"%PDF")
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
