@@ -27,7 +27,6 @@ from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.config.echo import EchoConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
-
 MakeRun = Callable[..., Path]
 NONE = EchoConfig()
 
@@ -120,11 +119,8 @@ def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
     (ax,) = draw_fresh_to_target(summary).axes
     heights = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
     assert heights[0] == 192 and heights[2] == 64
-    assert [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()] == [
-        "baseline",
-        "batch",
-        "example before",
-    ]
+    names = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
+    assert names == ["baseline", "batch", "example before"]
     assert np.isnan(heights[1]) and "reached by\n1 of 2" in texts(ax)
     assert "baseline / 2" in texts(ax) and "n = 2; learning rate not tuned" in texts(ax)
     (dashed,) = [line for line in ax.lines if line.get_linestyle() == "--"]

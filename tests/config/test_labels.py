@@ -43,7 +43,7 @@ def composed(command: str) -> Any:
     return OmegaConf.to_object(config)
 
 
-STORAGES = [
+CALLED = [
     ("storage=unlimited", "unlimited", "unlimited"),
     ("storage=unlimited +storage.bandwidth_mib_per_s=8", "8 MiB/s", "8mibps"),
     ("storage=wan_100mbit", "wan_100mbit (11.92 MiB/s, 40 ms)", "wan_100mbit"),
@@ -67,17 +67,44 @@ STORAGES = [
         "10mibps_x0.5from5s_x1from9s",
     ),
     ("storage=unlimited +storage.cold_cache=true", "unlimited, cold cache", "unlimited_cold"),
+    ("network=unlimited", "unlimited", "unlimited"),
+    ("network=100mbit", "100mbit (100 Mbit/s)", "100mbit"),
+    ("network=100mbit +network.latency_ms=1", "100 Mbit/s, 1 ms", "100mbitps_1ms"),
+    ("scan=group_5", "group_5", "group_5"),
+    ("scan=group_5 scan.group=2", "group_2", "group_2"),
+    ("scan=baseline", "baseline", "baseline"),
+    ("scan=mssim", "mssim", "mssim"),
+    ("scan=mssim scan.threshold=0.9", "mssim (threshold=0.9)", "mssim_threshold_0.9"),
+    (
+        "scan=schedule scan.groups=[2,5] scan.milestones=[10]",
+        "schedule (groups=[2,5], milestones=[10])",
+        "schedule_groups_2_5_milestones_10",
+    ),
+    ("scan=balanced", "balanced", "balanced"),
+    ("scan=balanced scan@scan.floor=mssim", "balanced (floor=mssim)", "balanced_floor_mssim"),
+    (
+        "scan=cosine scan.candidates=[1,2,10] scan.num_images=8 scan.every_epochs=1",
+        "cosine (candidates=[1,2,10], every_epochs=1, num_images=8)",
+        "cosine_changed",
+    ),
 ]
+LABELS = {
+    "storage": (storage_label, storage_slug),
+    "network": (network_label, network_slug),
+    "scan": (scan_label, scan_slug),
+}
 
 
-@pytest.mark.parametrize(("command", "label", "slug"), STORAGES)
-def test_storage_is_called_by_its_numbers(command: str, label: str, slug: str) -> None:
+@pytest.mark.parametrize(("command", "label", "slug"), CALLED)
+def test_settings_are_called_by_their_numbers(command: str, label: str, slug: str) -> None:
+    """Of a run that goes on, and of one that is read."""
+    to_label, to_slug = LABELS[command.partition("=")[0]]
     config = composed(command)
-    assert (storage_label(config), storage_slug(config)) == (label, slug)
+    assert (to_label(config), to_slug(config)) == (label, slug)
     written: Any = OmegaConf.to_container(
         OmegaConf.create(OmegaConf.to_yaml(OmegaConf.create(asdict(config))))
     )
-    assert (storage_label(written), storage_slug(written)) == (label, slug)
+    assert (to_label(written), to_slug(written)) == (label, slug)
 
 
 def test_four_storages_of_one_name_have_four_labels() -> None:
@@ -94,46 +121,6 @@ def test_four_storages_of_one_name_have_four_labels() -> None:
 def test_a_configuration_from_before_a_key_has_its_default() -> None:
     before = {"name": "unlimited", "bandwidth_mib_per_s": None, "latency_ms": 0.0, "requests_per_s": None}
     assert storage_label(before) == "unlimited"
-
-
-@pytest.mark.parametrize(
-    ("command", "label", "slug"),
-    [
-        ("network=unlimited", "unlimited", "unlimited"),
-        ("network=100mbit", "100mbit (100 Mbit/s)", "100mbit"),
-        ("network=100mbit +network.latency_ms=1", "100 Mbit/s, 1 ms", "100mbitps_1ms"),
-    ],
-)
-def test_networks_are_called_by_their_numbers(command: str, label: str, slug: str) -> None:
-    config = composed(command)
-    assert (network_label(config), network_slug(config)) == (label, slug)
-
-
-@pytest.mark.parametrize(
-    ("command", "label", "slug"),
-    [
-        ("scan=group_5", "group_5", "group_5"),
-        ("scan=group_5 scan.group=2", "group_2", "group_2"),
-        ("scan=baseline", "baseline", "baseline"),
-        ("scan=mssim", "mssim", "mssim"),
-        ("scan=mssim scan.threshold=0.9", "mssim (threshold=0.9)", "mssim_threshold_0.9"),
-        (
-            "scan=schedule scan.groups=[2,5] scan.milestones=[10]",
-            "schedule (groups=[2,5], milestones=[10])",
-            "schedule_groups_2_5_milestones_10",
-        ),
-        ("scan=balanced", "balanced", "balanced"),
-        ("scan=balanced scan@scan.floor=mssim", "balanced (floor=mssim)", "balanced_floor_mssim"),
-        (
-            "scan=cosine scan.candidates=[1,2,10] scan.num_images=8 scan.every_epochs=1",
-            "cosine (candidates=[1,2,10], every_epochs=1, num_images=8)",
-            "cosine_changed",
-        ),
-    ],
-)
-def test_a_scan_is_called_by_what_it_reads(command: str, label: str, slug: str) -> None:
-    config = composed(command)
-    assert (scan_label(config), scan_slug(config)) == (label, slug)
 
 
 @pytest.mark.parametrize("group", sorted(SCHEMAS))

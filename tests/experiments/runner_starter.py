@@ -17,10 +17,12 @@ import sys
 
 import skimage.data  # noqa: F401
 import torch._dynamo  # noqa: F401  # which the first optimizer of a process imports
+from hydra.core.config_store import ConfigStore
 
 import pcr_exp.analysis.scans.one_run
 import pcr_exp.records.prepare
 import pcr_exp.runs.train_run  # noqa: F401
+from pcr_exp.config.compose import prepare_hydra
 
 
 def become(request: dict[str, object]) -> None:
@@ -40,6 +42,8 @@ def become(request: dict[str, object]) -> None:
 
 def main() -> None:
     """Answer {"do": "start", ...} with a pid, {"do": "end", "pid": ...} with the status when it has ended."""
+    prepare_hydra()
+    ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined]  # as in conftest
     gc.freeze()  # else children copy every page of it at their first collection, and at their end
     for line in sys.stdin:
         request = json.loads(line)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -21,33 +21,16 @@ from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.images.codec import Buffer, Source
 from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
-from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.reader import RecordPrefix, RecordSet
-from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("nothing_is_left_behind")]
 
 OpenLoader = Callable[..., RecordLoader]
-
-
-def leftovers() -> list[str]:
-    """Fetch threads and worker processes that are alive."""
-    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("pcr-exp-")]
-    return threads + [str(process) for process in multiprocessing.active_children()]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind() -> None:
-    yield
-    deadline = time.monotonic() + 5
-    while leftovers() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert leftovers() == []
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -258,106 +241,3 @@ def test_batches_of_spawned_processes_are_the_same(
         monkeypatch.setattr(module, "START_METHOD", "spawn")
     found = [batch.images for batch in open_loader(1).batches(0, 0, 1)]
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num_workers: int) -> None:
-    throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.05))
-    records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = ThrottledStorage(records._storage, throttle)
-    loader = open_loader(num_workers, group=10, records=records)
-    stream = loader.batches(0, 0, 100)
-    next(stream)
-    started = time.monotonic()
-    loader.close()
-    assert time.monotonic() - started < 2
-    assert list(stream) == []
-
-
-class InterruptingStorage(ThrottledStorage):
-    """Sends Ctrl-C a moment after the first read has begun: workers have been forked, and training waits."""
-
-    def __init__(self, inner: LocalStorage, throttle: Throttle) -> None:
-        super().__init__(inner, throttle)
-        self._once = threading.Lock()  # several threads read
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        if self._once.acquire(blocking=False):
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        return super().read(path, offset, length)
-
-
-def test_an_interrupt_while_waiting_leaves_nothing_behind(split: Path, open_loader: OpenLoader) -> None:
-    throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.001))
-    records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = InterruptingStorage(records._storage, throttle)
-    stream = open_loader(1, records=records).batches(0, 0, 1)
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        next(stream)
-    assert time.monotonic() - started < 3, "the first read would take 40 s"
-    assert list(stream) == []
-
-
-def test_a_stream_that_is_dropped_ends(open_loader: OpenLoader) -> None:
-    for num_workers in (0, 1):
-        loader = open_loader(num_workers)
-        next(loader.batches(0, 0, 100))
-        loader._stream = None
-
-
-def test_the_loader_is_a_context(open_loader: OpenLoader) -> None:
-    with open_loader(1) as loader:
-        stream = loader.batches(0, 0, 100)
-        next(stream)
-    assert list(stream) == []
-    loader.pause()
-    loader.resume()
-
-
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_pause_reads_nothing(open_loader: OpenLoader, storage: CountingStorage, num_workers: int) -> None:
-    expected = [batch.labels.tolist() for batch in open_loader().batches(0, 0, 3)]
-    loader = open_loader(num_workers)
-    stream = loader.batches(0, 0, 3)
-    received = [next(stream).labels.tolist() for _ in range(4)]
-    loader.pause()
-    num_reads = storage.num_reads
-    time.sleep(0.1)
-    assert storage.num_reads == num_reads
-    loader.resume()
-    assert received + [batch.labels.tolist() for batch in stream] == expected
-
-
-def test_asking_a_paused_loader_for_more_than_it_has_is_an_error_not_a_hang(open_loader: OpenLoader) -> None:
-    loader = open_loader(1)
-    stream = loader.batches(0, 0, 100)
-    next(stream)
-    loader.pause()
-    with pytest.raises(LoaderError, match=r"paused: call resume\(\)"):
-        for _ in stream:
-            pass
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_batches_for_a_gpu_are_pinned_in_order_and_slabs_are_free_at_once(
-    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch, num_workers: int
-) -> None:
-    """A thread copies them to page-locked memory; here to any, as there may be no GPU."""
-    expected = [batch.images for batch in open_loader().batches(0, 0, 2)]
-    pinned_by = []
-
-    def pin(batch: Batch) -> Batch:
-        pinned_by.append(threading.current_thread().name)
-        return replace(batch, images=batch.images.clone())
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(Batch, "pin_memory", pin)
-    loader = open_loader(num_workers)
-    found = []
-    for batch in loader.batches(0, 0, 2):
-        found.append(batch.images)
-        time.sleep(0.02)
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-    assert len(pinned_by) == len(expected)
-    assert any(name.startswith("pcr-exp-pin") for name in pinned_by) == (num_workers > 0)

@@ -17,6 +17,14 @@ from pcr_exp.system.randomness import Purpose, stream
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=12)
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 LANES = st.sampled_from([1, 2, 3, 4, 6, 8])
+any_batches = given(
+    sizes=SIZES,
+    lanes=LANES,
+    window=st.integers(1, 4),
+    seed=SEEDS,
+    batch_size=st.integers(1, 9),
+    data=st.data(),
+)
 Pair = tuple[int, int]
 
 
@@ -72,14 +80,7 @@ def test_unshuffled_slots_are_runs_of_what_is_stored(sizes: list[int], count: in
 
 
 @settings(deadline=None)  # up to 15 orders
-@given(
-    sizes=SIZES,
-    lanes=LANES,
-    window=st.integers(1, 4),
-    seed=SEEDS,
-    batch_size=st.integers(1, 9),
-    data=st.data(),
-)
+@any_batches
 def test_the_global_batch_does_not_depend_on_the_number_of_processes(
     sizes: list[int], lanes: int, window: int, seed: int, batch_size: int, data: st.DataObject
 ) -> None:
@@ -141,14 +142,7 @@ def test_lanes_are_of_equal_length_and_end_with_what_was_cut(sizes: list[int], l
     assert used == dict(enumerate(sizes))
 
 
-@given(
-    sizes=SIZES,
-    lanes=LANES,
-    window=st.integers(1, 4),
-    seed=SEEDS,
-    batch_size=st.integers(1, 9),
-    data=st.data(),
-)
+@any_batches
 def test_reads_and_uses_describe_the_stream(
     sizes: list[int], lanes: int, window: int, seed: int, batch_size: int, data: st.DataObject
 ) -> None:

@@ -1,31 +1,24 @@
 """Which measurements are made, on which files, in which order."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from throughput_jobs import job, write_images
+from throughput_jobs import folder_config, job, opened, write_images
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.datasets.folder import FolderConfig
-from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label, filter_of
-from pcr_exp.measuring.throughput import interleave, plan
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.peers.registry import OURS, decoder_label, filter_of
+from pcr_exp.measuring.throughput import plan
 from pcr_exp.measuring.throughput.formats import (
-    Built,
-    Workspace,
     build_copies,
     build_once,
     by_encoding,
-    open_workspace,
     original_files,
     quality_for,
 )
-from pcr_exp.measuring.throughput.interleave import Contest, Lane
-from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.plan import (
     absent_peers,
     copied_groups,
@@ -34,18 +27,6 @@ from pcr_exp.measuring.throughput.plan import (
     shared_jobs,
     window_images,
 )
-from pcr_exp.measuring.throughput.process import LoaderProcess
-
-
-def folder_config(root: Path) -> FolderConfig:
-    return FolderConfig(
-        name="folder",
-        root=str(root),
-        label="class",
-        images_per_record=4,
-        targets={"top1": 0.5},
-        tune_fraction=0.0,  # every picture is read
-    )
 
 
 def config(**given: Any) -> ThroughputConfig:
@@ -138,23 +119,6 @@ def test_epochs_fill_the_time_that_a_limit_leaves(limit: dict[str, float], wante
     assert found == wanted
 
 
-def write_classes(root: Path) -> Path:
-    for name in ("cat", "dog"):
-        write_images(root / "train" / name, 6)
-        write_images(root / "val" / name, 1)
-    (root / "train" / "cat" / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing")
-    return root
-
-
-def opened(tmp_path: Path) -> tuple[Workspace, Built]:
-    root = tmp_path / "pictures"
-    if not root.exists():
-        write_classes(root)
-    return open_workspace(
-        folder_config(root), tmp_path / "work", on_error="skip", num_workers=1, progress=lambda *_: None
-    )
-
-
 def test_all_formats_hold_the_images_that_records_can_store(tmp_path: Path) -> None:
     workspace, records = opened(tmp_path)
     names = {Path(image.path).name for image in workspace.images}
@@ -212,110 +176,6 @@ def test_quality_is_the_highest_that_fits(tmp_path: Path) -> None:
     assert quality_for(images, 1.0) == 1
     assert quality_for(images, 1e9) == 95
     assert 80 <= quality_for(images, mean) <= 91
-
-
-@pytest.fixture
-def contest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Contest]:
-    """A contest whose processes answer at once; `failing` are (loader, from its how manieth request on)."""
-
-    def open_with(jobs: list[Any], failing: dict[str, int] | None = None) -> Contest:
-        asked: dict[str, int] = {}
-
-        def ask(process: LoaderProcess, request: dict[str, Any]) -> dict[str, Any]:
-            if request["do"] == "build":
-                return {"build_s": 1.0, "build_cpu_s": 1.0}
-            asked[process.name] = asked.get(process.name, 0) + 1
-            if asked[process.name] >= (failing or {}).get(process.name, 99):
-                raise LoaderError(f"{process.name} is tired")
-            return Measurement(12 * request["job"]["num_epochs"], 1.0, 0.1, 1.0, 2.0).to_json()
-
-        monkeypatch.setattr(LoaderProcess, "ask", ask)
-        return Contest(opened(tmp_path)[0], jobs)
-
-    return open_with
-
-
-def test_repeats_are_interleaved(contest: Callable[..., Contest]) -> None:
-    with contest([job("baseline", "libjpeg"), job()]) as opened_contest:
-        opened_contest.warm_up(lambda *_: None)
-        told: list[tuple[int, int]] = []
-        rows = list(
-            opened_contest.rows(3, lambda *counts: told.append(counts), measure_s=2.0, cold_cache=False)
-        )
-    assert [row["loader"] for row in rows] == ["baseline", "image_folder_pil"] * 3
-    assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
-    assert {row["num_epochs"] for row in rows} == {2}
-    assert rows[0]["cpu_s_per_image"] == pytest.approx(2 / 24)
-    assert told[-1] == (6, 6)
-
-
-def test_a_start_that_takes_longest_is_no_part_of_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = [Measurement(12, 30.0, 29.0, 30.0, 30.0), Measurement(12, 1.0, 0.1, 1.0, 2.0)]
-    asked: list[Job] = []
-
-    def ask(_: Lane, wanted: Job) -> Measurement:
-        asked.append(wanted)
-        return given[min(len(asked), len(given)) - 1]
-
-    monkeypatch.setattr(Lane, "_ask", ask)
-    workspace, _ = opened(tmp_path)
-    with LoaderProcess("baseline") as process:
-        compiles = Lane(workspace, job("baseline", "libjpeg"), process)
-        assert len(asked) == 2
-        row = compiles.measure(job("baseline", "libjpeg"), measure_s=3.0, cold_cache=False)
-    assert row["num_epochs"] == asked[-1].num_epochs == 3
-
-
-@pytest.mark.parametrize(("request_number", "num_rows"), [(1, 2), (3, 3)])
-def test_a_peer_that_fails_is_absent_from_then_on(
-    request_number: int, num_rows: int, contest: Callable[..., Contest]
-) -> None:
-    jobs = [job("baseline", "libjpeg"), job()]
-    with contest(jobs, {"image_folder_pil": request_number}) as opened_contest:
-        opened_contest.warm_up(lambda *_: None)
-        rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=False))
-    assert opened_contest.failed == {"image_folder_pil": "image_folder_pil is tired"}
-    assert len(rows) == num_rows
-
-
-@pytest.mark.parametrize("request_number", [1, 2])
-def test_ours_must_not_fail(request_number: int, contest: Callable[..., Contest]) -> None:
-    with (
-        contest([job("baseline", "libjpeg")], {"baseline": request_number}) as opened_contest,
-        pytest.raises(LoaderError, match="baseline is tired"),
-    ):
-        opened_contest.warm_up(lambda *_: None)
-        list(opened_contest.rows(1, lambda *_: None, measure_s=0.1, cold_cache=False))
-
-
-def test_a_cold_measurement_says_what_stayed_cached(
-    contest: Callable[..., Contest], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    dropped: list[list[Path]] = []
-
-    def drop(files: list[Path]) -> dict[Path, str]:
-        dropped.append(files)
-        return {files[0]: "in use"}
-
-    monkeypatch.setattr(interleave, "drop", drop)
-    monkeypatch.setattr(interleave, "resident_share_of", lambda _: 0.25)
-    with contest([job("group_1", "libjpeg")]) as opened_contest:
-        opened_contest.warm_up(lambda *_: None)
-        rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=True))
-    assert [row["cached_share"] for row in rows] == [0.25, 0.25]
-    assert all(file.parent.name == "pcr" for file in dropped[0]) and len(dropped) == 2
-    assert caplog.text.count(f"group_1: 1 of its {len(dropped[0])} files stayed in the page cache") == 1
-    assert f"{dropped[0][0]}: in use" in caplog.text
-
-
-def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Contest]) -> None:
-    slow = StorageConfig(name="slow", requests_per_s=1000.0)
-    jobs = [job("group_1", "libjpeg"), job("group_1", "libjpeg", storage=slow)]
-    with contest(jobs) as opened_contest:
-        opened_contest.warm_up(lambda *_: None)
-        assert list(opened_contest._lanes) == [("group_1", "libjpeg", True)]
 
 
 def test_processes_that_share_are_free_then_paced_then_throttled() -> None:

@@ -10,7 +10,9 @@ from PIL import Image
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.measuring.peers.registry import Job, SourceImage
+from pcr_exp.measuring.throughput.formats import Built, Workspace, open_workspace
 
 NUM_IMAGES = 10
 
@@ -43,3 +45,31 @@ def job(loader: str = "image_folder_pil", decode: str = "pil", num_workers: int 
 def write_list(images: list[SourceImage], path: Path) -> Path:
     path.write_text(json.dumps(images))
     return path
+
+
+def folder_config(root: Path) -> FolderConfig:
+    return FolderConfig(
+        name="folder",
+        root=str(root),
+        label="class",
+        images_per_record=4,
+        targets={"top1": 0.5},
+        tune_fraction=0.0,  # every picture is read
+    )
+
+
+def write_classes(root: Path) -> Path:
+    for name in ("cat", "dog"):
+        write_images(root / "train" / name, 6)
+        write_images(root / "val" / name, 1)
+    (root / "train" / "cat" / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing")
+    return root
+
+
+def opened(tmp_path: Path) -> tuple[Workspace, Built]:
+    root = tmp_path / "pictures"
+    if not root.exists():
+        write_classes(root)
+    return open_workspace(
+        folder_config(root), tmp_path / "work", on_error="skip", num_workers=1, progress=lambda *_: None
+    )

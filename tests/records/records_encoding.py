@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from records_pictures import CASES
+from records_pictures import BAD, CASES
 
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.records.encode import EncodeReport, encode_split
@@ -44,3 +44,16 @@ def read_tree(folder: Path) -> dict[str, bytes]:
 
 GOOD = dict(list(CASES.items())[:10])
 """Three records: 4, 4 and 2 images."""
+MESSY = {
+    "a": CASES["420"],
+    "zero": BAD["zero-byte"][0],
+    "b": CASES["cmyk"],
+    "png": BAD["png"][0],
+    # A record of which nothing is left:
+    "c1": BAD["cut_in_scan"][0],
+    "c2": BAD["text"][0],
+    "c3": BAD["html"][0],
+    "c4": BAD["lossless"][0],
+    "d": CASES["grey"] + b"after the end",
+    "e": CASES["exif_turned"],
+}

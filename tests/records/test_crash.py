@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from records_encoding import GOOD, encode, read_tree, write_images
@@ -17,33 +20,32 @@ from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.records.encode import encode_lock
 from pcr_exp.system.atomic import write_atomic
 
-KILLED = """
-import os, pathlib, signal, sys
-folder, source, where, count = sys.argv[1:]
-sys.path[:0] = {paths!r}
-from records_encoding import GOOD, encode, write_images
 
-calls = 0
+def encode_and_die(folder: Path, source: Path, where: str, count: int) -> None:
+    """In a process of its own: encode, and be killed the so-manyth time at a place."""
+    calls = 0
 
-def kill_at(name):
-    global calls
-    calls += name == where
-    if calls == int(count):
-        os.kill(os.getpid(), signal.SIGKILL)
+    def kill_at(name: str) -> None:
+        nonlocal calls
+        calls += name == where
+        if calls == count:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def watch(owner, attribute, name):
-    real = getattr(owner, attribute)
-    def call(*args, **kwargs):
-        kill_at("before " + name)
-        result = real(*args, **kwargs)
-        kill_at("after " + name)
-        return result
-    setattr(owner, attribute, call)
+    def watch(owner: object, attribute: str, name: str) -> None:
+        real = getattr(owner, attribute)
 
-watch(pathlib.Path, "replace", "rename")
-watch(os, "fsync", "sync")
-encode(write_images(pathlib.Path(source), GOOD), pathlib.Path(folder), progress=lambda *_: kill_at("image"))
-"""
+        def call(*args: Any, **kwargs: Any) -> Any:
+            kill_at(f"before {name}")
+            result = real(*args, **kwargs)
+            kill_at(f"after {name}")
+            return result
+
+        setattr(owner, attribute, call)
+
+    watch(Path, "replace", "rename")
+    watch(os, "fsync", "sync")
+    encode(write_images(source, GOOD), folder, progress=lambda *_: kill_at("image"))
+
 
 # Renames: baseline, pcr and receipt of 3 records; then rejected.csv (10th) and the indexes (11th, 12th).
 MOMENTS = [
@@ -74,11 +76,12 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_killed_and_continued_gives_the_same_bytes(
     where: str, count: int, unkilled: dict[str, bytes], tmp_path: Path
 ) -> None:
-    here = Path(__file__).parent
-    script = KILLED.format(paths=[str(here), str(here.parents[1])])
-    arguments = [str(tmp_path / "out"), str(tmp_path / "in"), where, str(count)]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, check=False)
-    assert done.returncode == -9, done.stderr.decode()
+    process = multiprocessing.get_context("forkserver").Process(
+        target=encode_and_die, args=(tmp_path / "out", tmp_path / "in", where, count)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     killed = read_tree(tmp_path / "out")
     assert killed != unkilled
     report = encode(write_images(tmp_path / "in", GOOD), tmp_path / "out")

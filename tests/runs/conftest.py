@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from policy_runs import EPOCHS
 from tiny_model import TinyConfig
 
 from pcr_exp.config.dataset import AugmentConfig, PaperConfig
@@ -16,7 +17,10 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
+from pcr_exp.records.index import RecordIndex, parse_index
 from pcr_exp.records.prepare import prepare_records
+from pcr_exp.runs.rows import Row, read_rows
+from pcr_exp.runs.train_run import run_training
 
 Configure = Callable[..., TrainConfig]
 
@@ -83,3 +87,22 @@ def configure(prepared: Path, tmp_path: Path) -> Configure:
         return config
 
     return make
+
+
+@pytest.fixture
+def run(configure: Configure) -> Callable[..., tuple[Path, list[Row]]]:
+    """Train under a scan policy for EPOCHS epochs, with changes as `configure` takes them."""
+
+    def run_one(scan: ScanConfig, **changes: Any) -> tuple[Path, list[Row]]:
+        config = configure(scan=scan, training__epochs=EPOCHS, **changes)
+        folder = run_training(config, progress=False).folder
+        return folder, read_rows(folder / "rows.jsonl")
+
+    return run_one
+
+
+@pytest.fixture
+def index(prepared: Path) -> RecordIndex:
+    """Of the images that are trained on."""
+    folder = next((prepared / "records").iterdir()) / "train" / "pcr"
+    return parse_index((folder / "index.json").read_bytes(), "index")

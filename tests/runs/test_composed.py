@@ -6,29 +6,20 @@ from typing import Any
 
 import pytest
 from gloo_processes import spawned
+from policy_runs import POLICIES
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import ScanConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
-from pcr_exp.policies.cosine import CosineConfig
-from pcr_exp.policies.plateau import PlateauConfig
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.distributed.processes import Processes
 
-SCANS: dict[str, ScanConfig] = {
-    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
-    "plateau": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
-    ),
-}
-
 
 def composed(configure: Any, scan: str, **changes: Any) -> TrainConfig:
     return configure(
-        scan=SCANS[scan],
+        scan=POLICIES[scan],
         echo=EchoConfig(name="example_after", factor=2, buffer=20),
         activations=ActivationsConfig(name="error_bounded", interval=2),
         training__epochs=4,
@@ -53,7 +44,7 @@ def train(_processes: Processes, config: TrainConfig) -> str:
     return run_training(config, progress=False).status
 
 
-@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("scan", ["cosine", "tuned"])
 def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
     config = dataclasses.replace(
         composed(configure, scan, runs_root=str(tmp_path)),

@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from policy_runs import EPOCHS, POLICIES, decided, of_epochs
 
 from pcr_exp.analysis.scans.one_run import draw_run
 from pcr_exp.config.scan import ScanConfig
@@ -18,64 +17,18 @@ from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
-from pcr_exp.policies.balanced import BalancedConfig
-from pcr_exp.policies.cosine import CosineConfig
-from pcr_exp.policies.mixture import MixtureConfig, MixtureScan
+from pcr_exp.policies.mixture import MixtureScan
 from pcr_exp.policies.mssim import MssimConfig
-from pcr_exp.policies.plateau import PlateauConfig
-from pcr_exp.policies.schedule import ScheduleConfig
-from pcr_exp.records.index import RecordIndex, parse_index
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import session
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
-from pcr_exp.runs.rows import Row, deterministic_part, read_rows
+from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.open import open_storage
 from pcr_exp.training.trainer import Trainer
-
-EPOCHS = 5
-POLICIES: dict[str, ScanConfig] = {
-    "schedule": ScheduleConfig(name="schedule", groups=[1, 2, 5], milestones=[1, 3]),
-    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
-    "mssim": MssimConfig(name="mssim", threshold=0.9, num_images=20),
-    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
-    "plateau": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=3, tolerance=0.05, candidates=[1, 5, 10]
-    ),
-    "plateau by tune": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
-    ),
-}
-Rows = list[Row]
-
-
-@pytest.fixture
-def run(configure: Any) -> Any:
-    def run_one(scan: ScanConfig, **changes: Any) -> tuple[Path, Rows]:
-        config = configure(scan=scan, training__epochs=EPOCHS, **changes)
-        folder = run_training(config, progress=False).folder
-        return folder, read_rows(folder / "rows.jsonl")
-
-    return run_one
-
-
-def decided(rows: Rows) -> list[tuple[int, int]]:
-    """(epochs completed, group)"""
-    return [(row["epoch"], row["group"]) for row in rows if row["kind"] == "policy"]
-
-
-def of_epochs(rows: Rows, column: str) -> list[int]:
-    """What a cumulative column grew by in each epoch."""
-    totals = [row[column] for row in rows if row["kind"] == "eval"]
-    return [after - before for before, after in zip([0, *totals], totals, strict=False)]
-
-
-@pytest.fixture
-def index(prepared: Path) -> RecordIndex:
-    folder = next((prepared / "records").iterdir()) / "train" / "pcr"
-    return parse_index((folder / "index.json").read_bytes(), "index")
 
 
 def test_schedule(run: Any, index: RecordIndex) -> None:
@@ -161,7 +114,7 @@ def test_plateau_tries_and_keeps_the_cheapest_near_the_best(run: Any, index: Rec
     assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in groups]
 
 
-@pytest.mark.parametrize("name", ["cosine", "plateau", "plateau by tune"])
+@pytest.mark.parametrize("name", ["cosine", "plateau", "tuned"])
 def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     run: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -222,62 +175,11 @@ def test_a_policy_that_needs_images_to_tune_by_is_refused_without_any(
     configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RecordIndex, "num_samples", property(lambda self: 0 if self.split == "tune" else 52))
-    config = configure(scan=POLICIES["plateau by tune"])
+    config = configure(scan=POLICIES["tuned"])
     with pytest.raises(ConfigError, match=r"scan.judge='tune': wanted train, as no image is held out to"):
         run_training(config, progress=False)
     (folder,) = Path(config.runs_root).iterdir()
     assert RunDirectory(folder).status == "failed"
-
-
-@pytest.fixture
-def floor() -> ScanConfig:
-    return ScheduleConfig(name="schedule", groups=[2, 5], milestones=[3])
-
-
-def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
-    run: Any, index: RecordIndex, floor: ScanConfig
-) -> None:
-    """At 0.03 MiB/s even group 1 takes longer than an update: the floor decides."""
-    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.03)
-    folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1), storage=slow)
-    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
-    assert decided(rows)[0] == (0, 2)
-    assert {row["group"] for row in rows if row["kind"] == "policy" and row["epoch"] >= 3} == {5}
-    assert read_manifest(folder / "manifest.json").scan_group == 5
-
-
-def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> None:
-    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
-    _, rows = run(config)
-    choices = [row for row in rows if row["kind"] == "policy"]
-    assert choices[-1]["group"] == 10
-    assert choices[-1]["measure"] == "images_per_s" or choices[-1]["epoch"] == 3
-    assert rows[-1]["bytes_read"] == rows[-1]["record_bytes"]
-
-
-def test_balanced_goes_on_where_it_was_interrupted(
-    configure: Any, monkeypatch: pytest.MonkeyPatch, floor: ScanConfig
-) -> None:
-    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
-    config = configure(scan=scan, training__epochs=EPOCHS)
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 9:
-            os.kill(os.getpid(), signal.SIGINT)
-        return update(trainer, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_training(config, progress=False)
-    monkeypatch.undo()
-    (folder,) = Path(config.runs_root).iterdir()
-    before = read_rows(folder / "rows.jsonl")
-    assert [row["group"] for row in before if row["kind"] == "policy"][-1] == 10
-    run_training(config, progress=False)
-    rows = read_rows(folder / "rows.jsonl")
-    assert rows[: len(before)] == before
-    assert {row["scan_group"] for row in rows[len(before) :]} == {10}
 
 
 def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:

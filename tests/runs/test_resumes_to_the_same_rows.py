@@ -12,36 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from policy_runs import POLICIES
 from tiny_model import TinyConfig
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.scan import ScanConfig
-from pcr_exp.policies.cosine import CosineConfig
-from pcr_exp.policies.mixture import MixtureConfig
-from pcr_exp.policies.mssim import MssimConfig
-from pcr_exp.policies.plateau import PlateauConfig
-from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.trainer import Trainer
 
-POLICIES: dict[str, ScanConfig] = {
-    "static": ScanConfig(name="group_5", group=5),
-    "schedule": ScheduleConfig(name="schedule", groups=[1, 2, 5], milestones=[1, 3]),
-    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
-    "mssim": MssimConfig(name="mssim", threshold=0.9, num_images=20),
-    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
-    "plateau": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=3, tolerance=0.05, candidates=[1, 5, 10]
-    ),
-    "tuned": PlateauConfig(
-        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
-    ),
-}
 ECHOES = {
     "none": EchoConfig(),
     "before": EchoConfig(name="example_before", factor=2.75, buffer=40),
@@ -76,6 +58,8 @@ class Case:
 CASES = [
     Case("static", "none", False, "int", 0),  # the first update
     Case("static", "none", False, "term", 7),  # the last update of an epoch
+    Case("static", "none", False, "int", 3),  # the last update of an epoch
+    Case("static", "none", False, "error", 6),  # right after a checkpoint
     Case("static", "none", False, "lost", 1),  # before any checkpoint
     Case("static", "finer", False, "lost", 9),
     Case("static", "batch", True, "error", 4),
@@ -83,12 +67,16 @@ CASES = [
     Case("schedule", "batch", True, "int", 7),
     Case("mixture", "before", True, "term", 9),
     Case("mixture", "after", False, "int", 17),
+    Case("mixture", "after", True, "lost", 17),
     Case("mssim", "finer", True, "int", 0),  # before the probe has decided anything more
     Case("cosine", "none", False, "term", 3),  # before a probe
     Case("cosine", "none", False, "error", 9),  # between two
+    Case("cosine", "none", False, "int", 9),
     Case("cosine", "after", True, "lost", 17),
     Case("plateau", "none", False, "int", 9),  # between a plateau and its trial
     Case("plateau", "none", False, "error", 13, 9),  # in the trial, which comes before the checkpoint of 12
+    Case("plateau", "none", False, "int", 13, 12),  # in the trial, which ends before the run does
+    Case("tuned", "none", False, "int", 9),
     Case("tuned", "after", True, "lost", 17),
 ]
 EPOCHS = {"static": 3, "mssim": 2}

@@ -53,7 +53,7 @@ def test_a_run_leaves_its_files(configure: Any) -> None:
     assert manifest.num_classes == 8
     assert manifest.finished_at is not None
     text = (outcome.folder / "log.txt").read_text()
-    assert "epoch 2/2: val_top1" in text
+    assert "epoch 2/2, read in full: val_top1" in text
     assert re.search(r"memory: up to 0\.\d+ MiB of record prefixes", text)
 
 

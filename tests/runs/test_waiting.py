@@ -12,8 +12,7 @@ from gloo_processes import environment, free_port, start
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
-from pcr_exp.runs import session as session_module
-from pcr_exp.runs import train_run
+from pcr_exp.runs import train_run, validation
 from pcr_exp.training.distributed import processes as processes_module
 from pcr_exp.training.distributed.processes import join_processes, named_process_death
 
@@ -27,7 +26,7 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
     # Where there was one timeout for everything.
     processes_module._TIMEOUT = timedelta(seconds=TIMEOUT_S)  # type: ignore[attr-defined]
     join_processes(2)  # imports take longer on one than on the other
-    prepare, scores = train_run.prepare_data, session_module._scores
+    prepare, scores = train_run.prepare_data, validation._scores
 
     def slowly(work: Any) -> Any:
         def done(*args: Any, **kwargs: Any) -> Any:
@@ -40,7 +39,7 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
 
     if rank == 0:
         train_run.prepare_data = slowly(prepare)
-        session_module._scores = slowly(scores)
+        validation._scores = slowly(scores)
     died_s = time.monotonic()
     try:
         train_run.run_training(config, progress=False)

@@ -7,80 +7,30 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from distributed_trainers import (
+    CPU,
+    NUM_STEPS,
+    RATE,
+    WAYS,
+    batch,
+    global_weights,
+    same,
+    settings,
+    small_model,
+    steps,
+    threelc,
+    trainer_of,
+    weights,
+)
 from gloo_processes import spawned
-from torch import Tensor, nn
+from torch import Tensor
 
-from pcr_exp.config.components import schemas
-from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.network import NetworkConfig
-from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.gradients.codec import open_codec
-from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.distributed.wire import Link, Wire
 from pcr_exp.training.normalization import model_input
-from pcr_exp.training.trainer import Trainer
-
-CPU = torch.device("cpu")
-NUM_STEPS = 6
-RATE = 0.05
-DDP = ("none", "fp16", "bf16", "powersgd", "threelc", "ternary_stochastic", "onebit", "topk", "int8")
-SERVER = tuple(name for name in DDP if name != "powersgd")
-WAYS = [*((name, "ddp") for name in DDP), *((name, "server") for name in SERVER)]
-
-
-def settings(name: str, mode: str, **changes: Any) -> GradientsConfig:
-    config: GradientsConfig = schemas("gradients")[name](name=name, mode=mode, min_values=16, **changes)
-    return config
-
-
-def small_model(norm: bool = True) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, bias=False),
-        nn.BatchNorm2d(8) if norm else nn.Identity(),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(288, 20),
-        nn.Linear(20, 5),
-    )
-
-
-def batch(step: int, rank: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(100 * step + rank)
-    images = torch.randint(256, (4, 8, 8, 3), dtype=torch.uint8, generator=generator)
-    return images, torch.randint(5, (4,), generator=generator)
-
-
-def trainer_of(processes: Processes, gradients: GradientsConfig, norm: bool = True) -> Trainer:
-    config = TrainingConfig(epochs=1, batch_size=4, image_size=8, eval_image_size=8, learning_rate=RATE)
-    exchange = open_exchange(gradients, NetworkConfig(), processes, seed=0)
-    return Trainer(small_model(norm), config, device=CPU, seed=0, exchange=exchange)
-
-
-def steps(trainer: Trainer, processes: Processes, which: range) -> list[float]:
-    return [trainer.update(*batch(s, processes.rank), step=s, learning_rate=RATE) for s in which]
-
-
-def threelc() -> TensorCodec:
-    return TensorCodec(lambda _: open_codec(settings("threelc", "ddp"), seed=0), min_values=16)
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
-def global_weights(trainer: Trainer) -> dict[str, Tensor]:
-    with trainer.exchange.global_weights():
-        return weights(trainer)
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
 
 # In every process: all ways, without and with an interruption.
 
@@ -226,88 +176,6 @@ def test_traffic(way: tuple[str, str], two: Any) -> None:
     assert bits <= most.get(name, 2.6)
 
 
-# Messages.
-
-
-def talk(processes: Processes) -> dict[str, Any]:
-    waits: list[float] = []
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        clock[0] += seconds
-
-    rank = processes.rank
-    network = NetworkConfig(name="slow", bandwidth_mbit_per_s=8, latency_ms=10)
-    wire = Wire(Link(network, now=lambda: clock[0], sleep=sleep))
-    results: dict[str, Any] = {}
-    for size in (0, 1, 1000):
-        message = torch.full((size * (rank + 1),), rank, dtype=torch.uint8)
-        results[f"gathered {size}"] = [other.tolist() for other in wire.all_gather(message)]
-    results["gathering_s"], results["gathering"] = list(waits), wire.state_dict()
-    waits.clear()
-    wire.load_state_dict({"traffic": {"bytes_sent": 0}, "waited_s": 0.0})
-    results["pushed"] = [len(m) for m in wire.push(torch.zeros(992 * (rank + 1), dtype=torch.uint8))]
-    results["pulled"] = len(wire.pull(torch.zeros(492, dtype=torch.uint8) if rank == 0 else None))
-    results["server_s"], results["server"] = list(waits), wire.state_dict()
-    waits.clear()
-    results["sum"] = wire.all_reduce(torch.full((7,), float(rank + 1))).tolist()
-    results["sum_s"] = list(waits)
-    results["any"] = processes.any(rank == 2), processes.any(False)
-    results["mean"] = processes.mean(float(rank))
-    results["first"] = processes.from_first(lambda: f"made by {rank}")
-    results["states"] = processes.gather({"rank": rank})
-    return results
-
-
-def test_messages_of_three_processes() -> None:
-    results = spawned(talk, 3)
-    for rank, result in enumerate(results):
-        for size in (0, 1, 1000):
-            assert result[f"gathered {size}"] == [[other] * (size * (other + 1)) for other in range(3)]
-        # Each of two receivers gets the message and eight bytes; 8 Mbit/s are a byte per microsecond.
-        sizes = [2 * (8 + size * (rank + 1)) for size in (0, 1, 1000)]
-        assert result["gathering_s"] == pytest.approx([0.01 + size * 1e-6 for size in sizes])
-        assert result["gathering"]["traffic"]["bytes_sent"] == sum(sizes)
-        others = sum(other + 1 for other in range(3) if other != rank)
-        assert result["gathering"]["traffic"]["bytes_received"] == 3 * 2 * 8 + others * 1001
-        assert result["gathering"]["waited_s"] == pytest.approx(sum(result["gathering_s"]))
-        assert result["pushed"] == ([992, 1984, 2976] if rank == 0 else [])
-        assert result["pulled"] == 492
-        traffic = result["server"]["traffic"]
-        assert traffic["bytes_sent"] == (2 * 500 if rank == 0 else 992 * (rank + 1) + 8)
-        assert traffic["bytes_received"] == (1992 + 2984 if rank == 0 else 500)
-        # At the server the shorter message queues behind the longer.
-        waits = [1992e-6, 0.01 + 1000e-6] if rank == 0 else [0.01 + traffic["bytes_sent"] * 1e-6]
-        assert result["server_s"] == pytest.approx(waits)
-        assert result["sum"] == [6.0] * 7
-        assert result["sum_s"] == pytest.approx([4 * 0.01 + (4 * 28 // 3) * 1e-6])
-        assert result["any"] == (True, False)
-        assert result["mean"] == 1.0
-        assert result["first"] == "made by 0"
-        assert result["states"] == ([{"rank": other} for other in range(3)] if rank == 0 else [])
-
-
-def test_a_late_wake_up_is_not_the_networks_doing() -> None:
-    clock = [0.0]
-
-    def oversleep(seconds: float) -> None:
-        clock[0] += seconds + 0.003
-
-    link = Link(NetworkConfig(bandwidth_mbit_per_s=8), now=lambda: clock[0], sleep=oversleep)
-    for _ in range(100):
-        link.send(10_000)
-    assert clock[0] == pytest.approx(100 * 0.01, abs=0.004)
-    assert link.waited_s == pytest.approx(1.0)
-
-
-def test_an_unlimited_link_never_waits() -> None:
-    link = Link(NetworkConfig(), sleep=lambda _: pytest.fail("slept"))
-    link.send(10**12)
-    link.queue(10**12)
-    assert link.waited_s == 0
-
-
 # What goes wrong.
 
 
@@ -358,65 +226,3 @@ def test_a_server_refuses_a_model_with_idle_parameters(monkeypatch: pytest.Monke
     exchange.attach(small_model())
     with pytest.raises(ConfigError, match=r"gradients\.mode=server: the model's parameter 0\.weight gets no"):
         exchange.step(lambda: None)
-
-
-# Several batches of each process in an update.
-
-
-def in_parts(trainer: Trainer, slots: range, which: range, *, same_images: bool = False) -> list[list[float]]:
-    return [
-        [
-            trainer.update(
-                *batch(s, 0 if same_images else slot),
-                step=s,
-                learning_rate=RATE,
-                slot=slot,
-                part=part,
-                num_parts=len(slots),
-            )
-            for part, slot in enumerate(slots)
-        ]
-        for s in which
-    ]
-
-
-def train_in_parts(processes: Processes) -> dict[str, Any]:
-    per_process = 4 // processes.world_size
-    slots = range(processes.rank * per_process, (processes.rank + 1) * per_process)
-    trainer = trainer_of(processes, GradientsConfig(), norm=False)
-    losses = in_parts(trainer, slots, range(NUM_STEPS))
-    traffic = trainer.exchange.traffic
-
-    def with_dropout() -> Trainer:
-        trained = trainer_of(processes, GradientsConfig(), norm=False)
-        trained.model.insert(4, nn.Dropout(0.5))  # type: ignore[operator]
-        return trained
-
-    first, resumed = with_dropout(), with_dropout()
-    dropped = in_parts(first, slots, range(2), same_images=True)
-    state = first.state_dict()
-    resumed.load_state_dict({**state, "exchange": {}})
-    return {
-        "weights": weights(trainer),
-        "losses": [step[-1] for step in losses],
-        "values": traffic.pushed_values if traffic else 0,
-        "dropped": dropped[0][:-1],
-        "next": in_parts(first, slots, range(2, 3), same_images=True),
-        "resumed_next": in_parts(resumed, slots, range(2, 3), same_images=True),
-    }
-
-
-def test_an_update_is_the_same_of_any_number_of_processes() -> None:
-    """Four batches an update, of one process or two; gradients are sent once, not with every batch."""
-    alone = train_in_parts(Processes())
-    both = spawned(train_in_parts, 2)
-    for one in both:
-        for name, value in alone["weights"].items():
-            torch.testing.assert_close(one["weights"][name], value, rtol=1e-4, atol=1e-6)
-        assert one["losses"] == pytest.approx(alone["losses"], rel=1e-4)
-        assert one["values"] == NUM_STEPS * sum(value.numel() for value in alone["weights"].values())
-        assert one["next"] == one["resumed_next"]
-    first_losses = [*alone["dropped"], *(loss for one in both for loss in one["dropped"])]
-    assert len(set(alone["dropped"])) == 3, "the same images; dropout differs between the slots"
-    assert first_losses[0] == first_losses[3], "and not with the process that the slot is in"
-    assert first_losses[2] == first_losses[4]

@@ -1,0 +1,73 @@
+"""The balanced policy on a real loader, while its storage changes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.policies.balanced import BalancedScan
+from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.policy import StaticScan, Update
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.throttle import Throttle, ThrottledStorage
+
+
+class ChangingStorage:
+    """Throttled storage whose bandwidth the test changes."""
+
+    def __init__(self, folder: Path, bandwidth_mib_per_s: float) -> None:
+        self._local = LocalStorage(folder)
+        self.change(bandwidth_mib_per_s)
+
+    def change(self, bandwidth_mib_per_s: float) -> None:
+        config = StorageConfig(name="changing", bandwidth_mib_per_s=bandwidth_mib_per_s)
+        self._throttled = ThrottledStorage(self._local, Throttle.create(config))
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self._throttled.read(path, offset, length)
+
+    def size(self, path: str) -> int:
+        return self._local.size(path)
+
+
+@pytest.mark.alone
+def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
+    split: Path, open_loader: Callable[..., RecordLoader]
+) -> None:
+    """A trainer that takes 12 images in 10 ms; storage has room for group 10, then 1, then 10."""
+    images_per_s = 1200.0
+    index = RecordSet(LocalStorage(split), "pcr").index
+    sizes = {group: index.mean_prefix_bytes(group) for group in (1, 2, 5, 10)}
+    # Far from what any group takes, so that a busy machine, whose trainer is slower, comes to the same end.
+    plenty, little = 3 * images_per_s * sizes[10] / 2**20, 0.4 * images_per_s * sizes[2] / 2**20
+    changing = ChangingStorage(split, plenty)
+    storage = CountingStorage(changing)
+    records = RecordSet(storage, "pcr")
+    policy = BalancedScan(
+        *(1, StaticScan(1), sizes, storage.supplied, Alone()), every_steps=5, headroom=0.1, max_slowdown=0.9
+    )
+    config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=2)
+    loader = open_loader(policy=policy, records=records, config=config)
+    groups: list[int] = []
+    train_s = wait_s = 0.0
+    asked_s = time.perf_counter()
+    for batch in loader.batches(0, 0, 40):
+        got_s = time.perf_counter()
+        wait_s += got_s - asked_s
+        time.sleep(0.01)
+        asked_s = time.perf_counter()
+        train_s += asked_s - got_s
+        groups.append(batch.group)
+        count = len(batch.labels)
+        policy.observe(Update(batch.epoch, False, count, count, batch.group, 1.0, train_s, wait_s))
+        if len(groups) in (120, 240):
+            changing.change(little if len(groups) == 120 else plenty)
+    assert set(groups[60:120]) == {10}
+    assert set(groups[180:240]) == {1}
+    assert set(groups[300:]) == {10}

@@ -1,0 +1,127 @@
+"""New images are added to records that there are."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from records_changes import CHANGES, SPLITS, indexes, stored
+from records_encoding import read_tree
+from records_pictures import CASES, PLAIN
+
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.folder import FolderConfig
+from pcr_exp.errors import RecordError
+from pcr_exp.records import encode
+from pcr_exp.records.fingerprint import joint_images_key
+from pcr_exp.records.prepare import check_records, prepare_records
+
+
+def more_of_each_split(root: Path) -> list[str]:
+    """New training images, of which some are to tune by, and new validation images."""
+    images = list(CASES.values())
+    files = [f"train/{name}/new{i}.jpg" for name in ("cat", "dog") for i in range(6)]
+    files += [f"val/{name}/new.jpg" for name in ("cat", "dog")]
+    for i, file in enumerate(files):
+        (root / file).write_bytes(images[i % len(images)])
+    return files
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_append_encodes_what_is_new_and_leaves_the_rest(
+    dataset: FolderConfig, records: RecordsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    folder = prepare_records(dataset, records)
+    before, old = read_tree(folder), {split: index.fingerprint for split, index in indexes(folder).items()}
+    files = more_of_each_split(Path(str(dataset.root)))
+    encoded: list[str] = []
+    load = encode.load_image
+    monkeypatch.setattr(encode, "load_image", lambda path, *rest: encoded.append(path) or load(path, *rest))
+    if times == 2:
+        late = Path(str(dataset.root)) / files[0]
+        late.rename(tmp_path / "late.jpg")
+        prepare_records(dataset, replace(records, on_change="append"))
+        (tmp_path / "late.jpg").rename(late)
+    assert prepare_records(dataset, replace(records, on_change="append")) == folder
+    assert sorted(encoded) == sorted(Path(str(dataset.root)) / file for file in files)
+    after = read_tree(folder)
+    assert {name: after[name] for name in before if name.endswith(".pcr")} == {
+        name: content for name, content in before.items() if name.endswith(".pcr")
+    }
+    fresh = prepare_records(dataset, RecordsConfig(root=str(tmp_path / "fresh")))
+    for encoding in ("pcr", "baseline"):
+        assert stored(folder, encoding) == stored(fresh, encoding)
+    new, whole = indexes(folder), indexes(fresh)
+    assert joint_images_key(new) == joint_images_key(whole)
+    for split in SPLITS:
+        assert new[split].fingerprint not in (old[split], whole[split].fingerprint)
+        assert new[split].records[0].fingerprint == old[split]
+        assert indexes(folder, "baseline")[split].fingerprint == new[split].fingerprint
+    assert check_records(dataset, records).startswith("26 images")
+    assert read_tree(folder) == after
+    (folder / "source.json").unlink()
+    prepare_records(dataset, records)  # recognised by its images, as after any loss of that note
+    assert prepare_records(dataset, replace(records, on_change="append")) == folder
+
+
+def test_a_new_image_stays_out_of_other_splits(dataset: FolderConfig, records: RecordsConfig) -> None:
+    folder = prepare_records(dataset, records)
+    before = read_tree(folder)
+    (Path(str(dataset.root)) / "val/cat/more.jpg").write_bytes(PLAIN)
+    prepare_records(dataset, replace(records, on_change="append"))
+    after = read_tree(folder)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert {name.split("/")[0] for name in changed if "/" in name} == {"val"}
+
+
+@pytest.mark.parametrize("stop_after", range(6))
+def test_an_append_that_was_stopped_continues(
+    dataset: FolderConfig, records: RecordsConfig, monkeypatch: pytest.MonkeyPatch, stop_after: int
+) -> None:
+    folder = prepare_records(dataset, records)
+    shutil.copytree(folder, folder.with_name("unstopped"))
+    more_of_each_split(Path(str(dataset.root)))
+    appending = replace(records, on_change="append")
+    written: list[Path] = []
+    module = __import__("pcr_exp.records.writer", fromlist=["write_atomic"])
+    original = module.write_atomic
+
+    def stop(path: Path, chunks: object) -> None:
+        written.append(path)
+        if len(written) > 2 * stop_after:
+            raise KeyboardInterrupt
+        original(path, chunks)
+
+    monkeypatch.setattr(module, "write_atomic", stop)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_records(dataset, appending)
+    monkeypatch.setattr(module, "write_atomic", original)
+    prepare_records(dataset, appending)
+    stopped = read_tree(folder)
+    shutil.rmtree(folder)
+    folder.with_name("unstopped").rename(folder)
+    prepare_records(dataset, appending)
+    assert read_tree(folder) == stopped
+
+
+@pytest.mark.parametrize("change", ["remove", "overwrite", "relabel"])
+def test_append_is_refused_where_old_images_changed(
+    dataset: FolderConfig, records: RecordsConfig, change: str
+) -> None:
+    prepare_records(dataset, records)
+    CHANGES[change][0](Path(str(dataset.root)))
+    with pytest.raises(RecordError, match=r"append cannot be had: records hold images that are gone or"):
+        prepare_records(dataset, replace(records, on_change="append"))
+
+
+def test_append_is_refused_with_a_new_class(dataset: FolderConfig, records: RecordsConfig) -> None:
+    prepare_records(dataset, records)
+    for split in ("train", "val"):
+        for i in range(4):
+            path = Path(str(dataset.root)) / split / f"eel/{i}.jpg"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(PLAIN)
+    with pytest.raises(RecordError, match=r"holds records of other classes than pets has now.*reencode"):
+        prepare_records(dataset, replace(records, on_change="append"))

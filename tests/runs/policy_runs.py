@@ -1,0 +1,35 @@
+"""Scan policies with which runs of a few epochs decide something, and what such runs did."""
+
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.policies.mixture import MixtureConfig
+from pcr_exp.policies.mssim import MssimConfig
+from pcr_exp.policies.plateau import PlateauConfig
+from pcr_exp.policies.schedule import ScheduleConfig
+from pcr_exp.runs.rows import Row
+
+EPOCHS = 5
+POLICIES: dict[str, ScanConfig] = {
+    "static": ScanConfig(name="group_5", group=5),
+    "schedule": ScheduleConfig(name="schedule", groups=[1, 2, 5], milestones=[1, 3]),
+    "mixture": MixtureConfig(name="mixture", group=5, weights=[1, 1]),
+    "mssim": MssimConfig(name="mssim", threshold=0.9, num_images=20),
+    "cosine": CosineConfig(name="cosine", threshold=0.3, first_epoch=1, every_epochs=2, num_images=20),
+    "plateau": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=3, tolerance=0.05, candidates=[1, 5, 10]
+    ),
+    "tuned": PlateauConfig(
+        name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
+    ),
+}
+
+
+def decided(rows: list[Row]) -> list[tuple[int, int]]:
+    """(epochs completed, group)"""
+    return [(row["epoch"], row["group"]) for row in rows if row["kind"] == "policy"]
+
+
+def of_epochs(rows: list[Row], column: str) -> list[int]:
+    """What a cumulative column grew by in each epoch."""
+    totals = [row[column] for row in rows if row["kind"] == "eval"]
+    return [after - before for before, after in zip([0, *totals], totals, strict=False)]

@@ -1,0 +1,70 @@
+"""Whole runs under the policy that reads as much as the storage affords."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from policy_runs import EPOCHS, decided, of_epochs
+
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.storage import StorageConfig
+from pcr_exp.policies.balanced import BalancedConfig
+from pcr_exp.policies.schedule import ScheduleConfig
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.trainer import Trainer
+
+
+@pytest.fixture
+def floor() -> ScanConfig:
+    return ScheduleConfig(name="schedule", groups=[2, 5], milestones=[3])
+
+
+def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
+    run: Any, index: RecordIndex, floor: ScanConfig
+) -> None:
+    """At 0.03 MiB/s even group 1 takes longer than an update: the floor decides."""
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.03)
+    folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1), storage=slow)
+    assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
+    assert decided(rows)[0] == (0, 2)
+    assert {row["group"] for row in rows if row["kind"] == "policy" and row["epoch"] >= 3} == {5}
+    assert read_manifest(folder / "manifest.json").scan_group == 5
+
+
+def test_balanced_climbs_where_storage_is_fast(run: Any, floor: ScanConfig) -> None:
+    config = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
+    _, rows = run(config)
+    choices = [row for row in rows if row["kind"] == "policy"]
+    assert choices[-1]["group"] == 10
+    assert choices[-1]["measure"] == "images_per_s" or choices[-1]["epoch"] == 3
+    assert rows[-1]["bytes_read"] == rows[-1]["record_bytes"]
+
+
+def test_balanced_goes_on_where_it_was_interrupted(
+    configure: Any, monkeypatch: pytest.MonkeyPatch, floor: ScanConfig
+) -> None:
+    scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
+    config = configure(scan=scan, training__epochs=EPOCHS)
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, progress=False)
+    monkeypatch.undo()
+    (folder,) = Path(config.runs_root).iterdir()
+    before = read_rows(folder / "rows.jsonl")
+    assert [row["group"] for row in before if row["kind"] == "policy"][-1] == 10
+    run_training(config, progress=False)
+    rows = read_rows(folder / "rows.jsonl")
+    assert rows[: len(before)] == before
+    assert {row["scan_group"] for row in rows[len(before) :]} == {10}
