@@ -16,6 +16,7 @@ from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import DatasetError
 from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
 from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
@@ -26,8 +27,6 @@ from pcr_exp.training.task import headline_of
 
 _FILE_COLUMNS = 160
 """Width of the page in a file or a pipe."""
-TASK_OF_EQUAL_CLASSES = "balanced_accuracy"
-"""The headline that counts classes alike: the classifier then learns from them alike, too."""
 
 
 def tolerance(config: ToleranceConfig) -> str:
@@ -89,7 +88,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
             found.values,
             labels,
             clusters,
-            balanced=headline == TASK_OF_EQUAL_CLASSES,
+            balanced=headline == EQUAL_CLASSES,
             strengths=config.strengths,
             num_folds=config.num_folds,
             num_inner_folds=config.num_inner_folds,

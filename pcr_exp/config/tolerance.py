@@ -17,6 +17,9 @@ from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TaskConfig
 
 SPLITS = ("train", "tune", "val")
+STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+NUM_FOLDS, NUM_INNER_FOLDS = 5, 3
+NUM_RESAMPLES = 2000
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,12 +47,12 @@ class ToleranceConfig(RunnerConfig):
     """As `loader.decode`."""
     antialias: bool = ANTIALIAS
     """As `loader.antialias`."""
-    num_folds: int = 5
-    num_inner_folds: int = 3
+    num_folds: int = NUM_FOLDS
+    num_inner_folds: int = NUM_INNER_FOLDS
     """Folds of the images that are trained on, by which the strength of regularisation is chosen."""
-    strengths: list[float] = field(default_factory=lambda: [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1])
+    strengths: list[float] = field(default_factory=lambda: list(STRENGTHS))
     """Inverse strengths of regularisation to choose from (scikit-learn's `C`), the same at every group."""
-    num_resamples: int = 2000
+    num_resamples: int = NUM_RESAMPLES
     """Of the bootstrap."""
     num_workers: int = 2
     """Threads, each of one core."""

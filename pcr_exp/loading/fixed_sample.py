@@ -62,6 +62,11 @@ class FixedSample:
         prefix, i = self._places[position]
         return len(prefix.encoded(i, group))
 
+    def label(self, position: int, name: str) -> int:
+        """An image's class index under a named label."""
+        prefix, i = self._places[position]
+        return int(prefix.labels[name][i])
+
     def batches(
         self, group: int, transform: EvalTransform, *, label: str, batch_size: int
     ) -> Iterator[SampleBatch]:

@@ -35,4 +35,19 @@ class TrialProbe:
     """`train`: mean loss of the trial's second half; `tune`: loss on the images to tune by, after it."""
 
 
-Probe: TypeAlias = SimilarityProbe | CosineProbe | TrialProbe
+@dataclass(frozen=True, slots=True)
+class ToleranceProbe:
+    """What the task's headline loses at most when a model learns at each candidate instead of at all groups.
+
+    The score is the upper end of the loss's 95 % interval, measured with a linear classifier on features of a
+    pretrained network (`pcr_exp.measuring.tolerance`).
+    """
+
+    candidates: tuple[int, ...]
+    num_images: int
+    image_size: int
+    deployment: str
+    """`full`: the model is used at all groups; `same`: at the candidate."""
+
+
+Probe: TypeAlias = SimilarityProbe | CosineProbe | TrialProbe | ToleranceProbe

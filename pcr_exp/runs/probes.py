@@ -6,18 +6,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch, mean_similarities
 from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.measuring.tolerance.answer import loss_bounds
+from pcr_exp.measuring.tolerance.features import extract_features, open_backbone
+from pcr_exp.measuring.tolerance.images import RecordImages
 from pcr_exp.policies.consensus import Consensus
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.policies.probe import CosineProbe, Probe, SimilarityProbe, TrialProbe
+from pcr_exp.policies.probe import CosineProbe, Probe, SimilarityProbe, ToleranceProbe, TrialProbe
 from pcr_exp.runs.data import RunData, training_loader
 from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig
 from pcr_exp.training.probes import gradient_cosines, trial_losses
 from pcr_exp.training.report import Progress
+from pcr_exp.training.task import headline_of
 from pcr_exp.training.trainer import Trainer
 
 
@@ -49,7 +57,21 @@ class Probes:
             return mean_similarities(self._sample(probe.num_images), probe.candidates)
         if isinstance(probe, CosineProbe):
             return self._cosines(probe, progress)
+        if isinstance(probe, ToleranceProbe):
+            return self._loss_bounds(probe)
         return self._trial_losses(probe, progress)
+
+    def _loss_bounds(self, probe: ToleranceProbe) -> dict[int, float]:
+        config, sample = self.config, self._sample(probe.num_images)
+        groups = sorted({*probe.candidates, sample.full_group})
+        transform = EvalTransform(probe.image_size, config.dataset.augment, antialias=config.loader.antialias)
+        # Neither torch's random state nor its number of threads may tell that there was a probe.
+        with torch.random.fork_rng():
+            backbone = open_backbone(EfficientNetLiteConfig(pretrained=True), self.trainer.device)
+            found = extract_features(RecordImages(sample, groups, transform), backbone, folder=None)
+        labels = np.array([sample.label(position, config.dataset.label) for position in found.positions])
+        bounds = loss_bounds(found.values, labels, groups, headline_of(config.task).name, seed=config.seed)
+        return {group: bounds[probe.deployment][group] for group in probe.candidates}
 
     def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:
         config, sample = self.config, self._sample(probe.num_images)

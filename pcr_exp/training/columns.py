@@ -12,7 +12,7 @@ from dataclasses import replace
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import Column
 
-MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s")
+MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s", "loss_bound")
 """What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
 
 

@@ -20,6 +20,7 @@ from pcr_exp.measuring.tolerance.answer import (
     answer,
     bootstrap_weights,
     interval,
+    loss_bounds,
     loss_matrix,
     score,
     verdict,
@@ -215,6 +216,17 @@ def test_the_answer_is_the_smallest_group_whose_upper_bound_is_below_the_margin(
     found = answer(matrix, "full", 0.01)
     assert (found.tolerated, found.undecided, found.too_few) == (5, [2], False)
     assert answer(matrix, "full", 0.08).tolerated == 1
+
+
+def test_bounds_are_those_of_the_matrix_and_all_where_nothing_was_learned(tmp_path: Path) -> None:
+    samples = write_samples(tmp_path, "fine")
+    labels = np.array([sample.labels["class"] for sample in samples])
+    found = extract_features(image_files(samples), backbone(), folder=None)
+    bounds = loss_bounds(found.values, labels, GROUPS, "top1", seed=0)
+    assert bounds["full"][1] > 0.2 < bounds["same"][2] and bounds["full"][5] < 0.05 > bounds["same"][5]
+    drawn = np.random.default_rng(0).normal(size=found.values.shape).astype(np.float32)
+    nothing = loss_bounds(drawn, labels, GROUPS, "top1", seed=0)
+    assert nothing == {use: dict.fromkeys(GROUPS, 1.0) for use in ("full", "same")}
 
 
 def test_data_that_are_too_few_to_tell_are_said_to_be() -> None:

@@ -67,6 +67,7 @@ POLICY_LOOKS = {
     "mssim": ("#41ae76", "H"),
     "plateau": ("#0b4f8a", "P"),
     "schedule": ("#6b8e23", "X"),
+    "tolerance": ("#17a2b8", "*"),
 }
 """Colour and marker of each policy, whatever was changed of its preset: greens and blues, which the ramp of
 the groups does not have. Three shapes are those of groups 6, 8 and 9, as there are no more.

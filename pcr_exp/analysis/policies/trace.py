@@ -37,6 +37,7 @@ SCORE_LABELS = {
     "tune_loss": "loss on tune images after the trial",
     "val_loss": "validation loss after the trial",
     "images_per_s": "supply (images/s)",
+    "loss_bound": "headline lost, upper end of the 95 % interval",
 }
 
 

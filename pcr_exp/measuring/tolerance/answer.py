@@ -15,10 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pcr_exp.config.tolerance import NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.measuring.tolerance.classifier import Predictions, cross_validate
+from pcr_exp.training.task import headline_called
 
 CONFIDENCE = 0.95
+EQUAL_CLASSES = "balanced_accuracy"
+"""The headline that counts classes alike: the classifier then learns from them alike, too."""
 DEPLOYMENTS = ("full", "same")
 """Trained at a group, and used at the highest group, or at that group."""
 TOLERATED, REFUSED, UNDECIDED = "tolerated", "loses more", "cannot be told"
@@ -138,6 +142,56 @@ def loss_matrix(
     return pd.DataFrame(rows, columns=MATRIX_COLUMNS)
 
 
+def loss_bounds(
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    groups: Sequence[int],
+    headline: str,
+    *,
+    seed: int,
+) -> dict[str, dict[int, float]]:
+    """By deployment and group, the upper end of the interval of what is lost, with the usual settings.
+
+    Where the features do not tell the classes apart at all groups, nothing can be lost and nothing is known:
+    every bound is then 1, all.
+
+    Args:
+        features: float32 [groups, N, D].
+        labels: [N].
+        groups: Rising.
+        headline: Of the task.
+        seed: Of folds and resamples.
+
+    Raises:
+        ConfigError: scikit-learn is not installed, or the headline is not known here.
+        DatasetError: there are too few images.
+    """
+    clusters = np.arange(len(labels))
+    predictions = cross_validate(
+        features,
+        labels,
+        clusters,
+        balanced=headline == EQUAL_CLASSES,
+        strengths=STRENGTHS,
+        num_folds=NUM_FOLDS,
+        num_inner_folds=NUM_INNER_FOLDS,
+        seed=seed,
+    )
+    matrix = loss_matrix(
+        predictions, labels, clusters, groups, headline=headline, num_resamples=NUM_RESAMPLES, seed=seed
+    )
+    whole = matrix[(matrix["train_group"] == groups[-1]) & (matrix["test_group"] == groups[-1])].iloc[0]
+    majority_share = float(np.bincount(labels).max() / len(labels))
+    guessed = headline_called(headline).guessed(majority_share, len(np.unique(labels))) or 0.0
+    if float(whole["score_low"]) <= guessed:
+        return {deployment: dict.fromkeys(groups, 1.0) for deployment in DEPLOYMENTS}
+    rows = {deployment: deployed(matrix, deployment, margin=1.0) for deployment in DEPLOYMENTS}
+    return {
+        deployment: dict(zip(found["train_group"].astype(int), found["loss_high"].astype(float), strict=True))
+        for deployment, found in rows.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Which groups will do, for one way of using the model."""
@@ -150,7 +204,7 @@ class Answer:
     undecided: list[int]
     """Smaller ones, of which the images are too few to say it either way."""
     too_few: bool
-    """Every group's interval reaches further than the margin: nothing finer could have been found."""
+    """No smaller group will do, and every interval reaches further than the margin: none could have."""
     enough_images: int
     """About as many would make the narrowest interval as wide as the margin."""
 
@@ -186,6 +240,6 @@ def answer(matrix: pd.DataFrame, deployment: str, margin: float) -> Answer:
         deployment,
         tolerated,
         undecided,
-        too_few=narrowest > margin,
+        too_few=narrowest > margin and tolerated == rows["train_group"].max(),
         enough_images=int(np.ceil(float(rows["n"].iloc[0]) * (narrowest / margin) ** 2)),
     )
