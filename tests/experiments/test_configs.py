@@ -13,6 +13,7 @@ from pcr_exp.errors import ConfigError
 
 RUNNER_OF_EXPERIMENT = {
     "mssim_vs_scan": "quality",
+    "native_scans": "evaluate",
     "throughput_vs_scan": "throughput",
     "throughput_model": "throughput",
 }
