@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
+from pcr_exp.analysis.evaluation.figures import draw_losses
 from pcr_exp.analysis.evaluation.page import draw_evaluation, write_evaluation
 from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
 from pcr_exp.errors import ConfigError
@@ -90,6 +91,16 @@ def test_table_and_figures_follow_from_the_files(tmp_path: Path, several: bool) 
     for path in draw_evaluation(tmp_path):
         assert path.read_bytes() == before[path.name], path.name
     assert np.isfinite(pd.read_csv(tmp_path / "levels.csv")["top1_ci95"]).all()
+
+
+def test_panels_have_one_scale_on_which_every_point_lies() -> None:
+    worse = scores().assign(decode="scaled")
+    worse.loc[worse["encoding"] == "pcr", ["top1", "top5"]] = 0
+    table = level_table(pd.concat([scores(), worse[worse["encoding"] == "pcr"]]))
+    figure = draw_losses(table, {**SETTINGS, "hardware": "Test CPU"})
+    mild, bad = figure.axes
+    assert mild.get_ylim() == bad.get_ylim()
+    assert mild.get_ylim()[0] < -100
 
 
 def test_a_headline_that_is_not_counted_by_image(tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ def draw_losses(table: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
             panel_title(
                 ax, f"{facts['dataset']}, {facts['model']}", f"decode = {mode}, n = {full['n']} images"
             )
-        for ax in axes[1:]:
-            ax.sharey(axes[0])
+        limits = [limit for ax in axes for limit in ax.get_ylim()]
+        for ax in axes:
+            ax.set_ylim(min(limits), max(limits))
         axes[0].set_ylabel("points against the original images")
         axes[0].legend(loc="lower right")
         _footer(
