@@ -283,6 +283,7 @@ def test_the_page_on_decode_modes_follows_from_its_runs() -> None:
     assert (DECODE_MODES / "comparison.md").read_text() == text + "\n"
 
 
+@pytest.mark.usefixtures("light_figures")
 def test_ways_of_keeping_activations_are_compared_from_their_runs(tmp_path: Path) -> None:
     config = FiguresConfig(runs_root=str(ACTIVATIONS / "runs"), out=str(tmp_path))
     text = compare(config, "activations", "none")

@@ -27,6 +27,7 @@ def execute(monkeypatch: pytest.MonkeyPatch, runs_root: Path) -> str:
     """All text that the notebook prints, and the types of what it shows."""
     monkeypatch.setenv("PCR_EXP_TOUR_RUNS", str(runs_root))
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))  # also where the package is not installed
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
@@ -51,7 +52,13 @@ def tiny_run(folder: Path) -> TrainConfig:
         storage=StorageConfig(name="unlimited"),
         loader=LoaderConfig(num_workers=0),
         training=TrainingConfig(
-            epochs=2, batch_size=16, image_size=32, eval_image_size=32, learning_rate=0.01, log_every_steps=1
+            epochs=2,
+            batch_size=16,
+            image_size=32,
+            eval_image_size=32,
+            learning_rate=0.01,
+            log_every_steps=1,
+            num_threads=1,
         ),
         tracking=TrackingConfig(name="none"),
         runs_root=str(folder / "runs"),

@@ -87,13 +87,13 @@ def shared_starter() -> Starter:
 
 
 def call(runner: str, *arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
-    """Run `python -m experiments.<runner> <arguments>`; colours off, wide lines; for 120 s at most."""
+    """Run `python -m experiments.<runner> <arguments>`; colours off, wide lines. After 300 s it hangs."""
     starter = shared_starter()
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
         module = f"experiments.{runner}"
         pid = starter.start(module, arguments, output, cwd, errors=errors)
-        overdue = threading.Timer(120, os.killpg, (pid, signal.SIGKILL))
+        overdue = threading.Timer(300, os.killpg, (pid, signal.SIGKILL))
         overdue.start()
         status = starter.end(pid)
         overdue.cancel()

@@ -14,6 +14,8 @@ from tests.experiments.test_cli import class_folders, folder_overrides
 
 __all__ = ["class_folders"]
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 
 @pytest.mark.parametrize(
     ("root", "name"),

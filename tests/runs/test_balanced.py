@@ -27,8 +27,8 @@ def floor() -> ScanConfig:
 def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
     run: Any, index: RecordIndex, floor: ScanConfig
 ) -> None:
-    """At 0.03 MiB/s even group 1 takes longer than an update: the floor decides."""
-    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.03)
+    """At 0.2 MiB/s even group 1 takes longer than an update: the floor decides."""
+    slow = StorageConfig(name="slow", bandwidth_mib_per_s=0.2)
     folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1), storage=slow)
     assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
     assert decided(rows)[0] == (0, 2)

@@ -182,6 +182,7 @@ def test_a_policy_that_needs_images_to_tune_by_is_refused_without_any(
     assert RunDirectory(folder).status == "failed"
 
 
+@pytest.mark.usefixtures("light_figures")
 def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:
     folder, rows = run(POLICIES["cosine"])
     drawn = draw_run(folder)
