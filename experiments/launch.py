@@ -37,7 +37,7 @@ from experiments.outcomes import (
 from experiments.overrides import check_overrides
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
-from pcr_exp.system.orphans import end_with_parent, terminate
+from pcr_exp.system.ending import end_with_parent, terminate
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 T = TypeVar("T")

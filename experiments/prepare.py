@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from experiments.launch import launch
 from pcr_exp.config.runners import PrepareConfig
+from pcr_exp.system import MIB
 
 if TYPE_CHECKING:
     from pcr_exp.records.encode import EncodeReport
@@ -34,7 +35,7 @@ def prepare(config: PrepareConfig) -> str:
 def describe(report: EncodeReport) -> str:
     """What an encode did, in one line."""
     parts = [f"{report.num_images} images in {report.num_records} records"]
-    parts += [f"{name} {num_bytes / 2**20:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
+    parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
     if report.num_rejected:
         parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
     if report.num_reused:

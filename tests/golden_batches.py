@@ -20,9 +20,9 @@ from numbered_records import encode_numbered
 from PIL import Image
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.numerics import NUMERICS
@@ -34,10 +34,10 @@ TABLE = Path(__file__).with_suffix(".json")
 NUM_SAMPLES = 61
 GROUPS = (1, 2, 5, 10)
 ECHOES = {
-    "echo_before": EchoConfig(name="example_before", factor=2, buffer=20),
-    "echo_finer": EchoConfig(name="example_before", factor=2, repeat_groups=[10]),
-    "echo_after": EchoConfig(name="example_after", factor=1.5, buffer=20),
-    "echo_batch": EchoConfig(name="batch", factor=2),
+    "echo_before": ExampleBeforeConfig(factor=2, buffer=20),
+    "echo_finer": ExampleBeforeConfig(factor=2, repeat_groups=[10]),
+    "echo_after": ExampleAfterConfig(factor=1.5, buffer=20),
+    "echo_batch": BatchEchoConfig(factor=2),
 }
 
 

@@ -26,7 +26,7 @@ from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import compare as compare_rates
 from pcr_exp.analysis.model.validation import load_validation
-from pcr_exp.analysis.policies.trace import full_image_bytes, policy_trace
+from pcr_exp.analysis.policies import full_image_bytes, policy_trace
 from pcr_exp.analysis.quality import files as quality_files
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
 from pcr_exp.analysis.scans.fair_baseline import (

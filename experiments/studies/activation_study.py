@@ -12,6 +12,7 @@ from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
 from pcr_exp.analysis.activations.page import draw_run_layers, write_study
 from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.components import schemas
 from pcr_exp.config.runners import ActivationStudyConfig
 from pcr_exp.measuring.activation_study import Batch, codec_errors, gradient_errors, memory_table
 from pcr_exp.policies.policy import StaticScan
@@ -56,9 +57,8 @@ def memory_modes(config: ActivationStudyConfig, codecs: dict[str, Codec]) -> dic
     modes = {name: ActivationsConfig(name=name) for name in ("none", "lossless", "recompute")}
     for codec in codecs:
         for bound in config.bounds:
-            modes[f"{codec} {bound:g}"] = ActivationsConfig(
-                name="error_bounded", codec=codec, bounds="fixed", initial_bound=bound
-            )
+            settings = schemas("activations.codec")[codec]
+            modes[f"{codec} {bound:g}"] = settings(bounds="fixed", initial_bound=bound)
     return modes
 
 

@@ -1,4 +1,4 @@
-"""What a codec of activations is.
+"""What a codec of activations is, and the simplest one.
 
 Which values are zero is stored exactly and beside every codec (`pcr_exp.activations.packed`), one bit a
 value, so that no codec can turn a zero into something else or hide a ReLU's mask.
@@ -6,9 +6,13 @@ value, so that no codec can turn a zero into something else or hide a ReLU's mas
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Payload(Protocol):
@@ -37,3 +41,25 @@ class Codec(Protocol):
             nonzero: `values != 0`.
             bound: Largest error of a decoded value, in the values' own dtype; above 0.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The values that are not zero, unchanged."""
+
+    values: Tensor
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [self.values]
+
+    def decode(self, nonzero: Tensor) -> Tensor:
+        out = torch.zeros(nonzero.shape, dtype=self.values.dtype, device=self.values.device)
+        return out.masked_scatter_(nonzero, self.values)
+
+
+class LosslessCodec:
+    """Keeps every value exactly, nan and infinity too; only -0 comes back as 0."""
+
+    def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> Exact:  # noqa: ARG002 - one interface
+        return Exact(values[nonzero])

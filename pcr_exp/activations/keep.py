@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pcr_exp.activations.bounds import Bounds, LayerState
-from pcr_exp.activations.codec import Codec
-from pcr_exp.activations.hooks import ConvInputs, convolutions
-from pcr_exp.activations.lossless import LosslessCodec
+from pcr_exp.activations.codec import Codec, LosslessCodec
+from pcr_exp.activations.hooks import ConvInputs, LayerTally, convolutions
 from pcr_exp.activations.packed import pack
 from pcr_exp.activations.recompute import RecomputedBlocks
-from pcr_exp.activations.tally import LayerTally
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import component
 from pcr_exp.errors import ConfigError

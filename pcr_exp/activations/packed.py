@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcr_exp.activations.codec import Codec, Payload
-from pcr_exp.activations.count import unique_bytes
+from pcr_exp.activations.kept import unique_bytes
 from pcr_exp.system.bits import pack_bits, unpack_bits
 
 

@@ -3,6 +3,10 @@
 A value x != 0 falls into cell c = ceil(|x| / 2h) - 1 and decodes to the cell's middle, sign(x) (2c + 1) h. So
 the error is at most h, uniform where values are dense, and a value that is not zero never becomes zero, as it
 would with cells centred at zero (round(x / 2h)): the zeros that are stored are the zeros that decode.
+
+Entropy stages that read one code word after the other (Huffman, ANS) decode serially. Here every block of 32
+numbers is given the width of its largest one, and blocks are written bit plane by bit plane: no number waits
+for another, and half a bit per number above the entropy is what that costs.
 """
 
 from __future__ import annotations
@@ -11,8 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pcr_exp.activations.entropy import MAX_WIDTH, PackedIntegers, pack_integers, unpack_integers
-from pcr_exp.activations.lossless import Exact
+from pcr_exp.activations.codec import Exact
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import register
 from pcr_exp.system.bits import pack_bits, unpack_bits
@@ -20,6 +23,76 @@ from pcr_exp.system.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+BLOCK = 32
+MAX_WIDTH = 15
+"""Bits of the largest number; widths are written in four bits each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedIntegers:
+    """What `pack_integers` returns."""
+
+    widths: Tensor
+    """uint8: bits per number, two blocks to a byte."""
+    planes: Tensor
+    """uint8: bit 0 of all blocks that have one, then bit 1, and so on; widest blocks first in each."""
+    num_values: int
+
+
+def pack_integers(values: Tensor) -> PackedIntegers:
+    """Pack int16 [n], each in [0, 2 ** 15)."""
+    blocks = torch.nn.functional.pad(values, (0, -len(values) % BLOCK)).view(-1, BLOCK)
+    widths = _bit_lengths(blocks)
+    rows = blocks[_widest_first(widths)]
+    planes = [pack_bits((rows[:n] & (1 << k)).flatten() != 0) for k, n in enumerate(_plane_sizes(widths))]
+    packed = torch.cat(planes) if planes else torch.empty(0, dtype=torch.uint8, device=values.device)
+    return PackedIntegers(_pair(widths), packed, len(values))
+
+
+def unpack_integers(packed: PackedIntegers) -> Tensor:
+    """Return the int16 [n] that were packed."""
+    num_blocks = -(-packed.num_values // BLOCK)
+    widths = _split(packed.widths, num_blocks)
+    rows = torch.zeros(num_blocks, BLOCK, dtype=torch.int16, device=widths.device)
+    start = 0
+    for k, n in enumerate(_plane_sizes(widths)):
+        end = start + n * BLOCK // 8
+        bits = unpack_bits(packed.planes[start:end], n * BLOCK).view(n, BLOCK)
+        rows[:n] |= bits.to(torch.int16) << k
+        start = end
+    blocks = torch.empty_like(rows)
+    blocks[_widest_first(widths)] = rows
+    return blocks.flatten()[: packed.num_values]
+
+
+def _bit_lengths(blocks: Tensor) -> Tensor:
+    # frexp writes x as m * 2 ** e with m in [0.5, 1): e is the bit length, 0 for 0.
+    largest = blocks.amax(1) if len(blocks) else blocks.new_empty(0)
+    return torch.frexp(largest.float()).exponent.to(torch.uint8)
+
+
+def _widest_first(widths: Tensor) -> Tensor:
+    # Stable, so that packing and unpacking agree on the order.
+    return torch.argsort(widths, descending=True, stable=True)
+
+
+def _plane_sizes(widths: Tensor) -> list[int]:
+    # How many blocks have a bit 0, a bit 1, ...
+    counts = torch.bincount(widths, minlength=MAX_WIDTH + 1)
+    wider = counts.flip(0).cumsum(0).flip(0)[1:].tolist()
+    return [n for n in wider if n]
+
+
+def _pair(widths: Tensor) -> Tensor:
+    low, high = torch.nn.functional.pad(widths, (0, len(widths) % 2)).view(-1, 2).unbind(1)
+    return low | (high << 4)
+
+
+def _split(pairs: Tensor, num_blocks: int) -> Tensor:
+    return torch.stack([pairs & 15, pairs >> 4], dim=1).flatten()[:num_blocks]
+
 
 NUM_CELLS = 2**MAX_WIDTH
 
@@ -98,7 +171,15 @@ def _exact_enough(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-@register("activations.codec", "quantise", ActivationsConfig)
-def open_quantise(config: ActivationsConfig) -> QuantiseCodec:  # noqa: ARG001
-    """Has no settings but the bounds, which it is given with the values."""
+@dataclass(kw_only=True, slots=True)
+class QuantiseConfig(ActivationsConfig):
+    """No settings but the bounds, which the codec is given with the values."""
+
+    name: str = "error_bounded"
+    codec: str = "quantise"
+
+
+@register("activations.codec", "quantise", QuantiseConfig)
+def open_quantise(config: QuantiseConfig) -> QuantiseCodec:  # noqa: ARG001
+    """Everything that it needs comes with the values."""
     return QuantiseCodec()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pcr_exp.activations.lossless import Exact
+from pcr_exp.activations.codec import Exact
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import register
 from pcr_exp.errors import ConfigError
@@ -92,7 +92,15 @@ def _numpy_name(dtype: torch.dtype) -> str:
     return "float64" if dtype is torch.float64 else "float32"
 
 
-@register("activations.codec", "sz", ActivationsConfig)
-def open_sz(config: ActivationsConfig) -> SzCodec:  # noqa: ARG001
+@dataclass(kw_only=True, slots=True)
+class SzConfig(ActivationsConfig):
+    """No settings but the bounds, which the codec is given with the values."""
+
+    name: str = "error_bounded"
+    codec: str = "sz"
+
+
+@register("activations.codec", "sz", SzConfig)
+def open_sz(config: SzConfig) -> SzCodec:  # noqa: ARG001
     """SZ3 is asked for as it comes."""
     return SzCodec()

@@ -14,7 +14,7 @@ from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import write_echo_report
 from pcr_exp.analysis.gradients.page import write_gradient_report
-from pcr_exp.analysis.policies.trace import write_traces
+from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline

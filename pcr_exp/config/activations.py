@@ -1,11 +1,11 @@
-"""What is kept of convolution inputs between forward and backward."""
+"""What is kept of convolution inputs between forward and backward; codecs add settings of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from pcr_exp.config.check import require
-from pcr_exp.config.components import names
+from pcr_exp.config.components import component, names
 
 
 @dataclass(kw_only=True, slots=True)
@@ -16,7 +16,8 @@ class ActivationsConfig:
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
     within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
     codec: str = "quantise"
-    """The codec of error_bounded. `quantise`: ours, on any device. `sz`: SZ3, on the CPU (extra `sz`)."""
+    """The codec of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU
+    (extra `sz`)."""
     bounds: str = "adaptive"
     """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
     initial_bound: float = 1e-4
@@ -39,6 +40,10 @@ class ActivationsConfig:
         for key, wanted in choices.items():
             value = getattr(self, key)
             require(value in wanted, f"activations.{key}", value, " or ".join(wanted))
+        if self.name == "error_bounded":
+            schema = component("activations.codec", self.codec).schema
+            wanted = "the codec of these settings; activations=error_bounded_sz, say, chooses both"
+            require(schema is type(self), "activations.codec", self.codec, wanted)
         for key in ("initial_bound", "momentum_fraction", "paper_factor"):
             require(getattr(self, key) > 0, f"activations.{key}", getattr(self, key), "above 0")
         require(self.interval >= 1, "activations.interval", self.interval, "at least 1")

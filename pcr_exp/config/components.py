@@ -1,4 +1,4 @@
-"""Datasets, models, scan policies and codecs by name: each is registered in the module where it is written.
+"""Datasets, models, tasks, scan policies, echo variants and codecs by name, each registered where it stands.
 
     @dataclass(kw_only=True, slots=True)
     class EagerConfig(CandidatesConfig):
@@ -8,7 +8,8 @@
     def open_eager(config: EagerConfig, run: PolicyInputs) -> ScanPolicy: ...
 
 With a `configs/scan/eager.yaml` whose defaults begin with `eager_schema`, `scan=eager` then works. What is
-registered builds the component from its settings; the arguments after the settings are each group's own.
+registered builds the component from its settings; the arguments after the settings are each group's own. An
+image codec has no settings: `records.codec` names it, and records that it made do.
 
 Components are found in our own packages, in packages that are installed with an entry point of the group
 `pcr_exp.components`, and in those that `components=[my_package]` names. A package that has a folder `configs`
@@ -35,6 +36,7 @@ _OURS = (
     "pcr_exp.policies",
     "pcr_exp.gradients",
     "pcr_exp.activations",
+    "pcr_exp.loading.echo",
     "pcr_exp.training",
 )
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,10 +46,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Component:
     """One option of a configuration group."""
 
-    schema: type
-    """The dataclass of its settings."""
+    schema: type | None
+    """The dataclass of its settings; None: it has none."""
     build: Callable[..., Any]
-    """Called with the settings, and with what the group's `open_...` function passes on."""
+    """Called with the settings, if there are any, and what the group's `open_...` function passes on."""
 
 
 _components: dict[str, dict[str, Component]] = {}
@@ -56,8 +58,8 @@ _packages: list[str] = []
 _found_all = False
 
 
-def register(group: str, name: str, schema: type) -> Callable[[F], F]:
-    """Register the decorated function or class as the option `name` of a configuration group.
+def register(group: str, name: str, schema: type | None = None) -> Callable[[F], F]:
+    """Register the decorated function or class as the option `name` of a group, with its settings if any.
 
     Raises:
         ConfigError: another component has this name.
@@ -95,7 +97,8 @@ def find_components(packages: Iterable[str] = ()) -> None:
 
 def schemas(group: str) -> dict[str, type]:
     """Every option of a group that has settings of its own, with their dataclass."""
-    return {name: component.schema for name, component in _options(group).items()}
+    options = _options(group).items()
+    return {name: component.schema for name, component in options if component.schema is not None}
 
 
 def names(group: str) -> list[str]:
@@ -110,8 +113,11 @@ def groups() -> list[str]:
 
 
 def component(group: str, name: str) -> Component:
-    """The option `name` of a group; the name has been checked."""
-    return _options(group)[name]
+    """The option `name` of a group. Raises KeyError if there is none.
+
+    Others are only looked for if it has not been registered yet.
+    """
+    return _components.get(group, {}).get(name) or _options(group)[name]
 
 
 def component_of(group: str, config: Any) -> tuple[str, Component]:

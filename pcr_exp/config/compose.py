@@ -23,7 +23,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
 from pcr_exp.config.evaluation import EvaluateConfig
-from pcr_exp.config.presets import CONFIGS
+from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.runners import (
     ActivationStudyConfig,
     DemoConfig,

@@ -54,7 +54,7 @@ class PaperConfig:
 
 @dataclass(kw_only=True, slots=True)
 class DatasetConfig:
-    """Which pictures, which label, and how the paper stores and trains on them."""
+    """Which images, which label, and how the paper stores and trains on them."""
 
     name: str = MISSING
     """A word of your choice, in the names of runs, records and quality files. The kind of dataset is another
@@ -117,6 +117,6 @@ _WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
 
 
 def folder_name(root: str | None) -> str:
-    """A name for a folder of pictures that was given none: the folder's own, as far as files may bear it."""
+    """A name for a folder of images that was given none: the folder's own, as far as files may bear it."""
     base = "" if root is None else Path(root).expanduser().resolve().name
     return re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_") or "folder"

@@ -11,9 +11,8 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
-from pcr_exp.config.runners import RunnerConfig
+from pcr_exp.config.runners import RunnerConfig, TrackingConfig
 from pcr_exp.config.scan import PAPER_GROUPS
-from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TaskConfig
 
 

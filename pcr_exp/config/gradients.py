@@ -1,13 +1,28 @@
-"""How the processes of a run tell each other their gradients."""
+"""How the processes of a run tell each other their gradients, and over which link."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NoReturn
 
 from pcr_exp.config.check import require
-from pcr_exp.config.components import component_of, names, register
-from pcr_exp.errors import ConfigError
+from pcr_exp.config.components import component_of, names
+
+
+@dataclass(kw_only=True, slots=True)
+class NetworkConfig:
+    """The link of each process to all others, the same in both directions at once. null means no limit."""
+
+    name: str = "unlimited"
+    bandwidth_mbit_per_s: float | None = None
+    """Millions of bits per second, as networks are sold."""
+    latency_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        rate = self.bandwidth_mbit_per_s
+        wanted = "a rate above 0, or null for no limit"
+        require(rate is None or rate > 0, "network.bandwidth_mbit_per_s", rate, wanted)
+        require(0 <= self.latency_ms < math.inf, "network.latency_ms", self.latency_ms, "0 or more")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,28 +43,3 @@ class GradientsConfig:
         component_of("gradients", self)  # refuses a name with the settings of another codec
         require(self.mode in ("ddp", "server"), "gradients.mode", self.mode, "ddp or server")
         require(self.min_values >= 0, "gradients.min_values", self.min_values, "0 or more")
-
-
-@dataclass(kw_only=True, slots=True)
-class PowerSGDConfig(GradientsConfig):
-    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.powersgd`."""
-
-    name: str = "powersgd"
-    rank: int = 2
-    """Columns of the two factors that stand for a matrix."""
-
-    def __post_init__(self) -> None:
-        GradientsConfig.__post_init__(self)
-        require(self.rank >= 1, "gradients.rank", self.rank, "at least 1")
-        require(
-            self.mode == "ddp", "gradients.mode", self.mode, "ddp: PowerSGD needs sums over all processes"
-        )
-
-
-@register("gradients", "powersgd", PowerSGDConfig)
-def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
-    """PowerSGD makes sums of factors and no messages. Raises ConfigError, always."""
-    raise ConfigError(
-        f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
-        "processes that exchange messages want another of the gradients group, such as gradients=threelc."
-    )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.components import component_of
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.system.keys import key_of
 
 NUM_GROUPS = 10
 """Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
 SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
 """Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
 MAX_PIXELS = 120_000_000
-"""Above the largest pictures that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
+"""Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,6 +31,9 @@ class RecordsConfig:
     on_change: str = "fail"
     """If images are not those any more that records were made of: `fail` says which; `append` adds records
     of those that were added; `reencode` makes all anew; `ignore` uses the records as they are."""
+    codec: str = SCANS["pcr"]
+    """How images are cut into scan groups, as registered in `images.codec`; baseline records keep files whole
+    in any case. Records of another codec than JPEG's lie in a folder of their own."""
     reuse_from: str | None = None
     """Local folder of records made before, of any format version: images that are in them, byte for byte, are
     taken over instead of transcoded."""
@@ -62,13 +63,7 @@ _WITHOUT_EFFECT = (
 """Settings of a dataset that change no byte of its records."""
 
 
-def key_of(fields: dict[str, Any]) -> str:
-    """Eight hex digits that name a set of settings: SHA-256 of their canonical JSON."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def records_name(dataset: DatasetConfig) -> str:
+def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
     """The folder of a dataset's records: its name and a key of every setting that changes their bytes.
 
     The dataset's folder is not among them, so that both can move; two datasets of one kind need two names.
@@ -76,5 +71,7 @@ def records_name(dataset: DatasetConfig) -> str:
     fields = asdict(dataset)
     for unrelated in _WITHOUT_EFFECT:
         del fields[unrelated]
-    kind, _ = component_of("dataset", dataset)
-    return f"{dataset.name}-{key_of(fields | {'kind': kind})}"
+    fields["kind"], _ = component_of("dataset", dataset)
+    if codec != SCANS["pcr"]:  # records from before there was a choice keep their names
+        fields["codec"] = codec
+    return f"{dataset.name}-{key_of(fields)}"

@@ -10,16 +10,29 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig, check_lanes, num_slots
 from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.network import NetworkConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.slots import check_lanes, num_slots
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TaskConfig, TrainingConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class TrackingConfig:
+    """Where curves go besides the run directory."""
+
+    name: str = MISSING
+    """`none` or `wandb`."""
+    mode: str = "offline"
+    project: str = "pcr-exp"
+    entity: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        require(self.name in ("none", "wandb"), "tracking.name", self.name, "none or wandb")
+        require(self.mode in ("offline", "online"), "tracking.mode", self.mode, "offline or online")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -11,9 +11,8 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import ANTIALIAS, DECODE_MODES
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
-from pcr_exp.config.runners import RunnerConfig
+from pcr_exp.config.runners import RunnerConfig, TrackingConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TaskConfig
 
 SPLITS = ("train", "tune", "val")

@@ -9,6 +9,7 @@ from itertools import pairwise
 from omegaconf import MISSING
 
 from pcr_exp.config.check import require
+from pcr_exp.config.components import component_of, names
 
 REFERENCE_BATCH_SIZE = 256
 """Published learning rates are per this many images (Goyal et al. 2017)."""
@@ -20,7 +21,11 @@ class TaskConfig:
 
     name: str = "classification"
     """`classification`: by top-1; `balanced`: by balanced accuracy, with the recall of each class; `auc`: of
-    two classes, by the area under the ROC curve."""
+    two classes, by the area under the ROC curve. Or another, as it is registered."""
+
+    def __post_init__(self) -> None:
+        require(self.name in names("task"), "task.name", self.name, " or ".join(names("task")))
+        component_of("task", self)  # refuses a name with the settings of another task
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,1 +1,1 @@
-"""Which pictures and labels: each dataset's official layout becomes a list of samples."""
+"""Which images and labels: each dataset's official layout becomes a list of samples."""

@@ -1,4 +1,4 @@
-"""Stanford Cars (Krause et al. 2013): pictures, and MATLAB files that name their models.
+"""Stanford Cars (Krause et al. 2013): images, and MATLAB files that name their models.
 
     cars_train/*.jpg  cars_test/*.jpg  devkit/cars_meta.mat  devkit/cars_train_annos.mat
     cars_test_annos_withlabels.mat (at the root or in devkit/)
@@ -36,10 +36,10 @@ class CarsConfig(DatasetConfig):
 def read(config: CarsConfig) -> Dataset:
     """The official train set, and the official test set as val.
 
-    Class indices follow the devkit (0-based), whether or not every model has pictures.
+    Class indices follow the devkit (0-based), whether or not every model has images.
 
     Raises:
-        DatasetError: a file or folder is missing or unreadable, or a listed picture is not there.
+        DatasetError: a file or folder is missing or unreadable, or a listed image is not there.
     """
     root = open_root(config.root, "cars", "cars_train/, cars_test/ and devkit/", SOURCE)
     devkit = need_dir(root, "devkit", SOURCE)

@@ -2,7 +2,7 @@
 
     CelebA-HQ-img/<i>.jpg  CelebAMask-HQ-attribute-anno.txt
 
-The annotation file has the number of pictures, the 40 attribute names, then a row for each picture: its
+The annotation file has the number of images, the 40 attribute names, then a row for each image: its
 name and 40 times 1 or -1.
 """
 
@@ -41,13 +41,13 @@ class CelebAHQConfig(OwnSplitConfig):
 
 @register("dataset", "celebahq", CelebAHQConfig)
 def read(config: CelebAHQConfig) -> Dataset:
-    """The annotated pictures, divided as `config.split` says.
+    """The annotated images, divided as `config.split` says.
 
-    The pictures decide: the official file always lists 30,000, so rows of pictures that are not there are
+    The images decide: the official file always lists 30,000, so rows of images that are not there are
     left out with a remark, and a subset of the folder works.
 
     Raises:
-        DatasetError: the folder or file is missing, a row is bad, or no listed picture is there.
+        DatasetError: the folder or file is missing, a row is bad, or no listed image is there.
     """
     looked = Looked()
     root = open_root(config.root, "celebahq", f"{IMAGES}/ and {ANNOTATION}", SOURCE)
@@ -70,11 +70,11 @@ def _number(name: str) -> tuple[int, str]:
 
 
 def _read_smiles(path: Path) -> dict[str, int]:
-    """Picture name -> 1 if smiling, else 0."""
+    """Image name -> 1 if smiling, else 0."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) < 3 or not lines[0].strip().isdecimal():
         raise DatasetError(
-            f"{path}: wanted a count, a line of attribute names and one row per picture. {SOURCE}"
+            f"{path}: wanted a count, a line of attribute names and one row per image. {SOURCE}"
         )
     attributes = lines[1].split()
     if ATTRIBUTE not in attributes:
@@ -87,11 +87,11 @@ def _read_smiles(path: Path) -> dict[str, int]:
             continue
         if len(fields) != 1 + len(attributes) or fields[column] not in ("1", "-1"):
             raise DatasetError(
-                f"{path}, line {number}: wanted a picture's name and {len(attributes)} values of 1 or -1."
+                f"{path}, line {number}: wanted an image's name and {len(attributes)} values of 1 or -1."
             )
         smiles[fields[0]] = int(fields[column] == "1")
     if len(smiles) != int(lines[0]):
         raise DatasetError(
-            f"{path} says {lines[0].strip()} pictures and lists {len(smiles)}: cut short? {SOURCE}"
+            f"{path} says {lines[0].strip()} images and lists {len(smiles)}: cut short? {SOURCE}"
         )
     return smiles

@@ -13,7 +13,7 @@ from pcr_exp.datasets.sample import Dataset, make_dataset
 from pcr_exp.errors import DatasetError
 
 LABEL = "class"
-SOURCE = "Give the folder of your own pictures: dataset.root=/path/to/pictures."
+SOURCE = "Give the folder of your own images: dataset.root=/path/to/images."
 
 
 @dataclass(kw_only=True, slots=True)

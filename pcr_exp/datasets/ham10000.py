@@ -45,15 +45,15 @@ class _Row:
 
 @register("dataset", "ham10000", Ham10000Config)
 def read(config: Ham10000Config) -> Dataset:
-    """The labelled photographs, split as `config.split` says.
+    """The labelled images, split as `config.split` says.
 
-    `lesion`: `val_fraction` of the lesions are held out, with all their photographs, by a hash of their ids.
-    `file`: the paper's split, drawn over files sorted by image id. A lesion has up to six photographs, and
+    `lesion`: `val_fraction` of the lesions are held out, with all their images, by a hash of their ids.
+    `file`: the paper's split, drawn over files sorted by image id. A lesion has up to six images, and
     they then land on both sides: validation accuracy is too high by an unknown amount.
     With either, no lesion that is tuned by is trained on.
 
     Raises:
-        DatasetError: a folder or the table is missing, a row is bad, or a listed picture is not there.
+        DatasetError: a folder or the table is missing, a row is bad, or a listed image is not there.
     """
     wanted = f"{PARTS[0]}/, {PARTS[1]}/ and {METADATA[0]}"
     root = open_root(config.root, "ham10000", wanted, SOURCE)
@@ -98,5 +98,5 @@ def _read_rows(table: Path) -> dict[str, _Row]:
                 raise DatasetError(f"{where}: {image} is listed twice.")
             rows[image] = _Row(lesion, DIAGNOSES.index(diagnosis))
     if not rows:
-        raise DatasetError(f"{table} lists no picture. {SOURCE}")
+        raise DatasetError(f"{table} lists no image. {SOURCE}")
     return rows

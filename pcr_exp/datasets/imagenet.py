@@ -72,7 +72,7 @@ def _check_val(val: Path) -> None:
     flat = [path.name for path in Looked().images(val)]
     if flat:
         raise DatasetError(
-            f"{val} holds pictures that are in no class folder: {some(flat)}. That is how "
+            f"{val} holds images that are in no class folder: {some(flat)}. That is how "
             "ILSVRC2012_img_val.tar unpacks. Move each into val/<wnid>/; its class is in the devkit's "
             "ILSVRC2012_validation_ground_truth.txt (ids as in meta.mat)."
         )

@@ -59,7 +59,7 @@ def read_class_folders(
     """
     samples = []
     for index, name in enumerate(class_names):
-        class_folder = need_dir(folder, name, f"Every class needs pictures in both splits. {source}")
+        class_folder = need_dir(folder, name, f"Every class needs images in both splits. {source}")
         images = looked.images(class_folder)
         if not images:
             raise DatasetError(
@@ -88,28 +88,28 @@ def match_listed(
 ) -> list[str]:
     """The listed names that have a file, in listed order.
 
-    A picture that no row lists has no label: it is left out with a remark. A listed picture without a
+    An image that no row lists has no label: it is left out with a remark. A listed image without a
     file is an error, or with `missing_ok` left out with a remark.
 
     Raises:
-        DatasetError: listed pictures are missing, or no picture is listed at all.
+        DatasetError: listed images are missing, or no image is listed at all.
     """
     unlisted = sorted(found.keys() - set(listed))
     if unlisted:
         looked.remarks.append(
-            f"{len(unlisted)} pictures are not in {metadata} and are left out: {some(unlisted)}."
+            f"{len(unlisted)} images are not in {metadata} and are left out: {some(unlisted)}."
         )
     missing = [name for name in listed if name not in found]
     if len(missing) == len(listed):
-        raise DatasetError(f"{metadata} lists {len(listed)} pictures; none is there: {some(missing)}.")
+        raise DatasetError(f"{metadata} lists {len(listed)} images; none is there: {some(missing)}.")
     if missing and not missing_ok:
         raise DatasetError(
-            f"{metadata} lists {len(missing)} of {len(listed)} pictures that are missing: {some(missing)}. "
+            f"{metadata} lists {len(missing)} of {len(listed)} images that are missing: {some(missing)}. "
             "Unpack the archive again, or remove their rows from a copy of the dataset."
         )
     if missing:
         looked.remarks.append(
-            f"{len(missing)} of {len(listed)} pictures in {metadata} are missing and are left out: "
+            f"{len(missing)} of {len(listed)} images in {metadata} are missing and are left out: "
             f"{some(missing)}."
         )
     return [name for name in listed if name in found]

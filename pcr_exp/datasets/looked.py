@@ -84,7 +84,7 @@ class Looked:
             counts = ", ".join(f"{num} {suffix}" for suffix, num in self.others.most_common())
             remarks.append(
                 f"beside {self.num_images} JPEG files lie {counts}, which are not looked at: only .jpg and "
-                ".jpeg are. Convert the pictures among them to JPEG."
+                ".jpeg are. Convert the images among them to JPEG."
             )
         if self.nested:
             remarks.append(

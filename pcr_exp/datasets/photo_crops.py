@@ -1,7 +1,7 @@
-"""Cutting pictures out of a photograph: a view of it is drawn at random, then rendered and encoded.
+"""Cutting images out of a photograph: a view of it is drawn at random, then rendered and encoded.
 
 A rendering samples each output pixel 2 x 2 times and averages, at no less than one source pixel per output
-pixel: sharp pictures stay sharp to the pixel, which the fine label (in focus or blurred) hangs on. Beyond its
+pixel: sharp images stay sharp to the pixel, which the fine label (in focus or blurred) hangs on. Beyond its
 region's edges a view sees the region mirrored, never the other split.
 """
 
@@ -17,13 +17,13 @@ from PIL import Image
 
 SUPERSAMPLE = 2
 MIN_DETAIL = 10.0
-"""Least standard deviation of the Laplacian in a picture's centre: plain sky has no focus to judge."""
+"""Least standard deviation of the Laplacian in an image's centre: plain sky has no focus to judge."""
 MAX_DRAWS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Where a picture is taken, and in what light."""
+    """Where an image is taken, and in what light."""
 
     center_x: float
     center_y: float
@@ -72,8 +72,8 @@ def render(region: np.ndarray, view: View, size_px: int) -> np.ndarray:
         flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REFLECT_101,
     )
-    picture = cv2.resize(fine, (size_px, size_px), interpolation=cv2.INTER_AREA)
-    return cv2.LUT(picture, _tone_curve(view))
+    image = cv2.resize(fine, (size_px, size_px), interpolation=cv2.INTER_AREA)
+    return cv2.LUT(image, _tone_curve(view))
 
 
 def _tone_curve(view: View) -> np.ndarray:
@@ -81,33 +81,33 @@ def _tone_curve(view: View) -> np.ndarray:
     return np.clip(255 * view.gain * levels**view.gamma, 0, 255).round().astype(np.uint8)
 
 
-def detail(picture: np.ndarray) -> float:
-    """Standard deviation of the Laplacian of grey in the picture's middle half, the part that eval crops."""
-    grey = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+def detail(image: np.ndarray) -> float:
+    """Standard deviation of the Laplacian of grey in the image's middle half, the part that eval crops."""
+    grey = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     margin = grey.shape[0] // 4
     return float(cv2.Laplacian(grey, cv2.CV_32F)[margin:-margin, margin:-margin].std())
 
 
-def draw_picture(rng: np.random.Generator, region: np.ndarray, size_px: int) -> np.ndarray:
-    """A random picture with enough detail to tell its focus; the most detailed of `MAX_DRAWS` if none has."""
+def draw_image(rng: np.random.Generator, region: np.ndarray, size_px: int) -> np.ndarray:
+    """A random image with enough detail to tell its focus; the most detailed of `MAX_DRAWS` if none has."""
     best, best_detail = None, -1.0
     for _ in range(MAX_DRAWS):
-        picture = render(region, draw_view(rng, region.shape[0], region.shape[1], size_px), size_px)
-        if (found := detail(picture)) > best_detail:
-            best, best_detail = picture, found
+        image = render(region, draw_view(rng, region.shape[0], region.shape[1], size_px), size_px)
+        if (found := detail(image)) > best_detail:
+            best, best_detail = image, found
         if best_detail >= MIN_DETAIL:
             break
     assert best is not None
     return best
 
 
-def defocus(rng: np.random.Generator, picture: np.ndarray) -> np.ndarray:
-    """The picture slightly out of focus: a Gaussian of 1.3 to 1.7 pixels."""
-    return cv2.GaussianBlur(picture, (0, 0), rng.uniform(1.3, 1.7))
+def defocus(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
+    """The image slightly out of focus: a Gaussian of 1.3 to 1.7 pixels."""
+    return cv2.GaussianBlur(image, (0, 0), rng.uniform(1.3, 1.7))
 
 
-def encode_jpeg(picture: np.ndarray, quality: int) -> bytes:
+def encode_jpeg(image: np.ndarray, quality: int) -> bytes:
     """Baseline JPEG, 4:2:0 if in colour, of one component if grey."""
     buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "JPEG", quality=quality)
+    Image.fromarray(image).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()

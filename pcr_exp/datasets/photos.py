@@ -1,8 +1,8 @@
-"""The embedded dataset: pictures cut from photographs that scikit-image ships, made where they are wanted.
+"""The embedded dataset: images cut from photographs that scikit-image ships, made where they are wanted.
 
     <root>/photos-<key>/{train,val}/<photo>/<focus>/0001.jpg    and stamp.json, the settings
 
-Two labels, a coarse and a fine one: `photo`, which photograph a picture is cut from, and `focus`, whether it
+Two labels, a coarse and a fine one: `photo`, which photograph an image is cut from, and `focus`, whether it
 is in focus or slightly blurred. The first survives strong compression, the second needs the high frequencies.
 Train and val are cut from separate parts of each photograph; what is tuned by (`dataset.tune_fraction`) is
 taken out of the first, so it resembles train more than val does. The same settings give the same bytes.
@@ -10,7 +10,7 @@ taken out of the first, so it resembles train more than val does. The same setti
 The photographs are files inside scikit-image's wheel, so nothing is downloaded. Of those that it ships, these
 are large enough, sharp to the pixel nearly everywhere, and alike on their left and right. Left out: moon,
 retina and cell (blurring changes little), chelsea (half out of focus), coins and page (small), camera (a man
-on the left, a lawn on the right), gravel (much like grass) and the motorcycle's second picture (same scene).
+on the left, a lawn on the right), gravel (much like grass) and the motorcycle's second image (same scene).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import IO, TYPE_CHECKING, Any
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.records import key_of
 from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
+from pcr_exp.system.keys import key_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ GAP_PX = 16
 """Columns between the two that belong to neither, since neighbouring pixels are alike."""
 CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
 REGIONS = ("train", "val")
-"""Parts of each photograph that pictures are cut from; `tune` is taken out of the first."""
+"""Parts of each photograph that images are cut from; `tune` is taken out of the first."""
 NUM_THREADS = 2
 STAMP = "stamp.json"
 
@@ -84,8 +84,8 @@ class PhotosConfig(DatasetConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One picture to be made; its file and everything random about it follow from these."""
+class PlannedImage:
+    """One image to be made; its file and everything random about it follow from these."""
 
     split: str
     index: int
@@ -104,13 +104,13 @@ class Picture:
 
 @register("dataset", "photos", PhotosConfig)
 def read(config: PhotosConfig) -> Dataset:
-    """The pictures, made first if `root` has none of these settings.
+    """The images, made first if `root` has none of these settings.
 
     Raises:
-        DatasetError: `root` is null or cannot be written, or the pictures there are not all there.
+        DatasetError: `root` is null or cannot be written, or the images there are not all there.
     """
     if config.root is None:
-        raise DatasetError("dataset.root is null: photos wants a folder to make its pictures in.")
+        raise DatasetError("dataset.root is null: photos wants a folder to make its images in.")
     root = Path(config.root).expanduser()
     settings = _settings(config)
     folder = root / f"photos-{key_of(settings)}"
@@ -119,9 +119,9 @@ def read(config: PhotosConfig) -> Dataset:
     _check(folder, config, settings)
     # An id is below the dataset's own folder, so that splits and order are the same with more or larger ones.
     samples: dict[str, list[Sample]] = {region: [] for region in REGIONS}
-    for picture in plan(config):
-        labels = {"photo": picture.photo, "focus": picture.focus}
-        samples[picture.split].append(Sample(picture.file, folder / picture.file, labels))
+    for image in plan(config):
+        labels = {"photo": image.photo, "focus": image.focus}
+        samples[image.split].append(Sample(image.file, folder / image.file, labels))
     looked = Looked()
     for leaf in sorted({sample.path.parent for chosen in samples.values() for sample in chosen}):
         looked.images(leaf)
@@ -130,14 +130,14 @@ def read(config: PhotosConfig) -> Dataset:
     return make_dataset(config, samples["train"], classes, looked, val=samples["val"])
 
 
-def plan(config: PhotosConfig) -> Iterator[Picture]:
-    """All pictures: every (photo, focus) as often as every other, or once more."""
+def plan(config: PhotosConfig) -> Iterator[PlannedImage]:
+    """All images: every (photo, focus) as often as every other, or once more."""
     num_focus = len(CLASSES["focus"])
     num_cells = len(CLASSES["photo"]) * num_focus
     for split, num in zip(REGIONS, (config.num_train, config.num_val), strict=True):
         for index in range(num):
             cell = index % num_cells
-            yield Picture(split, index, cell // num_focus, cell % num_focus, 1 + index // num_cells)
+            yield PlannedImage(split, index, cell // num_focus, cell % num_focus, 1 + index // num_cells)
 
 
 def _settings(config: PhotosConfig) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _settings(config: PhotosConfig) -> dict[str, Any]:
 
 
 def _make(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
-    """All pictures and the stamp, in a folder of another name that is renamed once it is whole."""
+    """All images and the stamp, in a folder of another name that is renamed once it is whole."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
@@ -162,14 +162,14 @@ def _make(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
             (whole / STAMP).write_text(json.dumps(settings, indent=2) + "\n")
             _rename(whole, folder)
     except OSError as error:
-        raise DatasetError(f"photos: the pictures cannot be made in {folder.parent}: {error}.") from error
+        raise DatasetError(f"photos: the images cannot be made in {folder.parent}: {error}.") from error
 
 
 def _rename(whole: Path, folder: Path) -> None:
     try:
         whole.rename(folder)
     except OSError:
-        if not (folder / STAMP).is_file():  # else another process made the same pictures first
+        if not (folder / STAMP).is_file():  # else another process made the same images first
             raise
 
 
@@ -180,24 +180,24 @@ def _draw_all(folder: Path, config: PhotosConfig) -> None:
                 (folder / split / photo / focus).mkdir(parents=True)
     photos = [load_photo(name) for name in CLASSES["photo"]]
 
-    def draw(picture: Picture) -> None:
-        region = split_region(photos[picture.photo], picture.split)
-        jpeg = draw_jpeg(picture, region, config)
-        (folder / picture.file).write_bytes(jpeg)
+    def draw(image: PlannedImage) -> None:
+        region = split_region(photos[image.photo], image.split)
+        jpeg = draw_jpeg(image, region, config)
+        (folder / image.file).write_bytes(jpeg)
 
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         list(pool.map(draw, plan(config)))
 
 
-def draw_jpeg(picture: Picture, region: np.ndarray, config: PhotosConfig) -> bytes:
-    """One picture's file. Its randomness is its own, so neither threads nor other pictures matter to it."""
+def draw_jpeg(image: PlannedImage, region: np.ndarray, config: PhotosConfig) -> bytes:
+    """One image's file. Its randomness is its own, so neither threads nor other images matter to it."""
     import numpy as np
 
-    from pcr_exp.datasets.photo_crops import defocus, draw_picture, encode_jpeg
+    from pcr_exp.datasets.photo_crops import defocus, draw_image, encode_jpeg
 
-    rng = np.random.default_rng([config.seed, REGIONS.index(picture.split), picture.index])
-    pixels = draw_picture(rng, region, config.size_px)
-    if CLASSES["focus"][picture.focus] == "blurred":
+    rng = np.random.default_rng([config.seed, REGIONS.index(image.split), image.index])
+    pixels = draw_image(rng, region, config.size_px)
+    if CLASSES["focus"][image.focus] == "blurred":
         pixels = defocus(rng, pixels)
     return encode_jpeg(pixels, config.quality)
 
@@ -239,13 +239,13 @@ def _open(name: str) -> IO[bytes]:
 
 
 def _check(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
-    remedy = f"Remove {folder}; the pictures are made again."
+    remedy = f"Remove {folder}; the images are made again."
     try:
         stamp = json.loads((folder / STAMP).read_text())
     except (OSError, ValueError) as error:
         raise DatasetError(f"photos: {folder / STAMP} cannot be read ({error}). {remedy}") from error
     if stamp != settings:
         raise DatasetError(f"photos: {folder / STAMP} says {stamp}; wanted {settings}. {remedy}")
-    missing = [picture.file for picture in plan(config) if not (folder / picture.file).is_file()]
+    missing = [image.file for image in plan(config) if not (folder / image.file).is_file()]
     if missing:
         raise DatasetError(f"photos: {folder} lacks {missing[0]} ({len(missing)} such files). {remedy}")

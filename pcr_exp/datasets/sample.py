@@ -23,7 +23,7 @@ SPLITS = ("train", "tune", "val")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One picture."""
+    """One image."""
 
     id: str
     """Unique in the dataset: the path relative to the dataset's folder, with forward slashes."""
@@ -32,7 +32,7 @@ class Sample:
     labels: dict[str, int]
     """Named labels -> class index, 0-based."""
     group: str | None = None
-    """What decides the split, if not the id: pictures of one group are never on two sides."""
+    """What decides the split, if not the id: images of one group are never on two sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ def make_dataset(
         classes: label name -> class names.
         looked: what was looked at; given remarks on classes that a split lacks.
         val: the publisher's.
-        each_class_trains: a class with no picture to train on is an error, not a remark.
+        each_class_trains: a class with no image to train on is an error, not a remark.
 
     Raises:
-        DatasetError: train or val has no picture; an id is there twice; a picture has a label that `classes`
-            does not name; or a class has no picture to train on.
+        DatasetError: train or val has no image; an id is there twice; an image has a label that `classes`
+            does not name; or a class has no image to train on.
     """
     own_fraction = config.val_fraction if isinstance(config, OwnSplitConfig) and val is None else 0.0
     splits: dict[str, list[Sample]] = {split: [] for split in SPLITS}
@@ -121,13 +121,13 @@ def make_dataset(
         splits[split].append(sample)
     _check(config.name, splits, classes)
     remedy = (
-        f"add pictures, or raise dataset.val_fraction ({own_fraction:g})"
+        f"add images, or raise dataset.val_fraction ({own_fraction:g})"
         if own_fraction
-        else "add pictures to val"
+        else "add images to val"
     )
     if not splits["val"]:
         raise DatasetError(
-            f"{config.name}: the val split has no picture, of {sum(map(len, splits.values()))}: {remedy}, or "
+            f"{config.name}: the val split has no image, of {sum(map(len, splits.values()))}: {remedy}, or "
             "choose another dataset.split_seed."
         )
     looked.remarks += _remarks_on_classes(
@@ -140,8 +140,8 @@ def make_dataset(
 def _check(name: str, splits: dict[str, list[Sample]], classes: dict[str, list[str]]) -> None:
     if not splits["train"]:
         raise DatasetError(
-            f"{name}: the train split has no picture: {len(splits['tune'])} are in tune, "
-            f"{len(splits['val'])} in val. Add pictures, or hold out less (dataset.tune_fraction)."
+            f"{name}: the train split has no image: {len(splits['tune'])} are in tune, "
+            f"{len(splits['val'])} in val. Add images, or hold out less (dataset.tune_fraction)."
         )
     everything = [sample for chosen in splits.values() for sample in chosen]
     if len({sample.id for sample in everything}) < len(everything):
@@ -174,7 +174,7 @@ def _remarks_on_classes(
             what = f"{config.name}: {_classes(untrained, label)} to train on"
             if each_class_trains:
                 raise DatasetError(
-                    f"{what}: the few that there are were held out. Add pictures or remove the class; choose "
+                    f"{what}: the few that there are were held out. Add images or remove the class; choose "
                     "another dataset.split_seed; or divide them yourself, into train/<class>/ and "
                     "val/<class>/, with dataset.tune_fraction=0."
                 )
@@ -187,20 +187,20 @@ def _remarks_on_classes(
         if splits["tune"] and (untuned := lack["tune"]):
             remarks.append(
                 f"{config.name}: {_classes(untuned, label)} in tune, so that policies and tuning do not see "
-                f"it: add pictures, or raise dataset.tune_fraction ({config.tune_fraction:g})."
+                f"it: add images, or raise dataset.tune_fraction ({config.tune_fraction:g})."
             )
     if config.tune_fraction and not splits["tune"]:
         remarks.append(
-            f"{config.name}: the tune split has no picture (dataset.tune_fraction={config.tune_fraction:g}, "
-            f"{len(splits['train'])} pictures in train): scan policies that judge by it will refuse."
+            f"{config.name}: the tune split has no image (dataset.tune_fraction={config.tune_fraction:g}, "
+            f"{len(splits['train'])} images in train): scan policies that judge by it will refuse."
         )
     return remarks
 
 
 def _classes(names: list[str], label: str) -> str:
     if len(names) == 1:
-        return f"the {label} {names[0]!r} has no picture"
-    return f"{len(names)} classes of {label!r} ({some(names)}) have no picture"
+        return f"the {label} {names[0]!r} has no image"
+    return f"{len(names)} classes of {label!r} ({some(names)}) have no image"
 
 
 def split_of(group: str, *, val_fraction: float, tune_fraction: float, seed: int) -> str:

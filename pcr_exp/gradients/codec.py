@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from pcr_exp.config.components import build
+from pcr_exp.config.check import require
+from pcr_exp.config.components import build, register
 from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,3 +51,28 @@ def open_codec(config: GradientsConfig, seed: int) -> Codec:
     """
     codec: Codec = build("gradients", config, seed)
     return codec
+
+
+@dataclass(kw_only=True, slots=True)
+class PowerSGDConfig(GradientsConfig):
+    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.powersgd`."""
+
+    name: str = "powersgd"
+    rank: int = 2
+    """Columns of the two factors that stand for a matrix."""
+
+    def __post_init__(self) -> None:
+        GradientsConfig.__post_init__(self)
+        require(self.rank >= 1, "gradients.rank", self.rank, "at least 1")
+        require(
+            self.mode == "ddp", "gradients.mode", self.mode, "ddp: PowerSGD needs sums over all processes"
+        )
+
+
+@register("gradients", "powersgd", PowerSGDConfig)
+def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
+    """PowerSGD makes sums of factors and no messages. Raises ConfigError, always."""
+    raise ConfigError(
+        f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
+        "processes that exchange messages want another of the gradients group, such as gradients=threelc."
+    )

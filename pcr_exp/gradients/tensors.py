@@ -1,4 +1,7 @@
-"""A model's gradients, tensor by tensor: the large ones through a codec, the small ones as they are."""
+"""A model's gradients, tensor by tensor: the large ones through a codec, the small ones as they are.
+
+What a codec's message leaves out is added to the tensor's next values: error accumulation (3LC, section 3.1).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,38 @@ from torch import Tensor
 
 from pcr_exp.gradients.bundle import bundle, unbundle
 from pcr_exp.gradients.codec import Codec
-from pcr_exp.gradients.feedback import Feedback
 from pcr_exp.gradients.floats import Floats
 from pcr_exp.gradients.ternary_stochastic import TernaryStochastic
+
+
+class Feedback:
+    """The sender of one tensor: a codec, and what its messages have left out so far."""
+
+    def __init__(self, codec: Codec) -> None:
+        """Begin with nothing left out. Codecs without feedback are passed through."""
+        self.codec = codec
+        self.residual: Tensor | None = None
+        """float32 [n]; None before the first message, and always for a codec without feedback."""
+
+    def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the message, and what it will decode to.
+
+        For finite values, sent + new residual = values + old residual, exactly for 3LC and else up to
+        float32's rounding. If the sum is not finite, the message says so and the residual stays as it was:
+        one bad update is lost, not all that follow.
+
+        Args:
+            values: float32 [n], the same n every time; not changed.
+        """
+        if not self.codec.feedback:
+            return self.codec.encode(values)
+        total = values.clone() if self.residual is None else values + self.residual
+        message, sent = self.codec.encode(total)
+        # By a codec's contract all of it is NaN, or nothing.
+        if not (len(sent) and math.isnan(sent[0])):
+            self.residual = total.sub_(sent)
+        return message, sent
+
 
 Named = Sequence[tuple[str, Tensor]]
 Shape = Sequence[int]
@@ -67,9 +99,9 @@ class TensorCodec:
         return sum(math.prod(shape) for shape in shapes if is_small(shape, self._min_values))
 
     def state_dict(self) -> dict[str, dict[str, Tensor | None]]:
-        """Return each large tensor's residual, and the state of its lots if the codec draws any."""
+        """Return each large tensor's residual, and the state of its random stream if the codec draws."""
         return {
-            name: {"residual": sender.residual, "lots": _lots(sender.codec)}
+            name: {"residual": sender.residual, "lots": _random_state(sender.codec)}
             for name, sender in self._senders.items()
         }
 
@@ -89,5 +121,5 @@ class TensorCodec:
         return self._senders[name]
 
 
-def _lots(codec: Codec) -> Tensor | None:
+def _random_state(codec: Codec) -> Tensor | None:
     return codec.generator.get_state() if isinstance(codec, TernaryStochastic) else None

@@ -10,8 +10,7 @@ from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.gradients.bundle import joined, parted
-from pcr_exp.gradients.quartic import pack, packed_size, unpack
-from pcr_exp.gradients.zero_run import lengthen, shorten
+from pcr_exp.gradients.quartic import lengthen, pack, packed_size, shorten, unpack
 from pcr_exp.system.lazy import torch
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class ThreeLCConfig(GradientsConfig):
 class ThreeLC:
     """A message is M (float32), then the payload; the payload is empty if M is NaN.
 
-    Error accumulation, the third part of 3LC, is `pcr_exp.gradients.feedback`'s: `feedback` asks for it.
+    Error accumulation, the third part of 3LC, is `tensors.Feedback`'s: `feedback` asks for it.
     """
 
     feedback = True

@@ -1,8 +1,9 @@
 """The seam between records and image formats: what a codec gives, and by which name records ask for it.
 
 A codec stores an image as pieces, one per scan group, such that the first few of them already show it. JPEG's
-two are in `decode`. Another is a module of its own: an object like `ImageCodec`, and `register` called
-with it. Records state its name (`scans`), so that readers find the codec that wrote them.
+two are in `decode`. Another is a module of its own: a class like `ImageCodec`, registered by its name as
+`images.codec`; `records.codec` then encodes with it. Records state its name (`scans`), so that readers find
+the codec that wrote them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pcr_exp.config.components import component, names
 from pcr_exp.errors import RecordError
+
+GROUP = "images.codec"
+"""Where codecs are registered (`pcr_exp.config.components`), each by its name."""
 
 Buffer = bytes | bytearray | memoryview
 Pixels = npt.NDArray[np.uint8]
@@ -93,28 +98,17 @@ class ImageCodec(Protocol):
         ...
 
 
-_CODECS: dict[str, ImageCodec] = {}
-
-
-def register(codec: ImageCodec) -> None:
-    """Make a codec known to readers and encoders by its name.
-
-    Raises:
-        RecordError: another codec has the name.
-    """
-    if _CODECS.setdefault(codec.name, codec) is not codec:
-        raise RecordError(f"two image codecs are called {codec.name!r}: rename the one registered last.")
-
-
 def find_codec(name: str, where: str = "records") -> ImageCodec:
     """The codec of this name.
 
     Raises:
         RecordError: there is none; the message begins with `where`.
     """
-    if name not in _CODECS:
+    try:
+        codec: ImageCodec = component(GROUP, name).build()
+    except KeyError:
         raise RecordError(
-            f"{where}: the images are stored by the codec {name!r}, and this program knows "
-            f"{', '.join(sorted(_CODECS))}. Import the module that registers it."
-        )
-    return _CODECS[name]
+            f"{where}: the image codec {name!r} is not known here; there are {', '.join(names(GROUP))}. "
+            "Name the package that registers it: components=[my_package]."
+        ) from None
+    return codec

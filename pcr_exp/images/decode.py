@@ -15,9 +15,10 @@ import numpy as np
 import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
 
+from pcr_exp.config.components import register
 from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS, SCANS
 from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.images.codec import Buffer, Decoder, Pixels, Source, register
+from pcr_exp.images.codec import Buffer, Decoder, Pixels, Source
 from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
 from pcr_exp.images.jpeg import (
     EOI,
@@ -254,5 +255,15 @@ class WholeJpeg(_Jpeg):
 
 PROGRESSIVE = ProgressiveJpeg()
 WHOLE = WholeJpeg()
-register(PROGRESSIVE)
-register(WHOLE)
+
+
+@register("images.codec", ProgressiveJpeg.name)
+def open_progressive() -> ProgressiveJpeg:
+    """Records' default codec."""
+    return PROGRESSIVE
+
+
+@register("images.codec", WholeJpeg.name)
+def open_whole() -> WholeJpeg:
+    """The codec of baseline records."""
+    return WHOLE

@@ -68,15 +68,15 @@ def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
     """How many of the five scales are at least one window wide and high; refuses what has none."""
     if reference.shape != image.shape or reference.dtype != np.uint8 or image.dtype != np.uint8:
         given = f"{reference.dtype} {reference.shape} and {image.dtype} {image.shape}"
-        raise ImageError(f"MS-SSIM of {given}: wanted two uint8 pictures of one shape.")
+        raise ImageError(f"MS-SSIM of {given}: wanted two uint8 images of one shape.")
     if reference.ndim not in (2, 3) or (reference.ndim == 3 and reference.shape[2] != 3):
-        raise ImageError(f"MS-SSIM of pictures of shape {reference.shape}: wanted [H, W] or [H, W, 3].")
+        raise ImageError(f"MS-SSIM of images of shape {reference.shape}: wanted [H, W] or [H, W, 3].")
     short_side = min(reference.shape[:2])
     fitting = sum(short_side // 2**scale >= WINDOW_PX for scale in range(len(SCALE_WEIGHTS)))
     if fitting == 0:
         raise ImageError(
-            f"MS-SSIM of a picture of {reference.shape[1]} x {reference.shape[0]} px: its window needs "
-            f"{WINDOW_PX} px on both sides. Leave such pictures out of the quality measurement."
+            f"MS-SSIM of an image of {reference.shape[1]} x {reference.shape[0]} px: its window needs "
+            f"{WINDOW_PX} px on both sides. Leave such images out of the quality measurement."
         )
     return fitting
 

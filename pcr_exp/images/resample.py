@@ -15,7 +15,7 @@ _MARGIN_PX = 2
 """Neighbours that cubic interpolation looks at beyond the pixels it lies between."""
 _BLOCK_PX = 8
 _SHARPENING = np.array([-0.1, 1.2, -0.1], dtype=np.float32)
-"""Along both axes of what is decoded at 1/8: its pixels are means over blocks, which flattens the picture.
+"""Along both axes of what is decoded at 1/8: its pixels are means over blocks, which flattens the image.
 
 For a parabola 1/24 in place of 0.1 would give back what means take; 0.1 gave the best MS-SSIM on photographs.
 """

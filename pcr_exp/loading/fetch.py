@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from pcr_exp.config.storage import MAX_READS_IN_FLIGHT, StorageConfig
 from pcr_exp.errors import LoaderError
 from pcr_exp.storage.throttle import interruptible
+from pcr_exp.system import MIB
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -44,7 +45,7 @@ def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> in
 
 def busy_s_per_read(storage: StorageConfig, read_bytes: float) -> float:
     """Seconds in which the storage serves this read and no other: its seek, then its bytes."""
-    transfer_s = read_bytes / (storage.bandwidth_mib_per_s * 2**20) if storage.bandwidth_mib_per_s else 0.0
+    transfer_s = read_bytes / (storage.bandwidth_mib_per_s * MIB) if storage.bandwidth_mib_per_s else 0.0
     return storage.seek_ms / 1e3 + transfer_s
 
 

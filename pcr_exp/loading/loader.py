@@ -23,15 +23,14 @@ from functools import lru_cache
 import cv2
 
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.slots import check_lanes
+from pcr_exp.config.loader import LoaderConfig, check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.echo.stage import open_stage
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Span, Uses, open_share
+from pcr_exp.loading.stage import StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
@@ -85,12 +84,14 @@ class RecordLoader:
         """Fresh ones, per epoch and process."""
         self._stage = open_stage(
             echo,
-            index,
-            first_group=min(policy.candidates),
-            num_samples=num_samples,
-            batch_size=batch_size,
-            seed=seed,
-            slots=self._share.slots,
+            StageInputs(
+                index=index,
+                first_group=min(policy.candidates),
+                num_samples=num_samples,
+                batch_size=batch_size,
+                seed=seed,
+                slots=self._share.slots,
+            ),
         )
         self.num_batches = self._stage.num_batches
         """Updates per epoch; this process gives a batch of each of its slots to every one."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcr_exp.config.slots import num_slots
+from pcr_exp.config.loader import num_slots
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.lanes import Ints, Places
 

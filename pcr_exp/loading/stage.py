@@ -1,18 +1,40 @@
 """What may stand between the order of an epoch, decoding, and the batches that training gets.
 
-On the plain way nothing does: this is it. A stage that changes something (`echo/`) overrides what it changes.
+On the plain way nothing does: this is it. A stage that changes something overrides what it changes, and is
+registered in the group `echo`, with its settings (`echo.variants`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 
+from pcr_exp.config.components import build
+from pcr_exp.config.echo import EchoConfig
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.order import EpochOrder, Span, Uses, epoch_order
 from pcr_exp.loading.tasks import Reads
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 
 Batches = Iterator[Batch] | Generator[Batch, None, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageInputs:
+    """What a stage may know of the loader that it stands in."""
+
+    index: RecordIndex
+    """Of the records."""
+    first_group: int
+    """The scan group that is read first; of those that a policy chooses from, the lowest."""
+    num_samples: int
+    """Fresh ones, per epoch and slot."""
+    batch_size: int
+    """Images of a slot's batch."""
+    seed: int
+    slots: Sequence[int]
+    """Those of this process."""
 
 
 class Stage:
@@ -23,11 +45,10 @@ class Stage:
     highest_group = 0
     """The highest scan group that is read beyond what the policy chooses."""
 
-    def __init__(self, *, num_samples: int, batch_size: int) -> None:
-        """`num_samples` are fresh, per epoch and slot."""
-        self.num_batches = -(-num_samples // batch_size)
+    def __init__(self, inputs: StageInputs) -> None:
+        self.num_batches = -(-inputs.num_samples // inputs.batch_size)
         """Per epoch."""
-        self._batch_size = batch_size
+        self._batch_size = inputs.batch_size
 
     def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:  # noqa: ARG002
         """The order in which a process reads; each of its slots has `fresh` samples to use."""
@@ -44,3 +65,13 @@ class Stage:
     def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:  # noqa: ARG002
         """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
         return decoded
+
+
+def open_stage(config: EchoConfig | None, inputs: StageInputs) -> Stage:
+    """The stage that a configuration asks for: the plain way (also where it is None), or an echo.
+
+    Raises:
+        ConfigError, RecordError: the echo does not fit the records, or how processes share a batch.
+    """
+    stage: Stage = Stage(inputs) if config is None else build("echo", config, inputs)
+    return stage

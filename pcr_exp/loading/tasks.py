@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from pcr_exp.errors import PcrExpError
 from pcr_exp.images.codec import Buffer
@@ -20,6 +19,7 @@ from pcr_exp.loading.order import EpochOrder, Span
 from pcr_exp.loading.slabs import Slab
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
+from pcr_exp.system.lazy import torch
 
 
 class Files:
@@ -270,7 +270,7 @@ class Tasks:
                 labels.append(self._add(order, reads, read, int(order.samples[position]), images))
                 reads.let_go(read, position)
             batch = Batch(
-                images=_NO_IMAGES,
+                images=torch.empty(0, dtype=torch.uint8),
                 labels=torch.tensor(labels, dtype=torch.int64),
                 epoch=epoch,
                 index=index,
@@ -295,6 +295,3 @@ class Tasks:
         images.groups.append(samples.group)
         images.names.append(f"sample {samples.ids[sample]} (record {record}, scan group {samples.group})")
         return int(samples.labels[self._label][sample])
-
-
-_NO_IMAGES = torch.empty(0, dtype=torch.uint8)

@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcr_exp.activations.bounds import PAPER_FACTOR, exact_sensitivity, paper_sensitivity
 from pcr_exp.activations.codec import Codec
-from pcr_exp.activations.count import LiveBytes
-from pcr_exp.activations.error_model import PAPER_FACTOR, exact_sensitivity, paper_sensitivity
-from pcr_exp.activations.hooks import ConvInputs, Pack, convolutions
+from pcr_exp.activations.hooks import ConvInputs, LayerTally, Pack, convolutions
 from pcr_exp.activations.keep import open_activations
+from pcr_exp.activations.kept import LiveBytes
 from pcr_exp.activations.packed import Packed, pack
-from pcr_exp.activations.tally import LayerTally
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import ConfigError
 
@@ -201,7 +200,7 @@ def memory_table(
 
     `kept_bytes`: of storages that wait for backward when the loss is there, each once. `peak_bytes`: at most
     at any time of forward and backward, gradients of the parameters included. On a GPU both are the
-    allocator's, on a CPU they are counted storage by storage (`pcr_exp.activations.count.LiveBytes`).
+    allocator's, on a CPU they are counted storage by storage (`pcr_exp.activations.kept.LiveBytes`).
     `conv_bytes`: of inputs of convolutions; `packed_bytes`: of their compressed form; `held_bytes`: of
     `conv_bytes`, what another operation kept all the same.
     """

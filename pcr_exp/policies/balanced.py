@@ -21,8 +21,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig, ScanConfig, require_start
 from pcr_exp.policies.pace import Pace, Stretch, balanced_group, supplied_per_s
-from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, ScanPolicy, Update, open_policy
-from pcr_exp.policies.probe import Probe
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Probe, ScanPolicy, Update, open_policy
 
 if TYPE_CHECKING:
     from pcr_exp.policies.consensus import Consensus

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import CandidatesConfig
-from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
-from pcr_exp.policies.probe import TrialProbe
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, TrialProbe, Update
 
 if TYPE_CHECKING:
     from pcr_exp.policies.consensus import Consensus

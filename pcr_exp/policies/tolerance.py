@@ -13,8 +13,7 @@ from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig
-from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs
-from pcr_exp.policies.probe import ToleranceProbe
+from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, ToleranceProbe
 
 DEPLOYMENTS = ("full", "same")
 

@@ -45,7 +45,7 @@ from pcr_exp.records.strict_json import (
     wholes,
     word,
 )
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
 
 INDEX_FILE = "index.json"
 FORMAT = "pcr-exp records"

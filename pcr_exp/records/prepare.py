@@ -11,6 +11,7 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.sample import SPLITS, Dataset, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
+from pcr_exp.images.codec import find_codec
 from pcr_exp.records.encode import EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reuse import StoredImages
@@ -24,9 +25,9 @@ OnReport = Callable[[str, EncodeReport], None]
 """Told (split, report) after each split that was looked at."""
 
 
-def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:  # noqa: ARG001
+def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
     """The folder of a dataset's records below `records.root`; `<split>/<encoding>/` lie in it."""
-    return records_name(dataset)
+    return records_name(dataset, records.codec)
 
 
 def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
@@ -137,7 +138,10 @@ def _encode(
 ) -> None:
     num_images = len(images)
     num_before = 0
-    reuse = None if records.reuse_from is None else StoredImages(Path(records.reuse_from).expanduser())
+    codec = find_codec(records.codec, "records.codec")
+    reuse = None
+    if records.reuse_from is not None:
+        reuse = StoredImages(Path(records.reuse_from).expanduser(), codec)
     for split, samples in opened.splits.items():
 
         def tell(num_done: int, _: int, num_before: int = num_before) -> None:
@@ -157,6 +161,7 @@ def _encode(
             num_workers=records.num_workers,
             max_pixels=records.max_pixels,
             reuse=reuse,
+            codecs={**ENCODINGS, "pcr": codec},
             progress=tell,
         )
         if on_report is not None:

@@ -17,7 +17,7 @@ from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import unpack_group
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from pcr_exp.datasets.looked import State, file_state, folder_state, some
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.records.strict_json import Check, UnfitError, fields, mapping_of, parse_json, text, texts, wholes
+from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 
 SOURCE_FILE = "source.json"
@@ -170,8 +171,8 @@ def read_images(folder: Path) -> dict[str, SourceImage] | None:
     try:
         with gzip.open(folder / IMAGES_FILE) as file:
             # By the MiB: a read makes room for all that it is asked for.
-            num_reads = _MAX_IMAGES_BYTES // 2**20
-            data = b"".join(islice(iter(lambda: file.read(2**20), b""), num_reads))
+            num_reads = _MAX_IMAGES_BYTES // MIB
+            data = b"".join(islice(iter(lambda: file.read(MIB), b""), num_reads))
         return dict(_parse(data.decode(errors="surrogateescape")))
     except (OSError, ValueError, EOFError, zlib.error, csv.Error):
         return None

@@ -17,9 +17,8 @@ from pcr_exp.errors import RunError
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
-
-_MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Calibration:
 
 def bandwidth_for(images_per_s: float, bytes_per_image: float, share: float) -> float:
     """Return the MiB/s, to two significant digits, that supply `share` of `images_per_s`."""
-    return float(f"{share * images_per_s * bytes_per_image / _MIB:.2g}")
+    return float(f"{share * images_per_s * bytes_per_image / MIB:.2g}")
 
 
 def calibrated(config: TrainConfig, share: float, path: Path) -> Calibration:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,13 +14,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.stretches import timing_settings
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.keys import key_of
 from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 
 log = logging.getLogger(__name__)
@@ -178,3 +180,35 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
 
 def _read_config(directory: RunDirectory) -> dict[str, Any]:
     return OmegaConf.to_container(OmegaConf.load(directory.config_path))  # type: ignore[return-value]
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Append everything from level INFO that `pcr_exp` logs; other handlers get it as well."""
+    logger = logging.getLogger("pcr_exp")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def write_layers(path: Path, history: Sequence[Mapping[str, Any]]) -> None:
+    """Write all rows so far; a run that compresses nothing gets no file.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    if not history:
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    write_atomic(path, [text.getvalue().encode()])

@@ -19,9 +19,9 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.session import open_session, set_up_torch
-from pcr_exp.storage.bucket_file import new_bucket_path
+from pcr_exp.storage.bucket import new_bucket_path
 from pcr_exp.storage.open import is_limited
-from pcr_exp.system.interrupts import handled_signals
+from pcr_exp.system.ending import handled_signals
 from pcr_exp.training.checkpoint import load_checkpoint
 from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.distributed.processes import Processes, named_process_death

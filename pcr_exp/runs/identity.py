@@ -10,11 +10,12 @@ from typing import Any
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
-from pcr_exp.config.records import key_of
+from pcr_exp.config.records import SCANS
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
-from pcr_exp.training.task import headline_of
+from pcr_exp.system.keys import key_of
+from pcr_exp.training.task import headline_of_task
 
 # What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
@@ -110,6 +111,9 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("world_size", 1) == 1:
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
+    codec = config.get("records", {}).get("codec", SCANS["pcr"])
+    if codec != SCANS["pcr"]:
+        part["records"] = {"codec": codec}
     if "gradients" in part:
         part["gradients"] = {**_ONCE_OF_EVERY_CODEC, **part["gradients"]}
     for group, keys in _WITHOUT_EFFECT.items():
@@ -121,13 +125,14 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
 def _with_one_target(dataset: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
     """A dataset's settings with the target of the task's headline alone, as `target_<headline>`.
 
-    That is what a configuration from before there were tasks has.
+    That is what a configuration from before there were tasks has. With all targets, as they are, if the task
+    is not known here.
     """
+    headline = headline_of_task(task["name"])
+    if "targets" not in dataset or headline is None:
+        return dict(dataset)
     kept = {key: value for key, value in dataset.items() if key != "targets"}
-    if "targets" in dataset:
-        headline = headline_of(TaskConfig(**task)).name
-        kept[f"target_{headline}"] = dataset["targets"].get(headline)
-    return kept
+    return {**kept, f"target_{headline.name}": dataset["targets"].get(headline.name)}
 
 
 def _names_of_added_groups(part: Mapping[str, Any]) -> list[str]:

@@ -15,9 +15,10 @@ from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.quality import GroupQuality
-from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys, utc_now
+from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.columns import Column
+from pcr_exp.system.provenance import utc_now
 from pcr_exp.training.task import headline_of, target_of
 
 T = TypeVar("T")

@@ -4,10 +4,13 @@
 order in which they were written. In a cell a word stands as it is, everything else as JSON, so whole numbers
 stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
 is a column that the row does not have.
+
+    python -m pcr_exp.runs.packed results/runs results/my_runs     # packs the finished runs of a folder
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
@@ -189,3 +192,21 @@ def _words(columns: Sequence[Column]) -> set[str]:
 
 def _json(value: object) -> str:
     return json.dumps(value, allow_nan=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Pack the finished runs of a folder, as typed.
+
+    Raises:
+        RunError, StorageError: as `pack_runs`.
+    """
+    parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into two files.")
+    parser.add_argument("runs_root", type=Path, help="folder of run directories; nothing in it is changed")
+    parser.add_argument("out", type=Path, help=f"folder that {RUNS_FILE} and {ROWS_FILE} go to")
+    given = parser.parse_args(arguments)
+    packed = pack_runs(given.runs_root, given.out)
+    print(f"{len(packed)} runs in {given.out / RUNS_FILE} and {given.out / ROWS_FILE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -18,8 +18,14 @@ from pcr_exp.measuring.tolerance.answer import loss_bounds
 from pcr_exp.measuring.tolerance.features import extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import RecordImages
 from pcr_exp.policies.consensus import Consensus
-from pcr_exp.policies.policy import StaticScan
-from pcr_exp.policies.probe import CosineProbe, Probe, SimilarityProbe, ToleranceProbe, TrialProbe
+from pcr_exp.policies.policy import (
+    CosineProbe,
+    Probe,
+    SimilarityProbe,
+    StaticScan,
+    ToleranceProbe,
+    TrialProbe,
+)
 from pcr_exp.runs.data import RunData, training_loader
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig

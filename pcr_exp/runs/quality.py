@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.images.codec import Pixels
@@ -34,6 +33,7 @@ from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.data import open_data, training_transform
 from pcr_exp.runs.page_cache import as_found
 from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.keys import key_of
 from pcr_exp.system.randomness import Purpose, stream
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def training_quality(
 
 
 def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
-    """Return every scan group that the run may read, repeats of echoed examples included, rising."""
+    """Return every scan group that the run may read, repeats of echoed samples included, rising."""
     run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index, supplied=lambda: (0, 0.0))
     policy = open_policy(config.scan, run)
     return sorted({*policy.candidates, *config.echo.repeat_groups})

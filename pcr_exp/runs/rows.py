@@ -1,13 +1,16 @@
-"""Rows checked, read, compared and joined over processes, all by the one table of columns."""
+"""The rows of a run: checked, written, read, compared and joined over processes, by one table of columns."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from pcr_exp.errors import RunError
+from pcr_exp.system.atomic import explain_os_error, write_atomic
 from pcr_exp.system.columns import ROW_KINDS, Column
 from pcr_exp.training.clocks import NAMES as CLOCKS
 from pcr_exp.training.columns import COLUMNS, TRAFFIC, metric_column
@@ -122,3 +125,60 @@ def team_row(row: Row, exchange: Exchange, processes: Processes, columns: Sequen
         for column, total in zip(summed, totals, strict=True)
     }
     return {**row, **joined, "network_s": exchange.network_s}
+
+
+class RowFile:
+    """Appends rows, each one line of JSON that is in the file when `append` returns."""
+
+    def __init__(self, path: Path, num_rows: int, columns: Sequence[Column] = COLUMNS) -> None:
+        """Keep the first `num_rows` rows of `path`, cut the rest off, and append after them.
+
+        Rows behind the last checkpoint are of updates that a resumed run does again.
+
+        Args:
+            path: `rows.jsonl`.
+            num_rows: How many rows there were when the checkpoint was made.
+            columns: All that rows of the run may have; see `with_declared`.
+
+        Raises:
+            RunError: the file has fewer rows.
+        """
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        complete = [line for line in lines if line.endswith(b"\n")]
+        if len(complete) < num_rows:
+            raise RunError(
+                f"{path} has {len(complete)} rows, but the checkpoint beside it was made after {num_rows}. "
+                "Delete the run directory to start the run again."
+            )
+        if len(lines) != num_rows:
+            write_atomic(path, complete[:num_rows])
+        self.num_rows = num_rows
+        self._columns = columns
+        self._file = path.open("ab")
+
+    def append(self, row: Row) -> None:
+        """Validate and write a row.
+
+        Raises:
+            RunError: it does not fit the schema.
+            StorageError: the disk is full or refuses.
+        """
+        validate_row(row, self._columns)
+        try:
+            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise explain_os_error(error, Path(self._file.name)) from error
+        self.num_rows += 1
+
+    def sync(self) -> None:
+        """Return when all rows are on the disk: a checkpoint may only count rows that a crash cannot lose."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

@@ -12,8 +12,7 @@ import torch
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.echo.ratio import stage_columns
-from pcr_exp.loading.echo.stage import num_examples
+from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
@@ -162,7 +161,7 @@ def open_session(
         global_batch_size=training.global_batch_size,
     )
     num_fresh = share.samples_per_slot(data.train.index.num_samples)
-    num_train = num_examples(config.echo, num_fresh)
+    num_train = config.echo.num_samples(num_fresh)
     task = open_task(config.task, data.train.index.classes[config.dataset.label], training.label_smoothing)
     looked_at = {training.eval_split, *(["tune"] if config.scan.uses_tune_split else [])}
     check_model(

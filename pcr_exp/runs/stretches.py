@@ -10,15 +10,14 @@ import platform
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
 
-from pcr_exp.config.records import key_of
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.system import provenance
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.keys import key_of
+from pcr_exp.system.provenance import num_cores, utc_now
 
 _SETTINGS = {
     "loader": ("num_workers", "prefetch_batches", "records_ahead"),
@@ -135,8 +134,3 @@ def joint_key(keys: Sequence[str]) -> str | None:
     if len(keys) < 2:
         return keys[0] if keys else None
     return key_of({"several": sorted(keys)})
-
-
-def utc_now() -> str:
-    """Return the time, ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,7 +17,7 @@ from pcr_exp.policies.policy import declared_columns
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import RunData, images_key_of, majority_share, open_data, prepare_data
-from pcr_exp.runs.directory import RunDirectory, claim
+from pcr_exp.runs.directory import RunDirectory, claim, log_to, write_layers
 from pcr_exp.runs.follow import Assignment, follow, saved_states, share_of_state
 from pcr_exp.runs.manifest import (
     Manifest,
@@ -30,11 +30,11 @@ from pcr_exp.runs.manifest import (
 )
 from pcr_exp.runs.page_cache import settle_page_cache
 from pcr_exp.runs.quality import training_quality
-from pcr_exp.runs.row_file import RowFile, log_to, write_layers
-from pcr_exp.runs.rows import Row
+from pcr_exp.runs.rows import Row, RowFile
 from pcr_exp.runs.session import Session, open_session, set_up_torch
 from pcr_exp.runs.tracking import Tracker, open_tracker
-from pcr_exp.system.interrupts import StopRequest, handled_signals
+from pcr_exp.system import MIB
+from pcr_exp.system.ending import StopRequest, handled_signals
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.open import check_exchange
@@ -143,7 +143,7 @@ def _train(
         manifest.columns = list(declared_columns(session.policy))
         begin_at(manifest, session.progress.step)
         write_manifest(directory.manifest_path, manifest)
-        held_mib = session.loader.max_held_bytes() / 2**20
+        held_mib = session.loader.max_held_bytes() / MIB
         log.info("memory: up to %.3g MiB of record prefixes, in use and ahead", held_mib)
 
         def checkpoint() -> None:

@@ -2,25 +2,36 @@
 
 A kernel file lock (`flock`) guards it. The kernel drops the lock when its holder dies, so a killed process
 never blocks the others.
+
+The file's name says whose it is (`new_bucket_path`): those of processes that died are removed.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import functools
 import math
 import mmap
 import os
+import re
 import struct
+import tempfile
 import threading
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pcr_exp.errors import StorageError
+from pcr_exp.system import MIB
+
+SHARED_MEMORY = Path("/dev/shm")
+_PREFIX = "pcr-exp-throttle-"
+_NAME = re.compile(re.escape(_PREFIX) + r"(\d+)-(\d+)-(\d+)-")
+
 
 _MAGIC = b"PCRBKT03"
 _LIMITS = struct.Struct("<8s16sdddd")
@@ -42,7 +53,7 @@ class Limits:
         if self.latency_s or not limits:
             limits.insert(0, f"{self.latency_s * 1e3:g} ms per request")
         if math.isfinite(self.bytes_per_s):
-            limits.insert(0, f"{self.bytes_per_s / 2**20:g} MiB/s")
+            limits.insert(0, f"{self.bytes_per_s / MIB:g} MiB/s")
         if math.isfinite(self.requests_per_s):
             limits.append(f"{self.requests_per_s:g} requests/s")
         return ", ".join(limits)
@@ -156,3 +167,64 @@ def _boot_id() -> bytes:
         return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
     except (OSError, ValueError):
         return bytes(16)
+
+
+def new_bucket_path() -> Path:
+    """An empty file for a new bucket: in /dev/shm (memory, no disk) if there is one, else the temp folder.
+
+    Its name says which process made it, and the file goes with that process at the latest, whether or not a
+    throttle was ever opened there. Files whose makers were killed are removed.
+    """
+    in_memory = os.access(SHARED_MEMORY, os.W_OK)
+    folder = SHARED_MEMORY if in_memory else Path(tempfile.gettempdir())
+    remove_ownerless(folder)
+    pid = os.getpid()
+    prefix = f"{_PREFIX}{pid}-{_started(pid) or 0}-{_pid_namespace()}-"
+    descriptor, path = tempfile.mkstemp(prefix=prefix, dir=folder)
+    os.close(descriptor)
+    atexit.register(remove_own, Path(path), pid)
+    return Path(path)
+
+
+def remove_own(path: Path, owner: int) -> None:
+    """Remove the file, but not in a forked child, which inherits what its parent does at its end."""
+    if os.getpid() == owner:
+        path.unlink(missing_ok=True)
+
+
+def remove_ownerless(folder: Path) -> None:
+    """Remove the files of processes that have ended; never one whose owner may be alive."""
+    for path in folder.glob(_PREFIX + "*"):
+        named = _NAME.match(path.name)
+        if named and not _may_live(*(int(number) for number in named.groups())):
+            with suppress(OSError):  # another process was quicker, or it is another user's
+                path.unlink()
+
+
+def _may_live(pid: int, started: int, namespace: int) -> bool:
+    if namespace != _pid_namespace():
+        return True  # of a container that shares this folder: its processes cannot be seen from here
+    if started == 0:  # a system that does not tell when processes started
+        with suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            return True
+        return False
+    return _started(pid) == started
+
+
+def _started(pid: int) -> int | None:
+    """When a living process started, in ticks since the host's start: pids are used again. None: it ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # pid (name) state ppid ... starttime, the 22nd; a name may hold anything, brackets too.
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
+
+
+def _pid_namespace() -> int:
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0

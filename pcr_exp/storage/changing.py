@@ -7,7 +7,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
 
 
 class CountingStorage:

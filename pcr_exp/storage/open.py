@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
+from pcr_exp.storage import RangeReader
 from pcr_exp.storage.changing import ChangingStorage
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.range_reader import RangeReader
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 

@@ -30,11 +30,10 @@ from pathlib import Path
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.storage.bucket import Bucket, Limits
-from pcr_exp.storage.bucket_file import new_bucket_path, remove_own
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
+from pcr_exp.storage.bucket import Bucket, Limits, new_bucket_path, remove_own
+from pcr_exp.system import MIB
 
-_MIB = 2**20
 _NS_PER_S = 1_000_000_000
 
 _this_thread = threading.local()
@@ -112,7 +111,7 @@ class Throttle:
             StorageError: the throttle at `path` enforces other limits, or the file is something else.
         """
         limits = Limits(
-            bytes_per_s=(config.bandwidth_mib_per_s or math.inf) * _MIB,
+            bytes_per_s=(config.bandwidth_mib_per_s or math.inf) * MIB,
             latency_s=config.latency_ms / 1e3,
             requests_per_s=config.requests_per_s or math.inf,
             seek_s=config.seek_ms / 1e3,

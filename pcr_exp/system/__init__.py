@@ -1,5 +1,8 @@
 """What every room may lean on, and that knows none of them.
 
-Atomic files, the lock, the page cache, provenance, signals, random streams, packed bits, and what a column
-is.
+Atomic files, the lock, the page cache, keys, provenance, how processes end, random streams, packed bits, what
+a column is, and units: MiB are 2^20 bytes, MB are 10^6, and a name says which.
 """
+
+MIB = 2**20
+"""Bytes in a MiB."""

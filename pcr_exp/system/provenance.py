@@ -1,19 +1,24 @@
-"""What a result depends on besides its configuration: code, packages, machine."""
+"""What a result depends on besides its configuration: code, packages, machine; and files that say so."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-import torch
 from hydra.core.hydra_config import HydraConfig
+
+from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.lazy import torch
 
 _PACKAGES = (
     *("pcr-exp", "torch", "torchvision", "numpy", "hydra-core", "omegaconf", "wandb"),
@@ -83,10 +88,10 @@ def _told(path: Path) -> str:
     return str(Path("<folder>", path.name))
 
 
-def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that results depend on; None: not installed as a package."""
+def package_versions(more: Sequence[str] = ()) -> dict[str, str | None]:
+    """Return the versions of what results depend on, and of `more`; None: not installed as a package."""
     versions: dict[str, str | None] = {}
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *more):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -107,3 +112,53 @@ def cpu_model() -> str:
 def gpu_model(device: torch.device) -> str | None:
     """Return the name of the GPU that trains, or None."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def num_cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def utc_now() -> str:
+    """Return the time, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def machine(packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a measurement ran on: `packages`, `python`, `kernel`, `cpu`, `num_cores`."""
+    return {
+        "packages": package_versions(packages),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cpu": cpu_model(),
+        "num_cores": num_cores(),
+    }
+
+
+def occasion() -> dict[str, Any]:
+    """Return which `command` of which commit (`git_sha`, `git_dirty`) measures, and when (`measured_at`)."""
+    git_sha, git_dirty = git_state()
+    return {
+        "command": command_line(),
+        "git_sha": git_sha,
+        "git_dirty": git_dirty,
+        "measured_at": utc_now(),
+    }
+
+
+def write_measured(path: Path, facts: Mapping[str, Any], packages: Sequence[str] = ()) -> None:
+    """Write facts of a measurement as JSON, with `occasion` and `machine`; `packages` it depends on besides.
+
+    It is to be the last file of a measurement: then a folder that has it is whole.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    write_json(path, {**facts, **occasion(), **machine(packages)})
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write indented JSON, whole or not at all. Raises StorageError if the disk refuses."""
+    write_atomic(path, [json.dumps(content, indent=2).encode() + b"\n"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import torch
 
 from pcr_exp.errors import ConfigError
+from pcr_exp.system.provenance import num_cores
 
 
 def open_device(name: str) -> torch.device:
@@ -30,13 +30,6 @@ def open_device(name: str) -> torch.device:
             "Use training.device=cpu, or a torch build that fits the driver."
         )
     return device
-
-
-def num_cores() -> int:
-    """Return the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cpu_threads(device: torch.device, num_workers: int, per_host: int = 1) -> int | None:

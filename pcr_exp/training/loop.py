@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
 from pcr_exp.policies.policy import ScanPolicy, Update
-from pcr_exp.system.interrupts import StopWaiting
+from pcr_exp.system.ending import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
 from pcr_exp.training.probes import RunProbe, decisions
 from pcr_exp.training.report import MeanLoss, Measure, Progress, Reporter, Row, no_measure
@@ -69,7 +69,8 @@ def fit(
         checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
             `checkpoint_every_steps` updates, and before stopping early.
         should_stop: Asked after each update.
-        waiting: Entered for an update's first batch; raises StopWaiting where `should_stop` would be true.
+        waiting: Entered for an update's first batch, and until the loader has paused for an evaluation;
+            raises StopWaiting where `should_stop` would be true.
         measure: Makes more columns of a row from the counters and clocks in it.
 
     Raises:
@@ -90,7 +91,27 @@ def fit(
             bytes_read=bytes_read,
         )
 
+    def stopped() -> None:
+        clocks.switch("other")
+        checkpoint()
+        clocks.pause()
+
+    def evaluated() -> Iterator[Row]:
+        with _paused(loader, clocks, "eval", waiting):
+            by_group = evaluate(progress.scan_group)
+        train_loss, progress.epoch_loss = progress.epoch_loss.mean, MeanLoss()
+        progress.to_evaluate = False
+        for eval_group, scores in by_group.items():
+            _require_finite("validation loss", scores["val_loss"], progress, progress.epoch)
+            yield reporter.eval_row(progress.epoch, train_loss, eval_group, scores)
+
     clocks.switch("other")
+    if progress.to_evaluate:  # the run was asked to stop before it could
+        try:
+            yield from evaluated()
+        except StopWaiting:
+            stopped()
+            return
     yield from decided()
     clocks.switch("wait")
     with closing(_stream(loader, progress, config.epochs)) as stream:
@@ -101,9 +122,7 @@ def fit(
                 with nullcontext() if num_images else waiting():
                     batch = next(stream, None)
             except StopWaiting:
-                clocks.switch("other")
-                checkpoint()
-                clocks.pause()
+                stopped()
                 return
             if batch is None:
                 break
@@ -121,19 +140,19 @@ def fit(
             epoch = batch.epoch + 1
             if _due(config.log_every_steps, progress.step) or progress.step == last_step:
                 yield reporter.train_row(epoch)
-            evaluated = False
-            if progress.batch == 0:
-                train_loss, progress.epoch_loss = progress.epoch_loss.mean, MeanLoss()
-                evaluated = _due(config.eval_every_epochs, epoch) or epoch == config.epochs
-            if evaluated:
-                with _paused(loader, clocks, "eval"):
-                    by_group = evaluate(progress.scan_group)
-                for eval_group, scores in by_group.items():
-                    _require_finite("validation loss", scores["val_loss"], progress, epoch)
-                    yield reporter.eval_row(epoch, train_loss, eval_group, scores)
+            due = progress.batch == 0 and (_due(config.eval_every_epochs, epoch) or epoch == config.epochs)
+            if due:
+                progress.to_evaluate = True
+                try:
+                    yield from evaluated()
+                except StopWaiting:
+                    stopped()
+                    return
+            elif progress.batch == 0:
+                progress.epoch_loss = MeanLoss()
             yield from decided()
             stop = should_stop()
-            if evaluated or stop or _due(config.checkpoint_every_steps, progress.step):
+            if due or stop or _due(config.checkpoint_every_steps, progress.step):
                 checkpoint()
             if stop:
                 clocks.pause()
@@ -199,9 +218,15 @@ def _stream(loader: Loader, progress: Progress, epochs: int) -> Generator[Batch,
 
 
 @contextmanager
-def _paused(loader: Loader, clocks: Clocks, clock: ClockName) -> Iterator[None]:
+def _paused(
+    loader: Loader,
+    clocks: Clocks,
+    clock: ClockName,
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Iterator[None]:
     clocks.switch("wait")
-    loader.pause()
+    with waiting():  # reads in flight may take long
+        loader.pause()
     clocks.switch(clock)
     try:
         yield

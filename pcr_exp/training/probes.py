@@ -15,8 +15,7 @@ from torch import Tensor
 
 from pcr_exp.errors import RunError
 from pcr_exp.loading.batch import Batch
-from pcr_exp.policies.policy import ScanPolicy
-from pcr_exp.policies.probe import Probe
+from pcr_exp.policies.policy import Probe, ScanPolicy
 from pcr_exp.training.evaluate import LabelledImages
 from pcr_exp.training.report import Progress, Reporter, Row
 from pcr_exp.training.trainer import Trainer, learning_rate

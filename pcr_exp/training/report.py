@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from pcr_exp.policies.policy import Decision
+from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks
 
 
@@ -54,6 +55,8 @@ class Progress:
     """The last update's learning rate."""
     epoch_loss: MeanLoss = field(default_factory=MeanLoss)
     """Since the epoch began."""
+    to_evaluate: bool = False
+    """Whether the epoch that was completed last is still to be evaluated."""
     interval_loss: MeanLoss = field(default_factory=MeanLoss)
     """Since the last train row."""
     interval_start: dict[str, float] = field(default_factory=dict)
@@ -74,7 +77,6 @@ class Progress:
 
 Row = dict[str, Any]
 
-MIB = 2**20
 Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """More columns of a row, from its counters and clocks."""
 

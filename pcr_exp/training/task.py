@@ -2,24 +2,25 @@
 
 The loader gives images and integer labels; a task turns labels into what the loss compares with, and says how
 good a model is. Training, runs and analysis ask the task, and name no metric themselves. To add one, write a
-class with the attributes and methods of `Task` and put it into `TASKS`.
+class with the attributes and methods of `Task`, and register it in the group `task` with its settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-import torch.nn.functional as F
-from numpy.typing import NDArray
-from scipy.stats import rankdata
-from torch import Tensor
-
+from pcr_exp.config.components import component, component_of, names, register
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.system.lazy import torch
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 TOP_K = 5
 
@@ -60,6 +61,8 @@ class Tally:
 
 def joined(tallies: Sequence[Tally]) -> Tally:
     """Return the tally of all images behind at least one tally; sums are added in the given order."""
+    import numpy as np  # not needed to compose a configuration, which imports this module
+
     first, *others = tallies
     totals = dict(first.totals)
     for other in others:
@@ -70,7 +73,11 @@ def joined(tallies: Sequence[Tally]) -> Tally:
 
 
 class Task(Protocol):
-    """What training, evaluation, runs and analysis ask of a task."""
+    """What training, evaluation, runs and analysis ask of a task.
+
+    Its class is what is registered: called with its settings, the names of the label's classes by number, and
+    the label smoothing of the training loss.
+    """
 
     headline: ClassVar[Headline]
 
@@ -90,11 +97,13 @@ class Task(Protocol):
         """
 
 
+@register("task", "classification", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class Classification:
     """One of several classes, judged by the share of images that the model gets right."""
 
     headline: ClassVar[Headline] = TOP1
+    config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
     """Names, by label; only metrics by class need them."""
     label_smoothing: float = 0.0
@@ -105,14 +114,14 @@ class Classification:
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy of logits [B, classes] with class indices [B], label smoothing included."""
-        return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
+        return torch.nn.functional.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
         """Count hits; the loss is cross-entropy without label smoothing."""
         num_classes = outputs.shape[1]
         hits = outputs.topk(min(TOP_K, num_classes), dim=1).indices == target[:, None]
         totals = {
-            "loss": F.cross_entropy(outputs, target, reduction="sum").item(),
+            "loss": torch.nn.functional.cross_entropy(outputs, target, reduction="sum").item(),
             "num_images": len(target),
             "num_top5": int(hits.sum()),
             "num_hits": target[hits[:, 0]].bincount(minlength=num_classes).cpu().numpy(),
@@ -131,6 +140,7 @@ class Classification:
         }
 
 
+@register("task", "balanced", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class BalancedClassification(Classification):
     """Classes count alike, however many images they have: the mean of the classes' recalls.
@@ -153,6 +163,7 @@ class BalancedClassification(Classification):
         }
 
 
+@register("task", "auc", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class TwoClasses(Classification):
     """Two classes, judged by how well the outputs rank them: the area under the ROC curve."""
@@ -199,17 +210,10 @@ def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
             f"AUC of {num_positive} images of the second class and {num_negative} of the first: wanted some "
             "of both among the evaluated images. Evaluate more (dataset.max_val_images), or use another task."
         )
+    from scipy.stats import rankdata  # takes a second to import
+
     rank_sum = float(rankdata(scores)[positive].sum())
     return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
-
-
-TASKS: dict[str, type[Classification]] = {
-    "classification": Classification,
-    "balanced": BalancedClassification,
-    "auc": TwoClasses,
-}
-"""By the name that `task.name` has, which is that of the option in configs/task/."""
-HEADLINES = {task.headline.name: task.headline for task in TASKS.values()}
 
 
 def open_task(config: TaskConfig, classes: Sequence[str] = (), label_smoothing: float = 0.0) -> Task:
@@ -223,17 +227,30 @@ def open_task(config: TaskConfig, classes: Sequence[str] = (), label_smoothing: 
     Raises:
         ConfigError: there is no such task, or it does not suit the classes.
     """
-    return _kind(config.name)(tuple(classes), label_smoothing)
+    task: Task = component_of("task", config)[1].build(config, tuple(classes), label_smoothing)
+    return task
 
 
 def headline_of(config: TaskConfig) -> Headline:
     """Return what a task is judged by. Raises ConfigError if there is no such task."""
-    return _kind(config.name).headline
+    kind: Any = component_of("task", config)[1].build
+    headline: Headline = kind.headline
+    return headline
+
+
+def headline_of_task(name: str) -> Headline | None:
+    """Return what the task of this name is judged by; None of a task that is not known here."""
+    kind: Any = component("task", name).build if name in names("task") else None
+    return kind and kind.headline
 
 
 def headline_called(name: str) -> Headline:
     """Return the headline that a run's manifest names; that of a task not known here has plain words."""
-    return HEADLINES.get(name) or Headline(name, name.replace("_", " "))
+    for task in names("task"):
+        headline = headline_of_task(task)
+        if headline is not None and headline.name == name:
+            return headline
+    return Headline(name, name.replace("_", " "))
 
 
 def target_of(config: TrainConfig) -> float:
@@ -249,9 +266,3 @@ def target_of(config: TrainConfig) -> float:
             f"it is to reach, before any run, such as +dataset.targets.{headline}=0.8."
         )
     return float(targets[headline])
-
-
-def _kind(name: str) -> type[Classification]:
-    if name not in TASKS:
-        raise ConfigError(f"task.name={name!r}: wanted {' or '.join(TASKS)}.")
-    return TASKS[name]

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pcr_exp.activations.codec import Codec
-from pcr_exp.activations.count import unique_bytes
-from pcr_exp.activations.entropy import pack_integers, unpack_integers
-from pcr_exp.activations.lossless import Exact, LosslessCodec
+from pcr_exp.activations.codec import Codec, Exact, LosslessCodec
+from pcr_exp.activations.kept import unique_bytes
 from pcr_exp.activations.packed import pack, pack_nonzero
-from pcr_exp.activations.quantise import QuantiseCodec, Quantised, half_step
+from pcr_exp.activations.quantise import QuantiseCodec, Quantised, half_step, pack_integers, unpack_integers
 from pcr_exp.system.bits import pack_bits, unpack_bits
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]

@@ -10,7 +10,7 @@ from gloo_processes import start
 from torch.nn.parallel import DistributedDataParallel
 
 from pcr_exp.activations.keep import open_activations
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.activations.quantise import QuantiseConfig
 
 MODES = ("none", "lossless", "error_bounded")
 WORLD = 2
@@ -27,7 +27,7 @@ def train_replica(rank: int, folder: str) -> None:
 def trained(mode: str, rank: int) -> dict[str, Any]:
     model = residual_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    config = ActivationsConfig(name=mode, interval=1, initial_bound=0.05)
+    config = QuantiseConfig(name=mode, interval=1, initial_bound=0.05)
     activations = open_activations(config, model, optimizer)
     replica = DistributedDataParallel(model)
     for step in range(STEPS):

@@ -10,10 +10,9 @@ import torchvision  # type: ignore[import-untyped]
 from activation_models import Residual, Update, chain_model, forward_and_backward, images, residual_model
 from torch import Tensor, nn
 
-from pcr_exp.activations.codec import Codec
-from pcr_exp.activations.count import LiveBytes
+from pcr_exp.activations.codec import Codec, LosslessCodec
 from pcr_exp.activations.hooks import ConvInputs
-from pcr_exp.activations.lossless import LosslessCodec
+from pcr_exp.activations.kept import LiveBytes
 from pcr_exp.activations.packed import pack
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.recompute import RecomputedBlocks

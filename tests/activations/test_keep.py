@@ -9,10 +9,10 @@ from activation_models import chain_model, forward_and_backward, images, residua
 from torch import nn
 
 from pcr_exp.activations.bounds import Bounds, LayerState
+from pcr_exp.activations.codec import LosslessCodec
 from pcr_exp.activations.hooks import convolutions
 from pcr_exp.activations.keep import CompressedActivations, Untracked, open_activations, open_codec
-from pcr_exp.activations.lossless import LosslessCodec
-from pcr_exp.activations.quantise import QuantiseCodec
+from pcr_exp.activations.quantise import QuantiseCodec, QuantiseConfig
 from pcr_exp.activations.recompute import blocks
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.errors import ConfigError
@@ -23,7 +23,7 @@ def sgd(model: nn.Module, momentum: float = 0.9) -> torch.optim.SGD:
 
 
 def error_bounded(**changes: Any) -> ActivationsConfig:
-    return ActivationsConfig(**{"name": "error_bounded", "interval": 2, **changes})
+    return QuantiseConfig(**{"interval": 2, **changes})
 
 
 def train(
@@ -213,7 +213,7 @@ def test_a_chain_of_layers_has_no_blocks() -> None:
 def test_a_model_without_convolutions_is_refused(name: str) -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     with pytest.raises(ConfigError, match=f"activations.name='{name}': Sequential has no 2d convolution"):
-        open_activations(ActivationsConfig(name=name), model, sgd(model))
+        open_activations(QuantiseConfig(name=name), model, sgd(model))
 
 
 def test_bounds_cannot_adapt_without_momentum() -> None:

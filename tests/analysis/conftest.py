@@ -8,19 +8,17 @@ import pytest
 import torch
 
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.network import NetworkConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.runners import TrackingConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.manifest import new_manifest, write_manifest
-from pcr_exp.runs.row_file import RowFile
+from pcr_exp.runs.rows import RowFile
 
 
 @pytest.fixture(scope="session")

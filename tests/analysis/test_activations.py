@@ -11,7 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import nn
 
-from pcr_exp.activations.quantise import QuantiseCodec
+from pcr_exp.activations.quantise import QuantiseCodec, QuantiseConfig
 from pcr_exp.analysis.activations.figures import (
     draw_activation_memory,
     draw_codec_errors,
@@ -39,7 +39,7 @@ MODES = {
     "none": ActivationsConfig(),
     "lossless": ActivationsConfig(name="lossless"),
     "recompute": ActivationsConfig(name="recompute"),
-    "quantise 0.01": ActivationsConfig(name="error_bounded", bounds="fixed", initial_bound=0.01),
+    "quantise 0.01": QuantiseConfig(bounds="fixed", initial_bound=0.01),
 }
 
 

@@ -12,27 +12,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.analysis.combined.page import combined_markdown, draw_combined, write_combined
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.report import write_report
-from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
+from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 
 MakeRun = Callable[..., Path]
-ECHO = EchoConfig(name="example_before", factor=2)
+ECHO = ExampleBeforeConfig(factor=2)
 
 
 def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), seed: int = 0) -> None:
     """12 updates of 16 images; each neighbour that is on saves a share of its own at its place."""
     echo = ECHO if "echo" in on else EchoConfig()
     gradients = ThreeLCConfig() if "threelc" in on else GradientsConfig()
-    activations = ActivationsConfig(name="error_bounded" if "activations" in on else "none", interval=10)
+    activations = QuantiseConfig(name="error_bounded" if "activations" in on else "none", interval=10)
     fresh = int(192 / echo.factor)
     kept = 75_000 if "activations" in on else 100_000
     columns: dict[str, Any] = {
@@ -163,9 +163,9 @@ def test_what_was_never_measured_is_a_dash(six: Path) -> None:
 
 
 def test_repeats_that_read_on_give_nothing_again_that_can_be_told(tmp_path: Path, make_run: MakeRun) -> None:
-    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+    finer = ExampleBeforeConfig(factor=2, repeat_groups=[5])
     make_run(tmp_path, "group_2", echo=finer)
-    make_run(tmp_path, "group_2", echo=EchoConfig(name="example_before", factor=2))
+    make_run(tmp_path, "group_2", echo=ExampleBeforeConfig(factor=2))
     frame = combined_frame(read_runs(tmp_path))
     again = frame.set_index(frame["variant"])["reused_bytes"]
     assert again.isna().sum() == 1
@@ -192,7 +192,7 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
         ("error_bounded", "exact", 70),
         ("error_bounded", "paper", 60),
     ):
-        more = {"activations": ActivationsConfig(name=name, error_model=model)}
+        more = {"activations": QuantiseConfig(name=name, error_model=model)}
         make_run(tmp_path, "baseline", more=more, columns={"kept_bytes_mean": kept, "kept_bytes_max": kept})
     summary = combined_summary(combined_frame(read_runs(tmp_path)))
     assert summary["combination"].tolist() == ["all off", "error bounded", "error bounded paper"]

@@ -25,6 +25,7 @@ from pcr_exp.analysis.echo.look import dashes_of, look_of
 from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
 from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleBeforeConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 MakeRun = Callable[..., Path]
@@ -32,7 +33,7 @@ NONE = EchoConfig()
 
 
 def before(factor: float = 2, buffer: int = 1, groups: tuple[int, ...] = ()) -> EchoConfig:
-    return EchoConfig(name="example_before", factor=factor, buffer=buffer, repeat_groups=list(groups))
+    return ExampleBeforeConfig(factor=factor, buffer=buffer, repeat_groups=list(groups))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def variants(tmp_path_factory: pytest.TempPathFactory, make_run: MakeRun) -> Pat
     for seed in (0, 1):
         make_run(root, "group_5", seed=seed, echo=NONE, top1=(0.3, 0.5, 0.9))
         make_run(root, "group_5", seed=seed, echo=before(), top1=(0.6, 0.7, 0.9))
-        batch = EchoConfig(name="batch", factor=2)
+        batch = BatchEchoConfig(factor=2)
         make_run(root, "group_5", seed=seed, echo=batch, top1=(0.3, 0.6 - seed / 2, 0.7 - seed / 2))
     return root
 

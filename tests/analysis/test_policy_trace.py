@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.policies.trace import TRACE_COLUMNS, draw_policy_trace, policy_trace, saved_by
+from pcr_exp.analysis.policies import TRACE_COLUMNS, draw_policy_trace, policy_trace, saved_by
 
 
 def decision(epoch: int, group: int, scores: dict[str, float], measure: str = "cosine") -> dict[str, Any]:

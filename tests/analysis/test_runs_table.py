@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 
 from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.core.runs_table import RUN_COLUMNS, eval_curves, runs_frame, setting_key
-from pcr_exp.analysis.core.time_to_target import REACHED, first_reached, reached_of, seconds_of
+from pcr_exp.analysis.core.runs_table import (
+    REACHED,
+    RUN_COLUMNS,
+    eval_curves,
+    first_reached,
+    reached_of,
+    runs_frame,
+    seconds_of,
+    setting_key,
+)
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.loader import LoaderConfig

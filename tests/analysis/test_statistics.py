@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from pcr_exp.analysis.core.permitted import UNLIKE
+from pcr_exp.analysis.core.runs_table import first_reached
 from pcr_exp.analysis.core.statistics import (
     distinct_seeds,
     half_width,
@@ -18,7 +19,6 @@ from pcr_exp.analysis.core.statistics import (
     paired_ratio,
     spread,
 )
-from pcr_exp.analysis.core.time_to_target import first_reached
 from pcr_exp.analysis.scans.tolerance import line_through
 
 

@@ -10,16 +10,19 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config.compose import prepare_hydra
+from pcr_exp.config.gradients import NetworkConfig
 from pcr_exp.config.labels import (
+    CONFIGS,
+    changed,
     network_label,
     network_slug,
+    preset,
     scan_label,
     scan_slug,
     storage_label,
     storage_slug,
+    values_of,
 )
-from pcr_exp.config.network import NetworkConfig
-from pcr_exp.config.presets import CONFIGS, changed, preset, values_of
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 

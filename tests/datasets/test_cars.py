@@ -131,7 +131,7 @@ def test_class_out_of_range(root: Path, make_config, model: int):
 
 def test_listed_picture_missing(root: Path, make_config):
     (root / "cars_train" / "00004.jpg").unlink()
-    with pytest.raises(DatasetError, match=r"lists 1 of 6 pictures that are missing: 00004\.jpg"):
+    with pytest.raises(DatasetError, match=r"lists 1 of 6 images that are missing: 00004\.jpg"):
         read(make_config("cars"))
 
 

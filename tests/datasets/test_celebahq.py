@@ -61,7 +61,7 @@ def test_subset_of_the_pictures_works_with_a_remark(root: Path, make_config):
     write_annotation(root, 100)
     dataset = read(make_config("celebahq"))
     assert len(dataset.train + dataset.val) == 30
-    assert any("70 of 100 pictures" in remark for remark in dataset.looked.all_remarks())
+    assert any("70 of 100 images" in remark for remark in dataset.looked.all_remarks())
 
 
 def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
@@ -74,7 +74,7 @@ def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
 def test_none_of_the_pictures_there(root: Path, make_config):
     for path in (root / "CelebA-HQ-img").iterdir():
         path.unlink()
-    with pytest.raises(DatasetError, match=r"lists 30 pictures; none is there: 0\.jpg"):
+    with pytest.raises(DatasetError, match=r"lists 30 images; none is there: 0\.jpg"):
         read(make_config("celebahq"))
 
 
@@ -93,9 +93,7 @@ def test_annotation_missing(root: Path, make_config):
 @pytest.mark.parametrize("text", ["", "30\n", "a\nb\nc\n"])
 def test_not_an_annotation_file(root: Path, make_config, text: str):
     (root / ANNOTATION).write_text(text)
-    with pytest.raises(
-        DatasetError, match="wanted a count, a line of attribute names and one row per picture"
-    ):
+    with pytest.raises(DatasetError, match="wanted a count, a line of attribute names and one row per image"):
         read(make_config("celebahq"))
 
 
@@ -109,11 +107,11 @@ def test_attribute_missing(root: Path, make_config):
 def test_bad_row(root: Path, make_config, bad: str):
     with (root / ANNOTATION).open("a") as file:
         file.write(bad + "\n")
-    with pytest.raises(DatasetError, match="line 33: wanted a picture's name and 3 values of 1 or -1"):
+    with pytest.raises(DatasetError, match="line 33: wanted an image's name and 3 values of 1 or -1"):
         read(make_config("celebahq"))
 
 
 def test_annotation_cut_short(root: Path, make_config):
     write_annotation(root, 20, says=30)
-    with pytest.raises(DatasetError, match="says 30 pictures and lists 20: cut short"):
+    with pytest.raises(DatasetError, match="says 30 images and lists 20: cut short"):
         read(make_config("celebahq"))

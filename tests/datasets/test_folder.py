@@ -67,14 +67,14 @@ def test_class_of_other_files_says_what_was_found(make_config, put):
 
 def test_nothing_to_report_on(make_config, put):
     put("cat/1.jpg", "dog/1.jpg")
-    with pytest.raises(DatasetError, match=r"folder: the val split has no picture, of 2: .*val_fraction"):
+    with pytest.raises(DatasetError, match=r"folder: the val split has no image, of 2: .*val_fraction"):
         read(make_config("folder", val_fraction=0.001))
 
 
 def test_a_class_that_is_wholly_held_out_is_refused_by_name(make_config, put):
     put(*(f"cat/{i}.jpg" for i in range(100)), "dog/1.jpg")
     seeds = [seed for seed in range(50) if split_of_dog(seed) == "val"]
-    with pytest.raises(DatasetError, match=r"the class 'dog' has no picture to train on.*split_seed.*train/"):
+    with pytest.raises(DatasetError, match=r"the class 'dog' has no image to train on.*split_seed.*train/"):
         read(make_config("folder", val_fraction=0.5, split_seed=seeds[0]))
 
 
@@ -88,12 +88,12 @@ def test_a_class_without_validation_or_tuning_picture_is_said_by_name(make_confi
     dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.001, split_seed=seed))
     remarks = dataset.looked.all_remarks()
     assert any(
-        "the class 'dog' has no picture in val" in r and "raise dataset.val_fraction" in r for r in remarks
+        "the class 'dog' has no image in val" in r and "raise dataset.val_fraction" in r for r in remarks
     )
-    assert any("the tune split has no picture" in remark for remark in remarks)
+    assert any("the tune split has no image" in remark for remark in remarks)
     dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.2, split_seed=seed))
     remarks = dataset.looked.all_remarks()
-    assert any("'dog' has no picture in t" in remark for remark in remarks)
+    assert any("'dog' has no image in t" in remark for remark in remarks)
 
 
 def test_what_is_left_alone_is_counted_and_said(make_config, put):

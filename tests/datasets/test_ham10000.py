@@ -107,7 +107,7 @@ def test_column_missing(root: Path, make_config):
 
 def test_no_rows(root: Path, make_config):
     write_table(root)
-    with pytest.raises(DatasetError, match="lists no picture"):
+    with pytest.raises(DatasetError, match="lists no image"):
         read(make_config("ham10000"))
 
 
@@ -129,15 +129,13 @@ def test_bad_row(root: Path, make_config, bad: str, message: str):
 
 def test_listed_picture_missing(root: Path, make_config):
     (root / "HAM10000_images_part_2" / "ISIC_0000031.jpg").unlink()
-    with pytest.raises(
-        DatasetError, match=r"lists 1 of 100 pictures that are missing: ISIC_0000031\. Unpack"
-    ):
+    with pytest.raises(DatasetError, match=r"lists 1 of 100 images that are missing: ISIC_0000031\. Unpack"):
         read(make_config("ham10000"))
 
 
 def test_no_listed_picture_there(root: Path, make_config):
     write_table(root, row(900, 1), row(901, 2))
-    with pytest.raises(DatasetError, match=r"lists 2 pictures; none is there: ISIC_0000900"):
+    with pytest.raises(DatasetError, match=r"lists 2 images; none is there: ISIC_0000900"):
         read(make_config("ham10000"))
 
 
@@ -146,4 +144,4 @@ def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
     dataset = read(make_config("ham10000"))
     assert len(dataset.train + dataset.val) == 100
     (remark,) = [remark for remark in dataset.looked.all_remarks() if "are not in" in remark]
-    assert remark.startswith("1 pictures are not in") and "ISIC_0000999" in remark
+    assert remark.startswith("1 images are not in") and "ISIC_0000999" in remark

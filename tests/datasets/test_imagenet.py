@@ -71,9 +71,7 @@ def test_empty_class_folder(root: Path, make_config, split: str):
 
 def test_class_without_val_folder(root: Path, make_config):
     shutil.rmtree(root / "val" / CAT)
-    with pytest.raises(
-        DatasetError, match=rf"val/{CAT} is missing.*Every class needs pictures in both splits"
-    ):
+    with pytest.raises(DatasetError, match=rf"val/{CAT} is missing.*Every class needs images in both splits"):
         read(make_config("imagenet"))
 
 

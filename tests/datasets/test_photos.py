@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pcr_exp.datasets import photos
-from pcr_exp.datasets.photo_crops import View, defocus, detail, draw_picture, draw_view, encode_jpeg, render
+from pcr_exp.datasets.photo_crops import View, defocus, detail, draw_image, draw_view, encode_jpeg, render
 from pcr_exp.datasets.photos import CLASSES, GAP_PX, SOURCE_FILES, load_photo, read, split_region
 from pcr_exp.errors import DatasetError
 
@@ -147,7 +147,7 @@ def test_something_else_in_the_way(small, tmp_path: Path, monkeypatch):
         (folder / "notes.txt").touch()
 
     monkeypatch.setattr(photos, "_draw_all", draw_and_lose)
-    with pytest.raises(DatasetError, match="the pictures cannot be made in"):
+    with pytest.raises(DatasetError, match="the images cannot be made in"):
         read(small)
 
 
@@ -174,7 +174,7 @@ def test_stamp_missing(small, tmp_path: Path):
 
 def test_root_that_cannot_be_made(make_config, tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(DatasetError, match=r"the pictures cannot be made in .*file"):
+    with pytest.raises(DatasetError, match=r"the images cannot be made in .*file"):
         read(make_config("photos", root=str(tmp_path / "file")))
 
 
@@ -242,7 +242,7 @@ def test_light_changes_with_gain_and_gamma():
 
 
 def test_picture_without_detail_is_still_drawn():
-    picture = draw_picture(np.random.default_rng(0), np.full((100, 100), 7, np.uint8), 64)
+    picture = draw_image(np.random.default_rng(0), np.full((100, 100), 7, np.uint8), 64)
     assert picture.shape == (64, 64)
     assert detail(picture) == 0
 
@@ -253,7 +253,7 @@ def test_focus_is_decidable_within_each_photograph(name: str):
     photo = load_photo(name)
     for split in ("train", "val"):
         rng = np.random.default_rng(0)
-        pictures = [draw_picture(rng, split_region(photo, split), 256) for _ in range(24)]
+        pictures = [draw_image(rng, split_region(photo, split), 256) for _ in range(24)]
         sharp = [detail(decoded(picture)) for picture in pictures[::2]]
         blurred = [detail(decoded(defocus(rng, picture))) for picture in pictures[1::2]]
         wins = np.greater.outer(sharp, blurred).mean()

@@ -1,5 +1,6 @@
-"""Components of a user's own package: a policy, a dataset, a model and a gradient codec."""
+"""Components of a user's own package, one of every kind, trained with from the command line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from PIL import Image
 
 from experiments.train import train
 from pcr_exp.config.compose import compose
+from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.training.distributed.processes import Processes
 
@@ -131,6 +133,140 @@ class Rounded:
 def open_rounded(config: RoundedConfig, seed: int) -> Rounded:
     return Rounded(config.step)
 ''',
+    "kept.py": '''
+from dataclasses import dataclass
+
+from pcr_exp.activations.codec import LosslessCodec
+from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.components import register
+
+
+@dataclass(kw_only=True, slots=True)
+class HalvesConfig(ActivationsConfig):
+    name: str = "error_bounded"
+    codec: str = "halves"
+    at_least: float = 0.0
+
+
+class Halves:
+    """Every value rounded to 16 bits; the small ones exactly."""
+
+    def __init__(self, at_least: float) -> None:
+        self.at_least = at_least
+
+    def encode(self, values, nonzero, bound):
+        rounded = values.half().to(values.dtype)
+        return LosslessCodec().encode(rounded.where(values.abs() >= self.at_least, values), nonzero, bound)
+
+
+@register("activations.codec", "halves", HalvesConfig)
+def open_halves(config: HalvesConfig) -> Halves:
+    return Halves(config.at_least)
+''',
+    "echo.py": '''
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcr_exp.config.components import register
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.loading.order import Uses, epoch_order
+from pcr_exp.loading.stage import Stage, StageInputs
+
+
+@dataclass(kw_only=True, slots=True)
+class ThereAndBackConfig(EchoConfig):
+    name: str = "there_and_back"
+    times: int = 1
+
+    def num_samples(self, num_fresh: int) -> int:
+        return num_fresh * (1 + self.times)
+
+
+@register("echo", "there_and_back", ThereAndBackConfig)
+class ThereAndBack(Stage):
+    """An epoch in its order, and then so many times the other way round."""
+
+    def __init__(self, config: ThereAndBackConfig, inputs: StageInputs) -> None:
+        super().__init__(inputs)
+        self.num_batches = -(-config.num_samples(inputs.num_samples) // inputs.batch_size)
+        self._times = config.times
+
+    def order(self, fresh, epoch):
+        uses = []
+        for slot in fresh:
+            there = np.arange(len(slot.records))
+            way = np.concatenate([there, *[there[::-1]] * self._times])
+            repeats = np.repeat(np.arange(1 + self._times), len(there))
+            uses.append(Uses(slot.records[way], slot.samples[way], repeats))
+        return epoch_order(uses, self._batch_size)
+''',
+    "task.py": '''
+from dataclasses import dataclass
+
+from pcr_exp.config.components import register
+from pcr_exp.config.training import TaskConfig
+from pcr_exp.training.task import Classification, Headline
+
+
+@dataclass(kw_only=True, slots=True)
+class DoubtConfig(TaskConfig):
+    name: str = "doubt"
+    share_of_loss: float = 0.5
+
+
+@register("task", "doubt", DoubtConfig)
+class Doubt(Classification):
+    """Classes as always, but judged by how seldom the model is wrong, and with a smaller loss."""
+
+    headline = Headline("seldom_wrong", "share of images not mistaken")
+
+    def loss(self, outputs, target):
+        return self.config.share_of_loss * Classification.loss(self, outputs, target)
+
+    def metrics(self, tally):
+        found = Classification.metrics(self, tally)
+        return {**found, "val_seldom_wrong": 1 - (1 - found["val_top1"]) ** 2}
+''',
+    "image_codec.py": '''
+import io
+
+import numpy as np
+from PIL import Image
+
+from pcr_exp.config.components import register
+from pcr_exp.images.codec import GROUP
+from pcr_exp.images.decode import WholeJpeg
+from pcr_exp.images.decoded import DecodedImage
+
+
+class TwoSizes(WholeJpeg):
+    """A thumbnail of 16 x 16 raw pixels is group 1, the whole file is group 2."""
+
+    name = "two-sizes"
+    num_groups = 2
+
+    def encode(self, original, max_pixels):
+        with Image.open(io.BytesIO(original)) as image:
+            return np.asarray(image.convert("RGB").resize((16, 16))).tobytes() + original
+
+    def split(self, encoded):
+        return [encoded[:768], encoded[768:]]
+
+    def open_decoder(self, mode, max_pixels):
+        def decode(file, group, name):
+            if group == 1:
+                return DecodedImage(np.frombuffer(file, np.uint8).reshape(16, 16, 3))
+            with Image.open(io.BytesIO(bytes(file)[768:])) as image:
+                return DecodedImage(np.asarray(image.convert("RGB")))
+
+        return decode
+
+
+@register(GROUP, TwoSizes.name)
+def open_two_sizes() -> TwoSizes:
+    return TwoSizes()
+''',
     "configs/dataset/stripes.yaml": """
 defaults: [stripes_schema, _self_]
 name: stripes
@@ -138,12 +274,13 @@ root: ???
 label: width
 images_per_record: 4
 targets:
-  top1: 0.9
+  seldom_wrong: 0.9
 """,
     "configs/scan/alternating.yaml": """
 defaults: [alternating_schema, _self_]
 name: alternating
-candidates: [1, 5]
+group: 2
+candidates: [1, 2]
 """,
     "configs/model/patches.yaml": """
 defaults: [patches_schema, _self_]
@@ -153,8 +290,22 @@ name: patches
 defaults: [rounded_schema, _self_]
 name: rounded
 """,
+    "configs/activations/halves.yaml": """
+defaults: [halves_schema, _self_]
+bounds: fixed
+""",
+    "configs/echo/there_and_back.yaml": """
+defaults: [there_and_back_schema, _self_]
+times: 2
+""",
+    "configs/task/doubt.yaml": """
+defaults: [doubt_schema, _self_]
+""",
 }
-OWN = ["dataset=stripes", "model=patches", "scan=alternating"]
+OWN = [
+    *("dataset=stripes", "model=patches", "scan=alternating", "task=doubt", "echo=there_and_back"),
+    *("activations=halves", "records.codec=two-sizes"),
+]
 
 
 @pytest.fixture
@@ -201,11 +352,18 @@ def settings(images: Path, tmp_path: Path) -> list[str]:
     ]
 
 
-def assert_all_four_were_used(runs: Path) -> None:
+def assert_all_were_used(runs: Path) -> None:
     (run,) = (path for path in runs.iterdir() if path.is_dir())
-    assert run.name.startswith("stripes-width-patches-alternating-unlimited-rounded_ddp_x2-")
+    assert run.name.startswith("stripes-width-patches-alternating-unlimited-there_and_back-error_bounded-")
+    assert "-doubt-rounded_ddp_x2-" in run.name
     last = read_rows(run / "rows.jsonl")[-1]
     assert 0 < last["pushed_bytes"] < 4 * last["pushed_values"]  # 16 bits, where the codec was used
+    assert last["samples_trained"] == 3 * last["samples_seen"] > 0
+    assert 0 <= last["val_seldom_wrong"] <= 1
+    assert read_manifest(run / "manifest.json").headline == "seldom_wrong"
+    (index,) = runs.parent.glob("records/*/train/pcr/index.json")
+    assert json.loads(index.read_text())["scans"] == "two-sizes"
+    assert "at_least: 0.0" in (run / "config.yaml").read_text()
 
 
 def train_with(_processes: Processes, package: Path, overrides: list[str]) -> str:
@@ -215,7 +373,7 @@ def train_with(_processes: Processes, package: Path, overrides: list[str]) -> st
 
 def test_a_users_own_components_train_together(package: Path, images: Path, tmp_path: Path) -> None:
     assert spawned(train_with, 2, package, settings(images, tmp_path)) == ["finished"] * 2
-    assert_all_four_were_used(tmp_path / "runs")
+    assert_all_were_used(tmp_path / "runs")
 
 
 @pytest.mark.slow
@@ -227,7 +385,7 @@ def test_a_users_own_components_train_under_torchrun(package: Path, images: Path
         *(*settings(images, tmp_path), f"hydra.run.dir={tmp_path}/hydra"),
     )
     assert done.returncode == 0, done.stderr
-    assert_all_four_were_used(tmp_path / "runs")
+    assert_all_were_used(tmp_path / "runs")
 
 
 def test_an_installed_package_is_found_by_its_entry_point(package: Path, images: Path) -> None:
@@ -239,6 +397,7 @@ def test_an_installed_package_is_found_by_its_entry_point(package: Path, images:
     done = started(package, *arguments)
     assert done.returncode == 0, done.stderr
     assert "separator: _" in done.stdout and "patch_px: 8" in done.stdout and "every: 1" in done.stdout
+    assert "times: 2" in done.stdout and "share_of_loss: 0.5" in done.stdout
     (info / "entry_points.txt").write_text("[pcr_exp.components]\ngarden = gardens\n")
     done = started(package, *arguments)
     assert done.returncode == 1

@@ -44,7 +44,7 @@ from pcr_exp.errors import ConfigError
         ("loader.records_ahead=0", "loader.records_ahead=0: wanted null or at least 1"),
         ("loader.prefetch_batches=0", "loader.prefetch_batches=0: wanted at least 1"),
         ("loader.decode=fast", "loader.decode='fast': wanted"),
-        ("echo.name=often", "echo.name='often': wanted none, example_before, example_after, batch"),
+        ("echo.name=often", "echo.name='often': wanted batch, example_after, example_before, none"),
         ("echo=batch echo.factor=0.5", "echo.factor=0.5: wanted a number of uses, 1 or more"),
         ("echo=batch echo.factor=inf", "echo.factor=inf: wanted a number of uses"),
         ("echo=batch echo.factor=nan", "echo.factor=nan: wanted a number of uses"),
@@ -105,6 +105,10 @@ from pcr_exp.errors import ConfigError
         ("training.warmup_epochs=-1", "training.warmup_epochs=-1.0: wanted 0 or more"),
         ("training.schedule=linear", "training.schedule='linear': wanted step or cosine or constant"),
         ("activations.codec=zfp", "activations.codec='zfp': wanted quantise or sz"),
+        (
+            "activations=error_bounded activations.codec=sz",
+            "activations.codec='sz': wanted the codec of these settings; activations=error_bounded_sz",
+        ),
         ("activations.interval=0", "activations.interval=0: wanted at least 1"),
         ("gradients.name=gzip", "gradients.name='gzip': wanted .*fp16, .*threelc"),
         (

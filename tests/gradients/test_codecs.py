@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pcr_exp.config.gradients import PowerSGDConfig
 from pcr_exp.errors import ConfigError, GradientError
-from pcr_exp.gradients.codec import Codec, open_codec
-from pcr_exp.gradients.feedback import Feedback
+from pcr_exp.gradients.codec import Codec, PowerSGDConfig, open_codec
 from pcr_exp.gradients.floats import Floats
 from pcr_exp.gradients.int8 import Int8
 from pcr_exp.gradients.onebit import OneBit
+from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.ternary_stochastic import TernaryStochastic
 from pcr_exp.gradients.threelc import ThreeLC
 from pcr_exp.gradients.topk import TopK

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pcr_exp.gradients.feedback import Feedback
+from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.threelc import ThreeLC
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.loading.echo.repeats import Echo, echo
-from pcr_exp.loading.echo.stage import echoed
+from pcr_exp.loading.echo.before import echoed
+from pcr_exp.loading.echo.stage import Echo, echo
 from pcr_exp.loading.lanes import EpochLanes, slot_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.system.randomness import Purpose, stream

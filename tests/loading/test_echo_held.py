@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.images.decode import WHOLE
-from pcr_exp.loading.echo.held import EchoReads, SomeSamples
-from pcr_exp.loading.echo.repeats import echo
-from pcr_exp.loading.echo.stage import echoed
+from pcr_exp.loading.echo.before import EchoReads, SomeSamples, echoed
+from pcr_exp.loading.echo.stage import echo
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.records.reader import RecordPrefix, RecordSet

@@ -13,7 +13,8 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.after import echo_batches, echo_examples
-from pcr_exp.loading.echo.repeats import echo as echo_of
+from pcr_exp.loading.echo.stage import echo as echo_of
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import Span
 from pcr_exp.policies.policy import StaticScan
@@ -23,13 +24,13 @@ from pcr_exp.storage.counters import CountingStorage
 OpenLoader = Callable[..., RecordLoader]
 
 ECHOES = [
-    EchoConfig(name="example_before", factor=2),
-    EchoConfig(name="example_before", factor=2.5, buffer=40),
-    EchoConfig(name="example_before", factor=3, buffer=30, repeat_groups=[7, 10]),
-    EchoConfig(name="example_after", factor=2),
-    EchoConfig(name="example_after", factor=2.5, buffer=40),
-    EchoConfig(name="batch", factor=2),
-    EchoConfig(name="batch", factor=1.5),
+    ExampleBeforeConfig(factor=2),
+    ExampleBeforeConfig(factor=2.5, buffer=40),
+    ExampleBeforeConfig(factor=3, buffer=30, repeat_groups=[7, 10]),
+    ExampleAfterConfig(factor=2),
+    ExampleAfterConfig(factor=2.5, buffer=40),
+    BatchEchoConfig(factor=2),
+    BatchEchoConfig(factor=1.5),
 ]
 
 
@@ -135,14 +136,13 @@ def test_repeats_after_augmentation_are_the_same_pixels_in_memory_of_their_own(
 
 def test_an_echo_of_one_is_no_echo(open_loader: OpenLoader) -> None:
     expected = list(open_loader().batches(0, 0, 2))
-    for variant in ("example_before", "example_after", "batch"):
-        echo = EchoConfig(name=variant, factor=1)
+    for echo in (ExampleBeforeConfig(), ExampleAfterConfig(), BatchEchoConfig()):
         assert_same(open_loader(1, echo=echo).batches(0, 0, 2), expected)
 
 
 def test_a_buffer_shuffles_without_repeats(open_loader: OpenLoader) -> None:
     """What a fair baseline is given."""
-    echo = EchoConfig(name="example_before", factor=1, buffer=50)
+    echo = ExampleBeforeConfig(factor=1, buffer=50)
     labels = torch.cat([batch.labels for batch in open_loader(echo=echo).batches(0, 0, 1)]).tolist()
     plain = torch.cat([batch.labels for batch in open_loader().batches(0, 0, 1)]).tolist()
     assert sorted(labels) == sorted(plain) == list(range(100))
@@ -181,7 +181,7 @@ def test_finer_repeats_read_only_the_bytes_in_between(
 def test_finer_repeats_show_what_a_read_at_their_group_shows(open_loader: OpenLoader) -> None:
     """The k-th use of a sample has the pixels of its group: those of the same batches, all read at it."""
     finer = list(open_loader(group=2, echo=ECHOES[2]).batches(0, 0, 1))
-    plain = EchoConfig(name="example_before", factor=3, buffer=30)
+    plain = ExampleBeforeConfig(factor=3, buffer=30)
     at_group = {group: list(open_loader(group=group, echo=plain).batches(0, 0, 1)) for group in (2, 7, 10)}
     seen: Counter[int] = Counter()
     for index, batch in enumerate(finer):
@@ -202,7 +202,7 @@ class SometimesFine(StaticScan):
 def test_repeats_never_show_less_than_what_was_read_first(
     open_loader: OpenLoader, records: RecordSet, storage: CountingStorage
 ) -> None:
-    echo = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+    echo = ExampleBeforeConfig(factor=2, repeat_groups=[5])
     batches = list(open_loader(policy=SometimesFine(2), echo=echo).batches(0, 0, 1))
     wanted = sum(records.index.prefix_bytes(record, 10 if record % 2 else 5) for record in range(7))
     assert storage.bytes_read == sum(batch.record_bytes for batch in batches) == wanted
@@ -259,8 +259,8 @@ def test_a_stream_of_repeats_ends_with_the_loader(open_loader: OpenLoader) -> No
 
 def test_what_does_not_fit_the_records_is_refused(open_loader: OpenLoader, storage: CountingStorage) -> None:
     with pytest.raises(ConfigError, match=r"echo.buffer=201: wanted at most 200, .*\(100 fresh ones x"):
-        open_loader(echo=EchoConfig(name="example_after", factor=2, buffer=201))
-    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[5])
+        open_loader(echo=ExampleAfterConfig(factor=2, buffer=201))
+    finer = ExampleBeforeConfig(factor=2, repeat_groups=[5])
     with pytest.raises(ConfigError, match=r"echo.repeat_groups=\[5\]: wanted scan groups above 5"):
         open_loader(group=5, echo=finer)
     baseline = RecordSet(storage, "baseline")
@@ -272,14 +272,14 @@ def test_patience_is_measured_against_the_longest_read(open_loader: OpenLoader, 
     largest = max(records.index.prefix_bytes(record, 10) for record in range(7))
     slow = StorageConfig(name="slow", bandwidth_mib_per_s=largest / 2**20 / 10)
     config = LoaderConfig(num_workers=0, timeout_s=9)
-    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    finer = ExampleBeforeConfig(factor=2, repeat_groups=[10])
     with pytest.raises(ConfigError, match=r"loader.timeout_s=9: wanted null, or more than the 10\.0 s"):
         open_loader(group=1, config=config, storage_config=slow, echo=finer).batches(0, 0, 1)
     open_loader(group=1, config=config, storage_config=slow).batches(0, 0, 1)
 
 
 def test_a_group_that_the_records_lack_is_refused(open_loader: OpenLoader, records: RecordSet) -> None:
-    finer = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    finer = ExampleBeforeConfig(factor=2, repeat_groups=[10])
     object.__setattr__(records.index, "num_groups", 9)
     try:
         with pytest.raises(RecordError, match="scan group 10 was asked for"):

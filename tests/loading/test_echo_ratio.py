@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.loading.echo.ratio import stage_columns
+from pcr_exp.config.components import schemas
+from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.stream import Effort
 
@@ -18,7 +18,7 @@ READ_S, TRAIN_S = 8.0 / 20_000 * 50, 0.01
 
 def columns(name: str, decode_s: float, num_workers: int, num_decoded: int = 100) -> tuple[float, ...]:
     measured = stage_columns(
-        EchoConfig(name=name),
+        schemas("echo")[name](),
         Effort(8.0, decode_s, num_decoded),
         num_workers=num_workers,
         bytes_read=20_000,
@@ -54,7 +54,7 @@ def test_the_slower_of_overlapping_stages_counts(
 def test_before_anything_is_measured_there_is_no_ratio(name: str, num_workers: int) -> None:
     counters = dict.fromkeys(COUNTERS, 0)
     measured = stage_columns(
-        EchoConfig(name=name), Effort(), num_workers=num_workers, bytes_read=0, counters=counters
+        schemas("echo")[name](), Effort(), num_workers=num_workers, bytes_read=0, counters=counters
     )
     assert set(measured.values()) == {None}
 

@@ -18,6 +18,7 @@ from PIL import Image
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.loading.echo.variants import ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.lanes import num_held
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.format import RecordHeader, pack_record
@@ -122,21 +123,21 @@ def test_a_process_of_eight_lanes_holds_no_more_than_two_windows_of_four_did() -
     assert num_held([64] * 100, 2, 1) == 3, "of four processes, each holds its lanes'"
 
 
-@pytest.mark.parametrize("name", ["example_before", "example_after"])
+@pytest.mark.parametrize("variant", [ExampleBeforeConfig, ExampleAfterConfig])
 def test_a_shuffle_buffer_of_echo_is_within_the_bound(
-    split: Path, open_loader: Callable[..., RecordLoader], name: str
+    split: Path, open_loader: Callable[..., RecordLoader], variant: type[EchoConfig]
 ) -> None:
-    """In front of decoding it keeps at most a record per example in it, and no more than there are."""
+    """In front of decoding it keeps at most a record per sample in it, and no more than there are."""
     for buffer, num_in_buffer in ((3, 3), (60, 7)):
         records = WatchedRecords(LocalStorage(split), "pcr")
         loader = open_loader(
             records=records,
             config=LoaderConfig(num_workers=0, lanes=2, records_ahead=1),
-            echo=EchoConfig(name=name, factor=2, buffer=buffer),
+            echo=variant(factor=2, buffer=buffer),
         )
         bound = loader.max_held_bytes()
         largest = max(records.index.prefix_bytes(record, 5) for record in range(7))
-        in_use = min(3 + (num_in_buffer if name == "example_before" else 0), 7)
+        in_use = min(3 + (num_in_buffer if variant is ExampleBeforeConfig else 0), 7)
         assert bound == (in_use + 1) * largest
         for _ in loader.batches(0, 0, 2):
             records.settle()

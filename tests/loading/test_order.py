@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcr_exp.config.slots import check_lanes, num_slots
+from pcr_exp.config.loader import check_lanes, num_slots
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.lanes import EpochLanes, Places, deal, num_held, records_per_batch, slot_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order, open_share

@@ -17,8 +17,8 @@ from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.measuring.throughput.process import LoaderProcess
-from pcr_exp.system import orphans
-from pcr_exp.system.orphans import end_with_parent, terminate
+from pcr_exp.system import ending
+from pcr_exp.system.ending import end_with_parent, terminate
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
 
@@ -124,7 +124,7 @@ def test_a_thread_that_forked_may_end(forked: Fork) -> None:
 
     parent = forked(fork_in_a_thread)
     assert wait_for(lambda: len(members(parent)) == 2, 5)
-    time.sleep(3 * orphans.POLL_S)
+    time.sleep(3 * ending.POLL_S)
     assert len(members(parent)) == 2
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
@@ -137,7 +137,7 @@ def test_a_process_that_is_an_orphan_already_ends_at_once(forked: Fork) -> None:
 
 
 def test_a_run_is_asked_to_end_and_then_made_to(forked: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(ending, "PATIENCE_S", 0.3)
     asked = forked(terminate)
     assert os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]) == -signal.SIGTERM
 

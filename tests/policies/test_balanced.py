@@ -12,8 +12,7 @@ from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.cosine import CosineScan
 from pcr_exp.policies.pace import Stretch, balanced_group, supplied_per_s
-from pcr_exp.policies.policy import Decision, ScanPolicy, StaticScan, Update
-from pcr_exp.policies.probe import CosineProbe
+from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
 
 # The shares of ImageNet's bytes, of a mean of 108 kB.

@@ -11,8 +11,7 @@ import torch.distributed as dist
 from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone, Consensus, ProcessGroup, open_consensus
 from pcr_exp.policies.plateau import PlateauScan
-from pcr_exp.policies.policy import StaticScan, Update
-from pcr_exp.policies.probe import TrialProbe
+from pcr_exp.policies.policy import StaticScan, TrialProbe, Update
 
 CPU = torch.device("cpu")
 

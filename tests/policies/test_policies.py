@@ -14,8 +14,16 @@ from pcr_exp.policies.cosine import CosineConfig, smallest_exceeding
 from pcr_exp.policies.mixture import MixtureConfig, probabilities
 from pcr_exp.policies.mssim import MssimConfig, smallest_reaching
 from pcr_exp.policies.plateau import PlateauConfig, cheapest_within, is_plateau
-from pcr_exp.policies.policy import Decision, PolicyInputs, ScanPolicy, Update, open_policy
-from pcr_exp.policies.probe import CosineProbe, SimilarityProbe, TrialProbe
+from pcr_exp.policies.policy import (
+    CosineProbe,
+    Decision,
+    PolicyInputs,
+    ScanPolicy,
+    SimilarityProbe,
+    TrialProbe,
+    Update,
+    open_policy,
+)
 from pcr_exp.policies.schedule import ScheduleConfig, scheduled_group
 from pcr_exp.records.index import RecordEntry, RecordIndex
 

@@ -7,8 +7,7 @@ import pytest
 
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError
-from pcr_exp.policies.policy import Decision, open_policy
-from pcr_exp.policies.probe import ToleranceProbe
+from pcr_exp.policies.policy import Decision, ToleranceProbe, open_policy
 from pcr_exp.policies.tolerance import TolerancePolicyConfig, smallest_within
 
 

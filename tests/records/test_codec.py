@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pcr_exp.config import components
+from pcr_exp.config.components import register
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.datasets.sample import Sample
-from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.images import codec as seam
-from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec, register
+from pcr_exp.errors import ConfigError, ImageError, RecordError
+from pcr_exp.images.codec import GROUP, Buffer, Decoder, ImageCodec, find_codec
 from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.images.decoded import DecodedImage
 from pcr_exp.loading.loader import RecordLoader
@@ -72,13 +73,13 @@ class BitPlanes:
 
 @pytest.fixture
 def codecs(monkeypatch: pytest.MonkeyPatch) -> dict[str, ImageCodec]:
-    monkeypatch.setattr(seam, "_CODECS", seam._CODECS.copy())
+    monkeypatch.setitem(components._components, GROUP, components._components[GROUP].copy())
     made: dict[str, ImageCodec] = {
         "baseline": BitPlanes("bit-planes-whole", 1),
         "pcr": BitPlanes("bit-planes", 3),
     }
     for codec in made.values():
-        register(codec)
+        register(GROUP, codec.name)(lambda codec=codec: codec)
     return made
 
 
@@ -155,13 +156,12 @@ def test_batches_show_what_the_groups_read_hold(
 def test_records_of_a_codec_that_is_not_known_are_refused_by_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(seam._CODECS, "bit-planes")
+    monkeypatch.delitem(components._components[GROUP], "bit-planes")
     with pytest.raises(RecordError, match=r"^pcr/index\.json: .*'bit-planes'.*libjpeg-default"):
         RecordSet(LocalStorage(folder), "pcr")
 
 
 def test_two_codecs_of_one_name_are_refused() -> None:
-    register(PROGRESSIVE)
     assert find_codec("libjpeg-default") is PROGRESSIVE
-    with pytest.raises(RecordError, match="two image codecs are called 'libjpeg-default'"):
-        register(BitPlanes("libjpeg-default", 3))
+    with pytest.raises(ConfigError, match=r"images\.codec=libjpeg-default: registered by .* give one"):
+        register(GROUP, "libjpeg-default")(lambda: BitPlanes("libjpeg-default", 3))

@@ -11,10 +11,9 @@ from tiny_model import TinyConfig
 from pcr_exp.config.dataset import AugmentConfig, PaperConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.runners import TrackingConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.tracking import TrackingConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.records.index import RecordIndex, parse_index

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from gloo_processes import spawned
 
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
+from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.columns import TRAFFIC
@@ -42,8 +43,8 @@ def both(configure: Any, tmp_path: Path) -> tuple[Row, Row]:
     on = dataclasses.replace(
         off,
         scan=ScanConfig(name="group_5", group=5),
-        echo=EchoConfig(name="example_before", factor=2, buffer=20),
-        activations=ActivationsConfig(name="error_bounded", interval=2),
+        echo=ExampleBeforeConfig(factor=2, buffer=20),
+        activations=QuantiseConfig(interval=2),
         gradients=ThreeLCConfig(sparsity=1.75),
         training=dataclasses.replace(off.training, epochs=1),
     )

@@ -8,10 +8,10 @@ import pytest
 from gloo_processes import spawned
 from policy_runs import POLICIES
 
-from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.echo import EchoConfig
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
+from pcr_exp.loading.echo.variants import ExampleAfterConfig
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.distributed.processes import Processes
@@ -20,8 +20,8 @@ from pcr_exp.training.distributed.processes import Processes
 def composed(configure: Any, scan: str, **changes: Any) -> TrainConfig:
     return configure(
         scan=POLICIES[scan],
-        echo=EchoConfig(name="example_after", factor=2, buffer=20),
-        activations=ActivationsConfig(name="error_bounded", interval=2),
+        echo=ExampleAfterConfig(factor=2, buffer=20),
+        activations=QuantiseConfig(interval=2),
         training__epochs=4,
         training__log_every_steps=2,
         training__checkpoint_every_steps=3,

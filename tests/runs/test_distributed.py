@@ -12,9 +12,8 @@ import pytest
 import torch
 from gloo_processes import spawned
 
-from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.activations.quantise import QuantiseConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
@@ -110,7 +109,7 @@ def test_one_process_cannot_compress_what_nobody_sends(configure: Any, tmp_path:
 def test_bounds_cannot_follow_an_optimizer_elsewhere(configure: Any) -> None:
     config = dataclasses.replace(
         configure(),
-        activations=ActivationsConfig(name="error_bounded"),
+        activations=QuantiseConfig(),
         gradients=ThreeLCConfig(mode="server"),
         world_size=2,
     )

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.trainer import learning_rate
 
 ECHOES = [
-    EchoConfig(name="example_before", factor=2.75, buffer=40),
-    EchoConfig(name="example_before", factor=2, buffer=20, repeat_groups=[10]),
-    EchoConfig(name="example_after", factor=2.75, buffer=40),
-    EchoConfig(name="batch", factor=1.5),
+    ExampleBeforeConfig(factor=2.75, buffer=40),
+    ExampleBeforeConfig(factor=2, buffer=20, repeat_groups=[10]),
+    ExampleAfterConfig(factor=2.75, buffer=40),
+    BatchEchoConfig(factor=1.5),
 ]
 echoes = pytest.mark.parametrize("echo", ECHOES, ids=lambda echo: f"{echo.name}-{len(echo.repeat_groups)}")
 

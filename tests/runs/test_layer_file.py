@@ -5,15 +5,15 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.model import ModelConfig
-from pcr_exp.runs.row_file import write_layers
+from pcr_exp.runs.directory import write_layers
 from pcr_exp.runs.train_run import run_training
 
 
 def test_a_run_writes_what_its_layers_were_like(configure: Any) -> None:
     config = configure(training__epochs=1, model=ModelConfig(name="shufflenet_v2_x0_5"))
-    config.activations = ActivationsConfig(name="error_bounded", interval=2)
+    config.activations = QuantiseConfig(interval=2)
     outcome = run_training(config, progress=False)
     layers = pd.read_csv(outcome.folder / "activations.csv")
     assert sorted(set(layers["step"])) == [0, 2]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
 from pcr_exp.errors import RunError
 from pcr_exp.runs.manifest import read_manifest
-from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, pack_runs, read_packed, rows_from_csv, rows_to_csv
+from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, main, pack_runs, read_packed, rows_from_csv, rows_to_csv
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.system.columns import Column
 from pcr_exp.training.columns import COLUMNS
@@ -103,6 +103,16 @@ def test_a_set_and_folders_beside_it_are_read_together_but_no_run_twice(
     one.rename(tmp_path / one.name)
     (tmp_path / two.name).rename(two)
     assert read_runs(runs_root) == all_runs
+
+
+def test_a_set_is_packed_by_a_command(
+    runs_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack_runs(runs_root, tmp_path / "called")
+    main([str(runs_root), str(tmp_path / "typed")])
+    assert capsys.readouterr().out.startswith("2 runs in ")
+    for name in (ROWS_FILE, RUNS_FILE):
+        assert (tmp_path / "typed" / name).read_bytes() == (tmp_path / "called" / name).read_bytes()
 
 
 def test_nothing_to_pack(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.policies.mssim import MssimConfig
 from pcr_exp.policies.schedule import ScheduleConfig
@@ -149,5 +149,5 @@ def test_every_group_that_may_be_read(configure: Any, scan: ScanConfig, groups: 
     config = configure(scan=scan)
     index = open_data(config).train.index
     assert groups_read(config, index) == groups
-    config.echo = EchoConfig(name="example_before", factor=2, repeat_groups=[10])
+    config.echo = ExampleBeforeConfig(factor=2, repeat_groups=[10])
     assert groups_read(config, index) == [*groups, 10]

@@ -15,9 +15,11 @@ import pytest
 from policy_runs import POLICIES
 from tiny_model import TinyConfig
 
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
@@ -26,10 +28,10 @@ from pcr_exp.training.trainer import Trainer
 
 ECHOES = {
     "none": EchoConfig(),
-    "before": EchoConfig(name="example_before", factor=2.75, buffer=40),
-    "finer": EchoConfig(name="example_before", factor=2, buffer=20, repeat_groups=[10]),
-    "after": EchoConfig(name="example_after", factor=2, buffer=20),
-    "batch": EchoConfig(name="batch", factor=1.5),
+    "before": ExampleBeforeConfig(factor=2.75, buffer=40),
+    "finer": ExampleBeforeConfig(factor=2, buffer=20, repeat_groups=[10]),
+    "after": ExampleAfterConfig(factor=2, buffer=20),
+    "batch": BatchEchoConfig(factor=1.5),
 }
 
 
@@ -88,9 +90,7 @@ def composed(configure: Callable[..., TrainConfig], case: Case, runs_root: Path)
     return configure(
         scan=POLICIES[case.policy],
         echo=ECHOES[case.echo],
-        activations=ActivationsConfig(name="error_bounded", interval=2)
-        if case.bounded
-        else ActivationsConfig(),
+        activations=QuantiseConfig(interval=2) if case.bounded else ActivationsConfig(),
         model=TinyConfig(dropout=0.1),
         training__epochs=EPOCHS.get(case.policy, 4),
         training__log_every_steps=2,

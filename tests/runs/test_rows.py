@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.runs.row_file import RowFile
-from pcr_exp.runs.rows import deterministic_part, read_rows, validate_row
+from pcr_exp.runs.rows import RowFile, deterministic_part, read_rows, validate_row
 from pcr_exp.system.columns import ROW_KINDS, Column
 from pcr_exp.training.columns import COLUMNS, with_declared
 

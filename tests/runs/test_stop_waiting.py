@@ -4,11 +4,13 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
@@ -68,6 +70,52 @@ def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
     (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
     assert RunDirectory(folder).status == "interrupted"
     assert RunDirectory(folder).checkpoint_path.exists()
+    assert rows_of(config) == wanted
+
+
+def test_an_interrupt_while_the_loader_pauses_for_an_evaluation_is_heard_at_once(
+    configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read ahead for the next epoch stands still. The evaluation is made when the run goes on."""
+    wanted = rows_of(configure(runs_root=str(tmp_path / "whole")))
+    config = configure()
+    goes_on = threading.Event()
+    interrupted_s: list[float] = []
+    timers: list[threading.Timer] = []
+    times_read: Counter[tuple[str, int]] = Counter()
+    read, pause = RecordSet.read_prefix, RecordLoader.pause
+
+    def interrupt() -> None:
+        interrupted_s.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def pause_and_interrupt(loader: RecordLoader) -> None:
+        assert max(times_read.values()) == 2, "a read of the next epoch is in flight"
+        timers.append(threading.Timer(1, interrupt))
+        timers[-1].start()
+        pause(loader)
+
+    def read_once(records: RecordSet, record: int, group: int) -> Any:
+        times_read[records.folder, record] += 1
+        if times_read[records.folder, record] > 1:
+            goes_on.wait(60)
+        return read(records, record, group)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordLoader, "pause", pause_and_interrupt)
+        patched.setattr(RecordSet, "read_prefix", read_once)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run_training(config, progress=False)
+            took_s = time.monotonic() - interrupted_s[0]
+        finally:
+            goes_on.set()
+            for timer in timers:
+                timer.cancel()
+    assert took_s < 20, "the read would have taken a minute; the loader leaves it behind after 5 s"
+    (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
+    assert RunDirectory(folder).status == "interrupted"
+    assert not any(row["kind"] == "eval" for row in read_rows(folder / "rows.jsonl"))
     assert rows_of(config) == wanted
 
 

@@ -24,9 +24,9 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage import RangeReader
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.range_reader import RangeReader
 from pcr_exp.system.page_cache import drop
 
 _CURRENT = 1

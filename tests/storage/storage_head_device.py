@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
-from pcr_exp.storage.range_reader import RangeReader
+from pcr_exp.storage import RangeReader
 
 _MIB = 2**20
 

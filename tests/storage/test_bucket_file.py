@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.storage import bucket_file
-from pcr_exp.storage.bucket_file import new_bucket_path, remove_ownerless
+from pcr_exp.storage import bucket
+from pcr_exp.storage.bucket import new_bucket_path, remove_ownerless
 from pcr_exp.storage.throttle import Throttle
 
 REPO = Path(__file__).parents[2]
@@ -19,9 +19,9 @@ HOLDER = """
 import sys
 from pathlib import Path
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.storage import bucket_file
+from pcr_exp.storage import bucket
 from pcr_exp.storage.throttle import Throttle
-bucket_file.SHARED_MEMORY = Path(sys.argv[1])
+bucket.SHARED_MEMORY = Path(sys.argv[1])
 throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1))
 print(throttle.path, flush=True)
 sys.stdin.read()
@@ -31,7 +31,7 @@ sys.stdin.read()
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the place of /dev/shm."""
-    monkeypatch.setattr(bucket_file, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(bucket, "SHARED_MEMORY", tmp_path)
     return tmp_path
 
 
@@ -78,8 +78,8 @@ def test_files_that_nobody_can_judge_stay(folder: Path) -> None:
 def test_where_starting_times_are_not_told_a_living_pid_is_enough(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_file, "_started", lambda pid: None)  # noqa: ARG005
-    monkeypatch.setattr(bucket_file, "_pid_namespace", lambda: 0)
+    monkeypatch.setattr(bucket, "_started", lambda pid: None)  # noqa: ARG005
+    monkeypatch.setattr(bucket, "_pid_namespace", lambda: 0)
     dead = folder / "pcr-exp-throttle-999999999-0-0-abc"
     dead.touch()
     mine = new_bucket_path()
@@ -88,15 +88,15 @@ def test_where_starting_times_are_not_told_a_living_pid_is_enough(
 
 
 def test_without_shared_memory_the_temp_folder_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_file, "SHARED_MEMORY", folder / "missing")
-    monkeypatch.setattr(bucket_file.tempfile, "gettempdir", lambda: str(folder))
+    monkeypatch.setattr(bucket, "SHARED_MEMORY", folder / "missing")
+    monkeypatch.setattr(bucket.tempfile, "gettempdir", lambda: str(folder))
     assert new_bucket_path().parent == folder
 
 
 def test_a_file_that_another_process_removes_first_is_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / f"pcr-exp-throttle-999999999-1-{bucket_file._pid_namespace()}-abc").touch()
+    (folder / f"pcr-exp-throttle-999999999-1-{bucket._pid_namespace()}-abc").touch()
 
     def gone(_: Path) -> None:
         raise FileNotFoundError
@@ -108,9 +108,9 @@ def test_a_file_that_another_process_removes_first_is_no_error(
 
 def test_a_file_that_nobody_opened_goes_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from pcr_exp.storage import bucket_file\n"
-        "bucket_file.SHARED_MEMORY = Path(sys.argv[1])\n"
-        "path = bucket_file.new_bucket_path()\n"
+        "import os, sys; from pathlib import Path; from pcr_exp.storage import bucket\n"
+        "bucket.SHARED_MEMORY = Path(sys.argv[1])\n"
+        "path = bucket.new_bucket_path()\n"
         "if os.fork() == 0: sys.exit()\n"
         "os.wait(); assert path.exists(), 'a child removed it'"
     )

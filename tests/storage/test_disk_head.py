@@ -21,8 +21,8 @@ from storage_head_device import HeadStorage, head_device
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.records.index import parse_index
+from pcr_exp.storage import RangeReader
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.range_reader import RangeReader
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -13,7 +13,7 @@ import pytest
 from storage_http_server import RangeServer, range_server
 
 from pcr_exp.errors import StorageError
-from pcr_exp.storage import http, retry
+from pcr_exp.storage import remote, retry
 from pcr_exp.storage.remote import FsspecStorage
 
 pytestmark = pytest.mark.alone
@@ -86,7 +86,7 @@ def test_nobody_listening_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "SILENCE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(remote, "SILENCE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(retry, "PATIENCE_S", 0.0)
     server.delay_s = 1.0
     started = time.monotonic()

@@ -25,7 +25,7 @@ from distributed_trainers import (
 from gloo_processes import spawned
 from torch import Tensor
 
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes

@@ -9,10 +9,11 @@ from training_loop import DETERMINISTIC, SCORES, FakeLoader, Run
 
 from pcr_exp.errors import RunError
 from pcr_exp.loading.loader import Batch
-from pcr_exp.policies.probe import CosineProbe
+from pcr_exp.policies.policy import CosineProbe
+from pcr_exp.system import MIB
 from pcr_exp.training.clocks import NAMES
 from pcr_exp.training.loop import fit
-from pcr_exp.training.report import MIB, Progress, Row, interval_rates
+from pcr_exp.training.report import Progress, Row, interval_rates
 from pcr_exp.training.trainer import learning_rate
 
 

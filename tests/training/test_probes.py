@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from training_models import batch, everything, make_trainer, next_losses
 
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.errors import RunError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import SampleBatch
@@ -76,7 +76,7 @@ def test_a_probe_leaves_no_trace_and_the_next_20_losses_are_the_same(
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_leaves_no_trace_in_the_bounds_of_compressed_activations(probe: str) -> None:
     """Though every update adapts them."""
-    keeping = ActivationsConfig(name="error_bounded", interval=1)
+    keeping = QuantiseConfig(interval=1)
     undisturbed, trainer = make_trainer(activations=keeping), make_trainer(activations=keeping)
     before = everything(trainer)
     assert before[-1]["history"]

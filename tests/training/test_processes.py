@@ -2,8 +2,7 @@
 
 import pytest
 
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.training.distributed.exchange import NoExchange

@@ -9,12 +9,12 @@ import torch
 import torchmetrics.functional as tm
 from torch import Tensor
 
+from pcr_exp.config.components import names
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.training.task import (
     AUC,
     BALANCED_ACCURACY,
-    TASKS,
     TOP1,
     BalancedClassification,
     Classification,
@@ -23,6 +23,7 @@ from pcr_exp.training.task import (
     area_under_roc,
     headline_called,
     headline_of,
+    headline_of_task,
     joined,
     open_task,
 )
@@ -47,7 +48,7 @@ def scores(task: Task, outputs: Tensor, labels: Tensor) -> dict[str, Any]:
 
 def test_balanced_accuracy_and_recalls_are_those_of_torchmetrics() -> None:
     logits, labels = unequal()
-    found = scores(BalancedClassification(DIAGNOSES), logits, labels)
+    found = scores(BalancedClassification(classes=DIAGNOSES), logits, labels)
     recalls = tm.recall(logits, labels, task="multiclass", num_classes=7, average="none")
     assert list(found["val_recall"].values()) == pytest.approx(recalls.tolist())
     assert tuple(found["val_recall"]) == DIAGNOSES
@@ -61,7 +62,7 @@ def test_always_saying_the_most_frequent_class_is_guessing() -> None:
     _, labels = unequal()
     logits = torch.zeros(300, 7)
     logits[:, 5] = 1
-    found = scores(BalancedClassification(DIAGNOSES), logits, labels)
+    found = scores(BalancedClassification(classes=DIAGNOSES), logits, labels)
     assert found["val_top1"] > 2 / 3
     assert found["val_balanced_accuracy"] == pytest.approx(1 / 7)
     assert BALANCED_ACCURACY.guessed(0.67, 7) == 1 / 7
@@ -81,7 +82,7 @@ def test_auc_is_that_of_torchmetrics_with_ties_and_without(decimals: int) -> Non
     generator = torch.Generator().manual_seed(1)
     labels = torch.randint(2, (200,), generator=generator)
     margins = (torch.randn(200, generator=generator) + labels).round(decimals=decimals)
-    found = scores(TwoClasses(("no", "yes")), torch.stack([-margins / 2, margins / 2], dim=1), labels)
+    found = scores(TwoClasses(classes=("no", "yes")), torch.stack([-margins / 2, margins / 2], dim=1), labels)
     wanted = tm.auroc(margins.sigmoid().double(), labels, task="binary")
     assert found["val_auc"] == pytest.approx(wanted.item())
 
@@ -115,11 +116,15 @@ def test_label_smoothing_is_of_the_training_loss_alone() -> None:
 
 def test_tasks_are_opened_by_name() -> None:
     assert headline_of(TaskConfig()) is TOP1
-    for name, kind in TASKS.items():
+    kinds = {"auc": TwoClasses, "balanced": BalancedClassification, "classification": Classification}
+    assert names("task") == list(kinds)
+    for name, kind in kinds.items():
         task = open_task(TaskConfig(name=name), ["no", "yes"], 0.1)
-        assert (type(task), task.headline) == (kind, headline_called(kind.headline.name))
-    with pytest.raises(ConfigError, match=r"task\.name='taste': wanted classification or balanced or auc"):
-        open_task(TaskConfig(name="taste"))
+        assert (type(task), task.headline) == (kind, headline_of_task(name))
+        assert headline_called(task.headline.name) is task.headline
+    with pytest.raises(ConfigError, match=r"task\.name='taste': wanted auc or balanced or classification"):
+        TaskConfig(name="taste")
+    assert headline_of_task("taste") is None
     with pytest.raises(
         ConfigError, match="task=auc: the label that is trained on has 7 classes; wanted a label"
     ):

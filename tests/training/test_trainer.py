@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
@@ -156,7 +157,7 @@ def test_a_loss_that_is_not_finite_moves_nothing() -> None:
 @pytest.mark.parametrize("name", ["none", "lossless", "error_bounded"])
 def test_compressed_activations_resume_where_they_were(name: str) -> None:
     def trainer() -> Trainer:
-        activations = ActivationsConfig(name=name, interval=2)
+        activations = QuantiseConfig(name=name, interval=2)
         return Trainer(small_model(), config(), device=CPU, seed=0, activations=activations)
 
     def updates(of: Trainer, steps: range) -> list[float]:

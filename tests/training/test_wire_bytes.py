@@ -10,7 +10,7 @@ import pytest
 import torch
 from gloo_processes import spawned
 
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import NetworkConfig
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.distributed.wire import Link, Wire
 

@@ -9,12 +9,12 @@ from torch import nn
 
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.loading.loader import Batch
-from pcr_exp.policies.policy import Decision, StaticScan, Update
-from pcr_exp.policies.probe import Probe
+from pcr_exp.policies.policy import Decision, Probe, StaticScan, Update
+from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
-from pcr_exp.training.report import MIB, Measure, Progress, Row, no_measure
+from pcr_exp.training.report import Measure, Progress, Row, no_measure
 from pcr_exp.training.trainer import Trainer
 
 DETERMINISTIC = ("kind", "epoch", "step", "samples_seen", "scan_group", "record_bytes", "learning_rate")

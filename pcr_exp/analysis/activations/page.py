@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import platform
 from pathlib import Path
 
 import pandas as pd
@@ -20,10 +18,8 @@ from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, number,
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import write_measured
 
 TABLE_FILE = "activation_memory.md"
 META_FILE = "activations.json"
@@ -41,19 +37,7 @@ def write_study(
 ) -> list[Path]:
     """Write four figures with their CSV, the memory table for people, and activations.json; returns all."""
     make_folder(folder)
-    git_sha, git_dirty = provenance.git_state()
-    meta = {
-        "title": title,
-        "command": provenance.command_line(),
-        "git_sha": git_sha,
-        "git_dirty": git_dirty,
-        "packages": provenance.package_versions(),
-        "python": platform.python_version(),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
-        "measured_at": utc_now(),
-    }
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_measured(folder / META_FILE, {"title": title})
     write_atomic(folder / TABLE_FILE, [memory_markdown(memory).encode()])
     return [
         folder / META_FILE,

@@ -12,19 +12,17 @@ import pandas as pd
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.permitted import FACTS
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import per_setting, tidy_frame
+from pcr_exp.analysis.core.runs_table import per_setting, seconds_of, tidy_frame
 from pcr_exp.analysis.core.statistics import (
     over_seeds,
     paired_difference,
     paired_ratio,
 )
-from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.config.labels import network_label, scan_label
-from pcr_exp.config.network import NetworkConfig
-from pcr_exp.config.records import key_of
+from pcr_exp.system.keys import key_of
 
 OFF = "all off"
 PANEL_KEYS = ["dataset", "label", "model", "storage", "network", "processes", "setting"]
@@ -52,9 +50,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per run: PANEL_KEYS, NEIGHBOURS, combination, variant, seed, FACTS, MEASURES.
 
-    `combination` names what is on; `variant` is a key of all that it stands for. Bytes and examples are those
+    `combination` names what is on; `variant` is a key of all that it stands for. Bytes and samples are those
     of the whole run: `storage_bytes` read; `reused_bytes` of records that the pipeline gave again without
-    reading them, repeats at the mean size of fresh examples (NaN where repeats read on); `wire_bytes` sent by
+    reading them, repeats at the mean size of fresh samples (NaN where repeats read on); `wire_bytes` sent by
     all processes, `pushed_bytes` and `pulled_bytes` of messages, each counted once. `kept_bytes_*` wait for
     backward in one process, over the updates looked at. `seconds` of training, waiting for data and probes;
     `wait_s` for data and `network_s` for the throttled network are among them; NaN where no seconds may be

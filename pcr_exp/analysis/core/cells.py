@@ -9,8 +9,11 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.headline import guessed_of, headline_of
+from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.task import TOP1
 
+UNITS = {column.name: column.unit for column in COLUMNS}
+"""By column of a run's rows."""
 NOTHING = "-"
 ALONE = "†"
 ALONE_NOTE = "n = 1: one run, with no spread and no interval"
@@ -114,6 +117,11 @@ def span(counts: pd.Series) -> str:
     """`3`, or `2 to 3` where counts differ."""
     low, high = counts.min(), counts.max()
     return str(low) if low == high else f"{low} to {high}"
+
+
+def with_unit(words: str, column: str) -> str:
+    """`training + data wait (s)`: words for an axis or a header, with the unit of a column of rows."""
+    return f"{words} ({UNITS[column]})"
 
 
 def task_title(dataset: str, label: str, model: str) -> str:

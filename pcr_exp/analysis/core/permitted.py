@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.config.records import key_of
 from pcr_exp.runs.manifest import Manifest
+from pcr_exp.system.keys import key_of
 from pcr_exp.training.task import TOP1, headline_called
 
 NEVER = float("nan")

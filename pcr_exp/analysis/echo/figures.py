@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from pcr_exp.analysis.core.cells import target_words
+from pcr_exp.analysis.core.cells import target_words, with_unit
 from pcr_exp.analysis.core.figure import (
     ASIDE,
     accuracy_axis,
@@ -212,7 +212,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
                 draw_points(seconds, line, "factor", "time_to_target_s", name)
                 draw_points(fresh, line, "factor", "fresh_to_target", name)
             pace.set_ylabel("ms per fresh example")
-            seconds.set_ylabel("training + data wait to target (s)")
+            seconds.set_ylabel(with_unit("training + data wait to target", "train_s"))
             fresh.set_ylabel("fresh examples to target")
             for ax in (pace, seconds, fresh):
                 ax.set_ylim(bottom=0)

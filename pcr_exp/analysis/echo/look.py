@@ -52,7 +52,7 @@ def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
 
 
 def in_order(summary: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `tuned`: the baseline, batches, examples after and before augmentation, then other variants."""
+    """Rows of `tuned`: the baseline, batches, samples after and before augmentation, then other variants."""
     variants = [*_LOOKS, *sorted(set(summary["variant"]) - set(_LOOKS))]
     rank = [variants.index(variant_of(row)) for row in summary.to_dict("records")]
     return (

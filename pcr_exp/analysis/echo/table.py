@@ -1,4 +1,4 @@
-"""Echoed runs as a table, and side by side: what each echo reached with how many fresh examples."""
+"""Echoed runs as a table, and side by side: what each echo reached with how many fresh samples."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
 
     `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
     whole run. `fresh_to_target`, `bytes_to_target`, `time_to_target_s`: as `reached_of` says them.
-    `s_per_fresh`: seconds of training and waiting per fresh example. The last three: as the run's last row
+    `s_per_fresh`: seconds of training and waiting per fresh sample. The last three: as the run's last row
     says; NaN in runs from before they were measured. TIMES are NaN where no seconds may be said.
     """
     return tidy_frame(runs, _COLUMNS, _echo_columns, less=_COMPARED, times=TIMES)
@@ -51,7 +51,7 @@ def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
 def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     """One row per PANEL_KEYS x SERIES_KEYS, over seeds, each at the best of the learning rates it ran at.
 
-    The best is the one that most seeds reach the target with, then the one with the fewest fresh examples to
+    The best is the one that most seeds reach the target with, then the one with the fewest fresh samples to
     it (`by="fresh_to_target"`); or the one with the highest score (`by="final_score"`). It is chosen on the
     runs that are shown, as in Choi et al. 2019: so all are flattered alike, if all had the same choice.
     `num_rates` says how many there were.

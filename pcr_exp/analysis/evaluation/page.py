@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.evaluation.figures import draw_losses, draw_matrix
 from pcr_exp.analysis.evaluation.table import level_table, matrix_table
 from pcr_exp.errors import ConfigError
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import cpu_model, gpu_model, write_measured
 from pcr_exp.training.task import headline_called
 
 SCORES_FILE, TABLE_FILE, META_FILE = "scores.csv", "levels.csv", "evaluation.json"
@@ -39,25 +36,16 @@ def write_evaluation(
         ConfigError: the headline cannot be told from classes that were right or wrong.
     """
     check_headline(str(settings["headline"]))
-    git_sha, git_dirty = provenance.git_state()
-    gpu = provenance.gpu_model(device)
-    meta = {
+    gpu = gpu_model(device)
+    facts = {
         **settings,
         "num_images": int(scores["image"].nunique()),
-        "command": provenance.command_line(),
-        "git_sha": git_sha,
-        "git_dirty": git_dirty,
-        "packages": provenance.package_versions(),
-        "python": platform.python_version(),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
         "gpu": gpu,
-        "hardware": gpu or provenance.cpu_model(),
-        "measured_at": utc_now(),
+        "hardware": gpu or cpu_model(),
     }
     make_folder(folder)
     write_atomic(folder / SCORES_FILE, [scores.to_csv(index=False).encode()])
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_measured(folder / META_FILE, facts)
     return [folder / SCORES_FILE, folder / META_FILE, *draw_evaluation(folder)]
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
+from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
     ASIDE,
     accuracy_axis,
@@ -41,7 +42,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
             target_line(ax, rows["target_score"].iloc[0])
             guessing_lines(ax, rows)
             ax.set_xlim(left=0)
-            ax.set_xlabel("training + data wait (s)")
+            ax.set_xlabel(with_unit("training + data wait", "train_s"))
             accuracy_axis(ax, rows)
             ax.legend(**ASIDE, fontsize=8)
             panel_title(ax, f"{title}, {link}", subtitle)

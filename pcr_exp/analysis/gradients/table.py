@@ -10,9 +10,8 @@ import pandas as pd
 
 from pcr_exp.analysis.core.permitted import FACTS, may_say_seconds
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import tidy_frame
+from pcr_exp.analysis.core.runs_table import seconds_of, tidy_frame
 from pcr_exp.analysis.core.statistics import over_seeds, paired_difference, paired_ratio
-from pcr_exp.analysis.core.time_to_target import seconds_of
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.runs.rows import Row
 

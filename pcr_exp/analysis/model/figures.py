@@ -23,6 +23,7 @@ from pcr_exp.analysis.core.look import (
 )
 from pcr_exp.analysis.model.plan import affordable
 from pcr_exp.analysis.model.throughput_model import knee_image_bytes, roofline_images_per_s
+from pcr_exp.system import MIB
 
 
 def draw_roofline(predictions: pd.DataFrame) -> Figure:
@@ -44,7 +45,7 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     first = levels.iloc[0]
     compute = float(first["compute_images_per_s"])
     limits = {
-        "bandwidth_bytes_per_s": float(first["bandwidth_mib_per_s"]) * 2**20,
+        "bandwidth_bytes_per_s": float(first["bandwidth_mib_per_s"]) * MIB,
         "compute_images_per_s": compute,
         "seek_s_per_image": float(first["seek_s_per_image"]),
     }

@@ -25,6 +25,7 @@ from pcr_exp.loading import fetch
 from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.system import MIB
 
 LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
 """What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
@@ -130,7 +131,7 @@ def worker_counts(max_workers: int) -> list[int]:
 
 def bandwidth_bytes_per_s(storage: StorageConfig) -> float:
     """W; infinite without a limit."""
-    return math.inf if storage.bandwidth_mib_per_s is None else storage.bandwidth_mib_per_s * 2**20
+    return math.inf if storage.bandwidth_mib_per_s is None else storage.bandwidth_mib_per_s * MIB
 
 
 def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: str) -> dict[str, Any]:
@@ -167,12 +168,12 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
         "group": level.group,
         "workers": workers,
         "image_bytes": image_bytes,
-        "bandwidth_mib_per_s": bandwidth / 2**20,
+        "bandwidth_mib_per_s": bandwidth / MIB,
         "seek_s_per_image": seek_s_per_image,
         **{f"{limit}_images_per_s": value for limit, value in limits.items()},
         "images_per_s": rate,
         "bound": bound,
-        "mib_per_s": rate * image_bytes / 2**20,
+        "mib_per_s": rate * image_bytes / MIB,
         "requests_per_s": reads_per_s,
         "requests_in_flight": reads_in_flight(
             reads_per_s, latency_s=latency_s, transfer_s=seek_s + transfer_s

@@ -16,6 +16,7 @@ from pcr_exp.analysis.model.throughput_model import (
     images_per_s,
     time_to_accuracy_s,
 )
+from pcr_exp.system import MIB
 
 REFERENCE_GROUP = 1
 """The scan level whose runs tell what compute and decoding allow: storage limits it least."""
@@ -67,7 +68,7 @@ def _predict(run: Run, row: pd.Series, compute: float) -> dict[str, Any]:
     limits = {
         "compute": compute,
         "bandwidth": bandwidth_images_per_s(
-            row["bandwidth_mib_per_s"] * 2**20,
+            row["bandwidth_mib_per_s"] * MIB,
             row["mean_image_bytes"],
             # Runs from before there were seeks had none.
             seek_s_per_image=run.config["storage"].get("seek_ms", 0.0) / 1e3 / images_per_record,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,8 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.peers.registry import scan_of
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import machine, occasion, write_json
 
 ROWS_FILE = "validation_rows.csv"
 META_FILE = "validation.json"
@@ -52,6 +49,10 @@ class Validation:
     """`settings`, `num_cores`, `cpu`, and `measurements`: command, commit and time of each."""
 
 
+_SAME = ("cpu", "num_cores", "kernel", "packages")
+"""What all repeats of a measurement must have run on."""
+
+
 def add_validation(folder: str | Path, rows: pd.DataFrame, settings: Mapping[str, Any]) -> None:
     """Add rows to those of the folder; their repeats are counted on. The json comes last.
 
@@ -59,20 +60,13 @@ def add_validation(folder: str | Path, rows: pd.DataFrame, settings: Mapping[str
         RunError: what is there was measured with other settings or on another machine, or is damaged.
     """
     folder = Path(folder)
-    machine = {
-        "settings": dict(settings),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
-        "kernel": platform.release(),
-        "packages": provenance.package_versions(),
-    }
+    ran_on = machine()
+    decides = {"settings": dict(settings), **{key: ran_on[key] for key in _SAME}}
     measurements: list[dict[str, Any]] = []
     rows = rows[ROW_COLUMNS]
     if (folder / META_FILE).exists():
         before = load_validation(folder)
-        there = {key: before.meta[key] for key in machine}
-        if there != machine:
-            differing = [key for key in machine if machine[key] != there[key]]
+        if differing := [key for key, value in decides.items() if before.meta[key] != value]:
             raise RunError(
                 f"{folder} holds measurements that differ in {', '.join(differing)}: wanted the same for all "
                 f"repeats. {REMEDY}"
@@ -81,19 +75,10 @@ def add_validation(folder: str | Path, rows: pd.DataFrame, settings: Mapping[str
         highest = before.rows.groupby("num_processes")["repeat"].max()
         begun = rows["num_processes"].map(highest).fillna(-1).astype(int) + 1
         rows = pd.concat([before.rows, rows.assign(repeat=rows["repeat"] + begun)], ignore_index=True)
-    git_sha, git_dirty = provenance.git_state()
-    measurements.append(
-        {
-            "command": provenance.command_line(),
-            "git_sha": git_sha,
-            "git_dirty": git_dirty,
-            "measured_at": utc_now(),
-        }
-    )
+    measurements.append(occasion())
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [rows.to_csv(index=False).encode()])
-    meta = {**machine, "measurements": measurements}
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_json(folder / META_FILE, {**decides, "measurements": measurements})
 
 
 def load_validation(folder: str | Path) -> Validation:

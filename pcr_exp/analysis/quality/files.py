@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,8 @@ import pandas as pd
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
 from pcr_exp.system.atomic import write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import write_measured
 
 ROWS_FILE = "quality.csv"
 SUMMARY_FILE = "quality_summary.csv"
@@ -46,27 +42,18 @@ def write_quality(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    git_sha, git_dirty = provenance.git_state()
-    meta = {
+    facts = {
         "dataset": index.dataset,
         "split": index.split,
         "fingerprint": index.fingerprint,
         "num_images": int(quality["id"].nunique()),
         "num_images_in_split": index.num_samples,
         "groups": sorted(int(group) for group in quality["group"].unique()),
-        "command": provenance.command_line(),
-        "git_sha": git_sha,
-        "git_dirty": git_dirty,
-        "packages": {**provenance.package_versions(), "pytorch-msssim": version("pytorch-msssim")},
-        "python": platform.python_version(),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
-        "measured_at": utc_now(),
         **(settings or {}),
     }
     write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
     write_atomic(folder / SUMMARY_FILE, [summarise_quality(quality).to_csv(index=False).encode()])
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_measured(folder / META_FILE, facts, packages=["pytorch-msssim"])
 
 
 def load_quality(quality_root: str | Path) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from pcr_exp.analysis.core.cells import kilobytes
+from pcr_exp.analysis.core.cells import kilobytes, with_unit
 from pcr_exp.analysis.core.figure import (
     PANEL_WIDTH_IN,
     accuracy_axis,
@@ -27,13 +27,13 @@ from pcr_exp.analysis.core.look import (
     scan_levels,
     style,
 )
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
-from pcr_exp.analysis.core.time_to_target import seconds_of
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting, seconds_of
 from pcr_exp.analysis.scans.table import one_run_per_seed
+from pcr_exp.system import MIB
 
 MAX_INSIDE = 6
 """Scan levels whose legend has room within its panel."""
-SECONDS_LABEL = "training + data wait (s)"
+SECONDS_LABEL = with_unit("training + data wait", "train_s")
 MEASURES = {
     "time_to_target_s": "seconds to the target",
     "all_s": "seconds for all epochs",
@@ -182,7 +182,7 @@ def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
     """
     return runs.assign(
         all_s=seconds_of(runs).where(runs["no_seconds"] == ""),
-        record_mib=(runs["record_bytes"] + runs["probe_bytes"]) / 2**20,
+        record_mib=(runs["record_bytes"] + runs["probe_bytes"]) / MIB,
     )
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
-from pcr_exp.analysis.core.cells import task_title
+from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
     accuracy_axis,
     guessing_lines,
@@ -22,8 +22,8 @@ from pcr_exp.analysis.core.figure import (
 )
 from pcr_exp.analysis.core.look import INK, ScanLevel, style
 from pcr_exp.analysis.core.run_quality import has_policy
-from pcr_exp.analysis.core.time_to_target import seconds_of
-from pcr_exp.analysis.policies.trace import draw_trace
+from pcr_exp.analysis.core.runs_table import seconds_of
+from pcr_exp.analysis.policies import draw_trace
 from pcr_exp.config.labels import scan_label
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
@@ -102,7 +102,7 @@ def draw_training_curve(
         accuracy_axis(accuracy, facts)
         for ax in (losses, accuracy):
             ax.set_xlim(left=0)
-            ax.set_xlabel("training + data wait (s)")
+            ax.set_xlabel(with_unit("training + data wait", "train_s"))
         panel_title(losses, title, "n = 1 run")
         panel_title(accuracy, " ", f"scan {scan.label}, n = {_num_val(evaluated)} validation images")
     return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.measured_files import reading, require_columns
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
+from pcr_exp.system import MIB
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import write_measured
 
 CASE = ["loader", "decode", "storage", "model_images_per_s"]
 """What two measurements share if they are repeats of each other."""
@@ -84,7 +82,7 @@ def bounds(summary: pd.DataFrame) -> pd.DataFrame:
     free = free_running(summary)
     compute = unlimited(free).set_index(["loader", "decode"])["images_per_s_median"]
     limited = free[free["bandwidth_mib_per_s"].notna()]
-    rates = limited["bandwidth_mib_per_s"] * 2**20 / limited["image_bytes"]
+    rates = limited["bandwidth_mib_per_s"] * MIB / limited["image_bytes"]
     own = compute.reindex(pd.MultiIndex.from_frame(limited[["loader", "decode"]])).to_numpy()
     return limited.assign(bound_images_per_s=rates.clip(upper=pd.Series(own, index=limited.index)))
 
@@ -118,23 +116,9 @@ def write_throughput(
     """Write throughput.csv, formats.csv and throughput.json; the json last: a folder that has it is whole."""
     folder = Path(folder)
     make_folder(folder)
-    git_sha, git_dirty = provenance.git_state()
-    meta = {
-        "absent": dict(absent),
-        "settings": dict(settings),
-        "command": provenance.command_line(),
-        "git_sha": git_sha,
-        "git_dirty": git_dirty,
-        "packages": provenance.package_versions(),
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
-        "measured_at": utc_now(),
-    }
     write_atomic(folder / ROWS_FILE, [rows[ROW_COLUMNS].to_csv(index=False).encode()])
     write_atomic(folder / FORMATS_FILE, [formats[FORMAT_COLUMNS].to_csv(index=False).encode()])
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_measured(folder / META_FILE, {"absent": dict(absent), "settings": dict(settings)})
 
 
 def load_throughput(folder: str | Path) -> Throughput:

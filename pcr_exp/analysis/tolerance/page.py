@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,8 @@ from pcr_exp.analysis.tolerance.table import (
 )
 from pcr_exp.measuring.tolerance.answer import DEPLOYMENTS, Answer, answer
 from pcr_exp.measuring.tolerance.classifier import Predictions
-from pcr_exp.runs.manifest import utc_now
-from pcr_exp.system import provenance
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.device import num_cores
+from pcr_exp.system.provenance import write_measured
 from pcr_exp.training.task import headline_called
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
@@ -44,21 +41,8 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
         notes: More for the json, such as seconds.
     """
     make_folder(folder)
-    git_sha, git_dirty = provenance.git_state()
-    meta = {
-        "facts": measured.facts.to_plain(),
-        "command": provenance.command_line(),
-        "git_sha": git_sha,
-        "git_dirty": git_dirty,
-        "packages": provenance.package_versions(),
-        "python": platform.python_version(),
-        "cpu": provenance.cpu_model(),
-        "num_cores": num_cores(),
-        "measured_at": utc_now(),
-        **notes,
-    }
     write_atomic(folder / ROWS_FILE, [_packed(measured)])
-    write_atomic(folder / META_FILE, [json.dumps(meta, indent=2).encode() + b"\n"])
+    write_measured(folder / META_FILE, {"facts": measured.facts.to_plain(), **notes})
     return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, measured)]
 
 

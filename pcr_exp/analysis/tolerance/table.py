@@ -16,9 +16,9 @@ from pcr_exp.config.labels import storage_label
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.measuring.tolerance.answer import DEPLOYMENTS, deployed, loss_matrix
 from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
 
-MIB = 2**20
 ORIGINAL = "original"
 
 

@@ -1,4 +1,4 @@
-"""Echoing behind decoding and augmentation: the same pixels several times.
+"""`example_after` and `batch`: the same pixels several times.
 
 These stages stand behind the decoding processes, in the training process: each fresh image is read, decoded
 and augmented once. They take fresh batches of whole epochs and give echoed ones.
@@ -6,16 +6,84 @@ and augmented once. They take fresh batches of whole epochs and give echoed ones
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.echo.repeats import Echo, Ints
+from pcr_exp.loading.echo.stage import Echo, EchoStage, Ints
 from pcr_exp.loading.order import Span
+from pcr_exp.loading.stage import StageInputs
+
+
+class _Behind(EchoStage):
+    """A stage behind decoding, of the one stream of batches that a process has."""
+
+    def __init__(
+        self, config: EchoConfig, inputs: StageInputs, *, num_items: int, start: Callable[[Echo, int], int]
+    ) -> None:
+        """`start` says, of an epoch's uses, the fresh batch from which on an echoed one needs them.
+
+        Raises:
+            ConfigError: as `EchoStage`; or this process has several batches in a global batch.
+        """
+        if len(inputs.slots) > 1:
+            raise ConfigError(
+                f"echo={config.name} with {len(inputs.slots)} batches of this process in a global batch: it "
+                "repeats what has been decoded, of one stream of batches per process. Start as many "
+                "processes as a global batch has batches, raise training.batch_size, or use "
+                "echo=example_before."
+            )
+        super().__init__(config, inputs, num_items=num_items)
+        self._start = start
+
+    def decoded_span(self, span: Span) -> Span:
+        """The span of decoded batches that a span of the loader's batches is made of.
+
+        Raises:
+            LoaderError: epochs shall end early.
+        """
+        if span.first_epoch >= span.num_epochs:
+            return span
+        if span.end_batch is not None:
+            raise LoaderError(
+                f"end_batch={span.end_batch}: wanted none with echo={self._config.name}, whose batches are "
+                "made of whole epochs. Open a loader without echo."
+            )
+        first_batch = self._start(self._echo(span.first_epoch), span.first_batch)
+        return Span(span.first_epoch, first_batch, span.num_epochs)
+
+
+class EchoAfter(_Behind):
+    """Samples several times, as they were augmented."""
+
+    def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
+        start = partial(example_start, batch_size=inputs.batch_size)
+        super().__init__(config, inputs, num_items=inputs.num_samples, start=start)
+        self.num_batches = -(-self.num_uses // inputs.batch_size)
+
+    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
+        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        return echo_examples(decoded, self._echo, span, self._batch_size)
+
+
+class EchoBatches(_Behind):
+    """Batches several times in a row."""
+
+    def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
+        num_fresh = -(-inputs.num_samples // inputs.batch_size)
+        super().__init__(config, inputs, num_items=num_fresh, start=batch_start)
+        self.num_batches = self.num_uses
+
+    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
+        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        return echo_batches(decoded, self._echo, span)
 
 
 @dataclass(slots=True)
@@ -28,12 +96,12 @@ class _Held:
 
 
 def example_start(echo: Echo, first_batch: int, batch_size: int) -> int:
-    """The fresh batch from which on examples are needed for the echoed batches from `first_batch` on."""
+    """The fresh batch from which on samples are needed for the echoed batches from `first_batch` on."""
     still_used = echo.items[first_batch * batch_size :]
     return int(still_used.min()) // batch_size if len(still_used) else -(-_num_items(echo) // batch_size)
 
 
-def batch_start(echo: Echo, first_batch: int, batch_size: int) -> int:  # noqa: ARG001
+def batch_start(echo: Echo, first_batch: int) -> int:
     """As `example_start`, where batches are repeated."""
     still_used = echo.items[first_batch:]
     return int(still_used[0]) if len(still_used) else _num_items(echo)
@@ -42,11 +110,11 @@ def batch_start(echo: Echo, first_batch: int, batch_size: int) -> int:  # noqa: 
 def echo_examples(
     fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span, batch_size: int
 ) -> Generator[Batch, None, None]:
-    """Batches of examples that are used several times, and shuffled in between.
+    """Batches of samples that are used several times, and shuffled in between.
 
     Args:
         fresh: From the batch on that `example_start` says.
-        echo_of: Uses of an epoch's examples.
+        echo_of: Uses of an epoch's samples.
         span: Of the batches that are given.
 
     An image is copied when it comes, and once more into every batch that uses it: no two batches share

@@ -1,171 +1,170 @@
-"""Where a loader's echo stage stands, and what that makes of an epoch."""
+"""What the stages of data echoing share: which item is used when, and how long stages take.
+
+Items are samples or batches, numbered in the order in which they come in. Each is repeated, repeats follow
+each other, and then pass through a shuffle buffer, which is emptied at the end of the epoch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.echo.after import batch_start, echo_batches, echo_examples, example_start
-from pcr_exp.loading.echo.held import EchoReads
-from pcr_exp.loading.echo.repeats import Echo, echo, num_echoed
-from pcr_exp.loading.order import EpochOrder, Span, Uses, epoch_order
-from pcr_exp.loading.stage import Stage
-from pcr_exp.loading.tasks import Reads
-from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import RecordSet
+import numpy as np
+import numpy.typing as npt
+
+from pcr_exp.config.echo import EchoConfig, num_echoed
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.stage import Stage, StageInputs
 from pcr_exp.system.randomness import Purpose, stream
 
-
-def num_examples(config: EchoConfig, num_samples: int) -> int:
-    """Samples that an epoch of `num_samples` fresh ones is cut into batches from."""
-    return num_samples if config.name in ("none", "batch") else num_echoed(num_samples, config.factor)
+if TYPE_CHECKING:
+    from pcr_exp.loading.stream import Effort
 
 
-def open_stage(
-    config: EchoConfig | None,
-    index: RecordIndex,
-    *,
-    first_group: int,
-    num_samples: int,
-    batch_size: int,
-    seed: int,
-    slots: Sequence[int],
-) -> Stage:
-    """The stage that a configuration asks for: the plain way, or an echo.
-
-    Args:
-        config: None for the plain way.
-        index: Of the records.
-        first_group: The scan group that is read first; of those that a policy chooses from, the lowest.
-        num_samples: Fresh ones, per epoch and slot.
-        batch_size: Images of a slot's batch.
-        seed: Of the run.
-        slots: Those of this process.
-
-    Raises:
-        ConfigError, RecordError: as `check_repeat_groups` and `EchoStage` raise them.
-    """
-    if config is None or config.name == "none":
-        return Stage(num_samples=num_samples, batch_size=batch_size)
-    check_repeat_groups(config, index, first_group)
-    return EchoStage(config, num_samples=num_samples, batch_size=batch_size, seed=seed, slots=slots)
+Ints = npt.NDArray[np.int64]
 
 
-def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int) -> None:
-    """Refuse repeats that have nothing to read on to.
+@dataclass(frozen=True, slots=True, eq=False)
+class Echo:
+    """An epoch behind the echo stage, m uses of n items. Both arrays are int64 [m]."""
+
+    items: Ints
+    """The item that is used, 0 to n - 1."""
+    repeats: Ints
+    """How often it was used before in this epoch: 0 is the first use."""
+
+
+def echo(num_items: int, factor: float, buffer: int, rng: np.random.Generator) -> Echo:
+    """Repeat every item floor(factor) times, and so many of them once more that `num_echoed` are used.
+
+    Which ones is drawn without replacement. (The paper tosses a coin per item, which has the same mean; then
+    epochs would differ in length, and so would ranks.)
 
     Args:
-        first_group: The scan group that is read first; of those that a policy chooses from, the lowest.
-
-    Raises:
-        ConfigError: the records have one group only, or `first_group` holds what a repeat asks for.
-        RecordError: the records lack a group.
+        buffer: Uses that the shuffle buffer holds, at least 1, which leaves the order as it is.
     """
-    groups = config.repeat_groups
-    if groups and index.encoding == "baseline":
-        raise ConfigError(
-            f"echo.repeat_groups={groups}: wanted none with scan=baseline, whose images are read whole. "
-            "Choose scan=group_1 to scan=group_9."
-        )
-    if groups and groups[0] <= first_group:
-        raise ConfigError(
-            f"echo.repeat_groups={groups}: wanted scan groups above {first_group}, which is read first: "
-            "these repeats would find all their bytes in memory. Lower scan.group, or leave them out."
-        )
-    for group in groups:
-        index.check_group(group)
+    counts = np.full(num_items, int(factor), dtype=np.int64)
+    num_more = num_echoed(num_items, factor) - int(counts.sum())
+    counts[rng.choice(num_items, num_more, replace=False)] += 1
+    items = np.repeat(np.arange(num_items), counts)
+    items = items[through_buffer(len(items), buffer, rng)]
+    return Echo(items, earlier_uses(items))
+
+
+def through_buffer(count: int, buffer: int, rng: np.random.Generator) -> Ints:
+    """The order in which `count` items leave a shuffle buffer that is filled before the first one leaves.
+
+    Each leaves a place drawn at random, which the next item takes; at the end, those in the buffer leave in
+    random order. int64 [count], a permutation; the item at position i is at most the (i + buffer)-th.
+    """
+    buffer = min(buffer, count)
+    if buffer <= 1:
+        return np.arange(count)
+    entering = np.arange(buffer, count)
+    drawn = rng.integers(buffer, size=len(entering))
+    # What leaves a place is what entered it last. So every place has a chain: its first item, then those that
+    # entered it. A stable sort by place lays the chains end to end.
+    places = np.concatenate([np.arange(buffer), drawn])
+    chains = np.argsort(places, kind="stable")
+    is_last = np.append(places[chains][1:] != places[chains][:-1], True)
+    leaving = np.empty(count - buffer, dtype=np.int64)
+    # The item in a chain leaves when its successor enters.
+    leaving[chains[1:][~is_last[:-1]] - buffer] = chains[:-1][~is_last[:-1]]
+    return np.concatenate([leaving, rng.permutation(chains[is_last])])
+
+
+def earlier_uses(items: Ints) -> Ints:
+    """For every position, how often its item stands before it. int64, the shape of `items`."""
+    together = np.argsort(items, kind="stable")
+    in_order = items[together]
+    is_first = np.append(True, in_order[1:] != in_order[:-1])
+    positions = np.arange(len(items))
+    starts = np.maximum.accumulate(np.where(is_first, positions, 0))
+    uses = np.empty(len(items), dtype=np.int64)
+    uses[together] = positions - starts
+    return uses
 
 
 class EchoStage(Stage):
-    """What a process's batches are made of where samples or batches are repeated."""
+    """A stage that repeats items, samples or batches, and shuffles their uses."""
 
-    def __init__(
-        self, config: EchoConfig, *, num_samples: int, batch_size: int, seed: int, slots: Sequence[int]
-    ) -> None:
-        """`num_samples` are fresh, per epoch and slot; `slots` are those of this process.
+    def __init__(self, config: EchoConfig, inputs: StageInputs, *, num_items: int) -> None:
+        """`num_items` samples or batches come in per epoch and slot.
 
         Raises:
-            ConfigError: the buffer would hold more than an epoch, or several slots' batches would come
-                through one stage behind decoding.
+            ConfigError: the buffer would hold more than an epoch.
         """
-        if config.name in ("example_after", "batch") and len(slots) > 1:
+        super().__init__(inputs)
+        self.num_uses = num_echoed(num_items, config.factor)
+        """Items that go out, per epoch and slot."""
+        if config.buffer > self.num_uses:
             raise ConfigError(
-                f"echo={config.name} with {len(slots)} batches of this process in a global batch: it repeats "
-                "what has been decoded, of one stream of batches per process. Start as many processes as a "
-                "global batch has batches, raise training.batch_size, or use echo=example_before."
+                f"echo.buffer={config.buffer}: wanted at most {self.num_uses}, the samples of an epoch ("
+                f"{inputs.num_samples} fresh ones x echo.factor={config.factor:g}); it is emptied at its end."
             )
-        super().__init__(num_samples=num_samples, batch_size=batch_size)
-        repeats_batches = config.name == "batch"
-        num_items = self.num_batches if repeats_batches else num_samples
-        num_uses = num_echoed(num_items, config.factor)
-        if config.buffer > num_uses:
-            raise ConfigError(
-                f"echo.buffer={config.buffer}: wanted at most {num_uses}, the samples of an epoch "
-                f"({num_samples} fresh ones x echo.factor={config.factor:g}); it is emptied at its end."
-            )
-        self.num_batches = num_uses if repeats_batches else -(-num_uses // batch_size)
-        buffers = config.name == "example_before" and config.buffer > 1
-        self.num_kept_in_use = config.buffer * len(slots) if buffers else 0
-        self.highest_group = max(config.repeat_groups, default=0)
         self._config = config
-        self._slots = slots
+        self._slots = inputs.slots
 
         def echo_of(epoch: int, slot: int) -> Echo:
-            rng = stream(seed, Purpose.ECHO, epoch, slot)
-            return echo(num_items, config.factor, config.buffer, rng)
+            return echo(
+                num_items, config.factor, config.buffer, stream(inputs.seed, Purpose.ECHO, epoch, slot)
+            )
 
         self._echo_of = echo_of
         # Asked for by both the start of a stream and the stages behind decoding, which have one slot.
-        self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(lambda epoch: echo_of(epoch, slots[0]))
-
-    def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:
-        """The order in which a process reads; in front of decoding, samples come in it several times.
-
-        Repeats are positions like all others, so they are decoded afresh with random numbers of their own, at
-        any number of workers; and the shuffle buffer is no place: a record stays in memory until its last
-        use, or what is left of it (`held`).
-        """
-        if self._config.name != "example_before":
-            return super().order(fresh, epoch)
-        uses = [
-            echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
-        ]
-        return epoch_order(uses, self._batch_size, len(self._config.repeat_groups))
-
-    def reads(self, records: RecordSet, order: EpochOrder) -> Reads:
-        """The reads of that order, which repeats may continue."""
-        return EchoReads(records, order, self._config.repeat_groups)
-
-    def decoded_span(self, span: Span) -> Span:
-        """The span of decoded batches that a span of the loader's batches is made of.
-
-        Raises:
-            LoaderError: epochs shall end early, and the echo stage stands behind decoding.
-        """
-        starts = {"example_after": example_start, "batch": batch_start}
-        start = starts.get(self._config.name)
-        if start is None or span.first_epoch >= span.num_epochs:
-            return span
-        if span.end_batch is not None:
-            raise LoaderError(
-                f"end_batch={span.end_batch}: wanted none with echo={self._config.name}, whose batches are "
-                "made of whole epochs. Open a loader without echo."
-            )
-        first_batch = start(self._echo(span.first_epoch), span.first_batch, self._batch_size)
-        return Span(span.first_epoch, first_batch, span.num_epochs)
-
-    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
-        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
-        if self._config.name == "example_after":
-            return echo_examples(decoded, self._echo, span, self._batch_size)
-        if self._config.name == "batch":
-            return echo_batches(decoded, self._echo, span)
-        return decoded
+        self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(
+            lambda epoch: echo_of(epoch, inputs.slots[0])
+        )
 
 
-def echoed(fresh: Uses, echo: Echo) -> Uses:
-    """What a slot uses behind an echo in front of decoding: `echo` gives uses of the positions of `fresh`."""
-    return Uses(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
+def stage_columns(
+    echo: EchoConfig, effort: Effort, *, num_workers: int, bytes_read: int, counters: Mapping[str, float]
+) -> dict[str, float | None]:
+    """The columns of a row that say how long a stage takes per image, had it never to wait for the other.
+
+    In front of the echo: reading, and with echo=example_after and batch also decoding. Behind it: training,
+    and with echo=example_before and none also decoding, in parallel if there are workers. Of stages that
+    overlap, the slower one counts. Reading is timed while reads are in flight, so that its pauses, when
+    enough has been read ahead, are not in it; where latency is the limit and not bandwidth, it is slower the
+    less it reads ahead.
+
+    Args:
+        num_workers: Decoding processes.
+        bytes_read: What storage delivered in `effort.read_s`.
+        counters: A row's `samples_seen`, `samples_trained`, `record_bytes`, `train_s`.
+
+    Returns:
+        `upstream_s_per_sample`: seconds per fresh image in front. `downstream_s_per_sample`: seconds per
+        image trained on, behind. `upstream_ratio`: R = the first over the second (Choi et al. 2019). None
+        where nothing was measured yet.
+    """
+    bytes_per_fresh = _over(counters["record_bytes"], counters["samples_seen"])
+    read_s = _times(_over(effort.read_s, bytes_read), bytes_per_fresh)
+    decode_s = _over(effort.decode_s, effort.num_decoded * max(1, num_workers))
+    train_s = _over(counters["train_s"], counters["samples_trained"])
+    upstream_s, downstream_s = read_s, train_s
+    if echo.repeats_decoded:
+        upstream_s = _slower(read_s, decode_s)
+    elif num_workers == 0:
+        downstream_s = None if train_s is None or decode_s is None else train_s + decode_s
+    else:
+        downstream_s = _slower(train_s, decode_s)
+    return {
+        "upstream_s_per_sample": upstream_s,
+        "downstream_s_per_sample": downstream_s,
+        "upstream_ratio": _over(upstream_s, downstream_s),
+    }
+
+
+def _over(a: float | None, b: float | None) -> float | None:
+    return a / b if a is not None and b else None
+
+
+def _times(a: float | None, b: float | None) -> float | None:
+    return a * b if a is not None and b is not None else None
+
+
+def _slower(a: float | None, b: float | None) -> float | None:
+    return max(a, b) if a is not None and b is not None else None

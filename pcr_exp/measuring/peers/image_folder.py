@@ -20,8 +20,8 @@ from torchvision.datasets.folder import pil_loader  # type: ignore[import-untype
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
+from pcr_exp.storage import RangeReader
 from pcr_exp.storage.open import is_limited, open_storage
-from pcr_exp.storage.range_reader import RangeReader
 
 
 def worker_settings(job: Job) -> dict[str, Any]:

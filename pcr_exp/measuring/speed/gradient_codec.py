@@ -17,7 +17,7 @@ import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from pcr_exp.gradients.feedback import Feedback
+from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.threelc import ThreeLC
 from pcr_exp.measuring.speed.rows import save_rows
 

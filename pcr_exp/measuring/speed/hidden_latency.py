@@ -17,8 +17,8 @@ from pcr_exp.measuring.speed.native_images import add_images, native_records
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.open import open_storage
+from pcr_exp.system import MIB
 
-MIB = 2**20
 SHUFFLE_RECORDS = 4
 
 

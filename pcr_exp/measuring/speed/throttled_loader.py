@@ -25,8 +25,8 @@ from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import open_storage
+from pcr_exp.system import MIB
 
-MIB = 2**20
 BATCH_SIZE = 64
 UNLIMITED = StorageConfig(name="unlimited")
 SCANS = {"baseline": ("baseline", 1), **{f"group_{group}": ("pcr", group) for group in (10, 5, 2, 1)}}

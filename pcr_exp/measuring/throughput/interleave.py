@@ -15,6 +15,7 @@ from pcr_exp.measuring.throughput.formats import Built, Workspace, build_format,
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.plan import num_epochs
 from pcr_exp.measuring.throughput.process import LoaderProcess
+from pcr_exp.system import MIB
 from pcr_exp.system.page_cache import drop, resident_share_of
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Lane:
             "num_images": measured.num_images,
             "total_s": measured.total_s,
             "images_per_s": images_per_s,
-            "mib_per_s": images_per_s * image_bytes / 2**20,
+            "mib_per_s": images_per_s * image_bytes / MIB,
             "cpu_s_per_image": measured.cpu_s / measured.num_images,
             "wait_share": measured.wait_s / measured.total_s,
             "first_batch_s": measured.first_batch_s,

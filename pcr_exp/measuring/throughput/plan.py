@@ -11,6 +11,7 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.peers.registry import PEERS, Job, absence, scan_of
+from pcr_exp.system import MIB
 
 FILE_PER_IMAGE = "image_folder_pil"
 """The peer that is measured under throttles too: it is read through our storage layer."""
@@ -99,7 +100,7 @@ def num_epochs(
     storage, workers = job.storage, max(1, job.settings.num_workers)
     epoch_s = max(
         free_epoch_s,
-        epoch_bytes / 2**20 / storage.bandwidth_mib_per_s if storage.bandwidth_mib_per_s else 0.0,
+        epoch_bytes / MIB / storage.bandwidth_mib_per_s if storage.bandwidth_mib_per_s else 0.0,
         num_requests / storage.requests_per_s if storage.requests_per_s else 0.0,
         num_requests * storage.latency_ms / 1e3 / workers,
         num_requests * storage.seek_ms / 1e3,

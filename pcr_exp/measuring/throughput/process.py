@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pcr_exp.errors import LoaderError, PcrExpError
-from pcr_exp.system.orphans import end_with_parent
+from pcr_exp.system.ending import end_with_parent
 
 _MODULE = "pcr_exp.measuring.throughput.process"
 _END_S = 10.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcr_exp.config.gradients import GradientsConfig, PowerSGDConfig
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.gradients.codec import open_codec
+from pcr_exp.gradients.codec import PowerSGDConfig, open_codec
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.system.orphans import end_with_parent, terminate
+from pcr_exp.system.ending import end_with_parent, terminate
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pcr_exp.config.network import NetworkConfig
+from pcr_exp.config.gradients import NetworkConfig
 
 _BYTES_PER_MBIT = 1e6 / 8
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from pcr_exp.analysis.core.cells import task_title
+from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
     panel_title,
     panels,
@@ -21,10 +21,11 @@ from pcr_exp.analysis.core.look import INK, group_color, group_marker, style
 from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
-from pcr_exp.analysis.core.time_to_target import seconds_of
+from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.config.labels import scan_label
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.runs.rows import Row
+from pcr_exp.system import MIB
 
 TRACE_COLUMNS = [
     *("epoch", "step", "seconds", "group", "measure", "candidate", "score"),
@@ -36,7 +37,7 @@ SCORE_LABELS = {
     "train_loss": "training loss of the trial",
     "tune_loss": "loss on tune images after the trial",
     "val_loss": "validation loss after the trial",
-    "images_per_s": "supply (images/s)",
+    "images_per_s": with_unit("supply", "images_per_s"),
     "loss_bound": "headline lost, upper end of the 95 % interval",
 }
 
@@ -92,7 +93,7 @@ def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float
     """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
 
     Args:
-        trace: As `pcr_exp.analysis.policies.trace.policy_trace` makes it, of one run.
+        trace: As `pcr_exp.analysis.policies.policy_trace` makes it, of one run.
         title: Which run.
         policy: The policy's name.
         end_s: The run's train_s + wait_s + probe_s: how far the last choice reaches.
@@ -108,11 +109,11 @@ def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float
         if len(scored):
             _draw_scores(axes[1], scored)
             probes = decisions.iloc[-1]
-            cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / 2**20:.3g} MiB"
+            cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / MIB:.3g} MiB"
             panel_title(axes[1], " ", f"n = {scored['step'].nunique()} comparisons; {cost}")
         for ax in axes:
             ax.set_xlim(0, max(end_s, 1e-9))
-            ax.set_xlabel("training + data wait + probes (s)")
+            ax.set_xlabel(with_unit("training + data wait + probes", "train_s"))
     return figure
 
 

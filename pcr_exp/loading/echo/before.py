@@ -1,4 +1,7 @@
-"""Reads that an echo uses for longer: continued for repeats, and trimmed to what will be used again."""
+"""`example_before`: samples are repeated as they were read, each repeat is decoded and augmented afresh.
+
+A read is used for longer then: continued for repeats that show more, and trimmed to what will be used again.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,73 @@ from functools import cached_property
 
 import numpy as np
 
+from pcr_exp.config.echo import EchoConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
+from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
-from pcr_exp.loading.order import EpochOrder
+from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.loading.stage import StageInputs
 from pcr_exp.loading.tasks import Reads, Request, Samples
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
+
+
+class EchoBefore(EchoStage):
+    """Repeats are positions like all others in the order of an epoch, which is longer for it.
+
+    So they are decoded afresh with random numbers of their own, at any number of workers; and the shuffle
+    buffer is no place: a record stays in memory until its last use, or what is left of it (`EchoReads`).
+    """
+
+    def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
+        """Raises ConfigError or RecordError as `EchoStage` and `check_repeat_groups` do."""
+        check_repeat_groups(config, inputs.index, inputs.first_group)
+        super().__init__(config, inputs, num_items=inputs.num_samples)
+        self.num_batches = -(-self.num_uses // inputs.batch_size)
+        self.num_kept_in_use = config.buffer * len(inputs.slots) if config.buffer > 1 else 0
+        self.highest_group = max(config.repeat_groups, default=0)
+
+    def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:
+        """The order in which a process reads; samples come in it several times."""
+        uses = [
+            echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
+        ]
+        return epoch_order(uses, self._batch_size, len(self._config.repeat_groups))
+
+    def reads(self, records: RecordSet, order: EpochOrder) -> Reads:
+        """The reads of that order, which repeats may continue."""
+        return EchoReads(records, order, self._config.repeat_groups)
+
+
+def echoed(fresh: Uses, echo: Echo) -> Uses:
+    """What a slot uses behind an echo in front of decoding: `echo` gives uses of the positions of `fresh`."""
+    return Uses(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
+
+
+def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int) -> None:
+    """Refuse repeats that have nothing to read on to.
+
+    Args:
+        first_group: The scan group that is read first; of those that a policy chooses from, the lowest.
+
+    Raises:
+        ConfigError: the records have one group only, or `first_group` holds what a repeat asks for.
+        RecordError: the records lack a group.
+    """
+    groups = config.repeat_groups
+    if groups and index.encoding == "baseline":
+        raise ConfigError(
+            f"echo.repeat_groups={groups}: wanted none with scan=baseline, whose images are read whole. "
+            "Choose scan=group_1 to scan=group_9."
+        )
+    if groups and groups[0] <= first_group:
+        raise ConfigError(
+            f"echo.repeat_groups={groups}: wanted scan groups above {first_group}, which is read first: "
+            "these repeats would find all their bytes in memory. Lower scan.group, or leave them out."
+        )
+    for group in groups:
+        index.check_group(group)
 
 
 class SomeSamples:

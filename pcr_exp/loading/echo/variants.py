@@ -1,0 +1,102 @@
+"""The variants of data echoing: their settings, and the stage that each of them opens.
+
+Stages are imported as they are opened: to compose a configuration takes none of what they need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pcr_exp.config.check import require
+from pcr_exp.config.components import register
+from pcr_exp.config.echo import EchoConfig, num_echoed
+
+if TYPE_CHECKING:
+    from pcr_exp.loading.stage import Stage, StageInputs
+
+
+@register("echo", "none", EchoConfig)
+def open_plain(config: EchoConfig, inputs: StageInputs) -> Stage:  # noqa: ARG001
+    """The plain way, which has no settings."""
+    from pcr_exp.loading.stage import Stage
+
+    return Stage(inputs)
+
+
+@dataclass(kw_only=True, slots=True)
+class ExampleBeforeConfig(EchoConfig):
+    """Samples are repeated as they were read: each repeat is decoded and augmented afresh."""
+
+    name: str = "example_before"
+
+    @property
+    def decodes_repeats(self) -> bool:
+        """Yes."""
+        return True
+
+    def num_samples(self, num_fresh: int) -> int:
+        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        return num_echoed(num_fresh, self.factor)
+
+
+@register("echo", "example_before", ExampleBeforeConfig)
+def open_before(config: ExampleBeforeConfig, inputs: StageInputs) -> Stage:
+    """See `before`."""
+    from pcr_exp.loading.echo.before import EchoBefore
+
+    return EchoBefore(config, inputs)
+
+
+@dataclass(kw_only=True, slots=True)
+class ExampleAfterConfig(EchoConfig):
+    """Samples are repeated as they were augmented."""
+
+    name: str = "example_after"
+
+    @property
+    def repeats_decoded(self) -> bool:
+        """Yes."""
+        return True
+
+    def num_samples(self, num_fresh: int) -> int:
+        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        return num_echoed(num_fresh, self.factor)
+
+
+@register("echo", "example_after", ExampleAfterConfig)
+def open_after(config: ExampleAfterConfig, inputs: StageInputs) -> Stage:
+    """See `after`."""
+    from pcr_exp.loading.echo.after import EchoAfter
+
+    return EchoAfter(config, inputs)
+
+
+@dataclass(kw_only=True, slots=True)
+class BatchEchoConfig(EchoConfig):
+    """Whole batches are repeated, one after the other."""
+
+    name: str = "batch"
+
+    def __post_init__(self) -> None:
+        EchoConfig.__post_init__(self)
+        require(
+            self.buffer == 1,
+            "echo.buffer",
+            self.buffer,
+            "1 with echo=batch, which repeats whole batches one after the other; samples are shuffled by "
+            "echo=example_before and echo=example_after",
+        )
+
+    @property
+    def repeats_decoded(self) -> bool:
+        """Yes."""
+        return True
+
+
+@register("echo", "batch", BatchEchoConfig)
+def open_batches(config: BatchEchoConfig, inputs: StageInputs) -> Stage:
+    """See `after`."""
+    from pcr_exp.loading.echo.after import EchoBatches
+
+    return EchoBatches(config, inputs)
