@@ -1,1 +1,1 @@
-"""Programs that measure without training: loaders beside peers, image quality, activation codecs."""
+"""Programs that measure without training runs: loaders, image quality, what a task tolerates, speed of steps."""

@@ -74,8 +74,14 @@ def test_too_few_images_and_undecided_groups_are_said() -> None:
     text = text_of(measured({(0, 2): 8, (1, 2): 8}))
     assert "no group below 10 is shown to lose less than 2 points of top-1. Of groups 1, 5 these" in text
     assert "There are too few images to tell" not in text
-    few = text_of(measured({(0, 2): 8, (1, 2): 8}, margin=0.005))
+    few = text_of(measured({(0, 2): 2, (1, 2): 2}, margin=0.005))
     assert "**There are too few images to tell**: every interval reaches further than 0.5 points;" in few
+
+
+def test_groups_that_all_lose_more_are_said_to() -> None:
+    text = text_of(measured({(0, 2): 100, (1, 2): 100}))
+    assert "used at all scans:** every group below 10 loses 2 points of top-1 or more." in text
+    assert "too few" not in text
 
 
 def test_features_that_tell_nothing_are_said_to() -> None:

@@ -234,6 +234,8 @@ def test_data_that_are_too_few_to_tell_are_said_to_be() -> None:
     found = answer(matrix, "full", 0.01)
     assert (found.tolerated, found.undecided, found.too_few) == (10, [1, 5], True)
     assert found.enough_images == 1600, "half the width wants four times the images"
+    lost = answer(table((1, 0.1, 0.05, 0.15), (10, 0, 0, 0)), "full", 0.01)
+    assert (lost.tolerated, lost.undecided, lost.too_few) == (10, [], False), "wide, and clear all the same"
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,8 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
         color=MUTED,
         fontsize=7,
     )
-    apart = (
-        abs(facts.majority_share - 1 / facts.num_classes) > _APART
-    )  # else one line's name hides the other's
+    # Nearer, the name of one line would hide that of the other.
+    apart = abs(facts.majority_share - 1 / facts.num_classes) > _APART
     classes = facts.num_classes if apart or facts.headline != "top1" else np.nan
     guessing_lines(ax, rows.assign(majority_share=facts.majority_share, num_classes=classes))
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)

@@ -123,7 +123,9 @@ def _answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, fac
     highest, margin = max(facts.groups), points(facts.margin)
     words = headline_called(facts.headline).words
     begin = f"**Trained at a group, {WORDS[found.deployment]}:** "
-    if found.tolerated == highest:
+    if found.tolerated == highest and not found.undecided:
+        text = f"{begin}every group below {highest} loses {margin} of {words} or more."
+    elif found.tolerated == highest:
         text = f"{begin}no group below {highest} is shown to lose less than {margin} of {words}."
     else:
         lost = _interval(rows[found.tolerated], "loss", 2)

@@ -204,7 +204,7 @@ class Answer:
     undecided: list[int]
     """Smaller ones, of which the images are too few to say it either way."""
     too_few: bool
-    """No smaller group will do, and every interval reaches further than the margin: none could have."""
+    """Some are undecided, none will do, and every interval reaches further than the margin: none could."""
     enough_images: int
     """About as many would make the narrowest interval as wide as the margin."""
 
@@ -240,6 +240,6 @@ def answer(matrix: pd.DataFrame, deployment: str, margin: float) -> Answer:
         deployment,
         tolerated,
         undecided,
-        too_few=narrowest > margin and tolerated == rows["train_group"].max(),
+        too_few=bool(undecided) and narrowest > margin and tolerated == rows["train_group"].max(),
         enough_images=int(np.ceil(float(rows["n"].iloc[0]) * (narrowest / margin) ** 2)),
     )
