@@ -1,1 +1,1 @@
-"""Programs that measure without training runs: loaders, image quality, what a task tolerates, speed of steps."""
+"""Programs that measure without training runs: loaders, image quality, what a task tolerates, speed."""
