@@ -172,6 +172,7 @@ def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
 def draw_trace(
     rows: Sequence[Row], title: str, scan: str, out: Path, name: str, full_image_bytes: float | None = None
 ) -> list[Path]:
+    """Save what a run's policy decided as `<name>.{pdf,png,csv}` in `out`; nothing if it decided nothing."""
     trace = policy_trace(rows, full_image_bytes)
     if trace.empty:
         return []

@@ -46,7 +46,7 @@ class RunnerConfig:
 
 @dataclass(kw_only=True, slots=True)
 class PrepareConfig(RunnerConfig):
-    """`python -m experiments.prepare`"""
+    """Settings of `python -m experiments.prepare`."""
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
@@ -56,7 +56,7 @@ class PrepareConfig(RunnerConfig):
 
 @dataclass(kw_only=True, slots=True)
 class TrainConfig(RunnerConfig):
-    """`python -m experiments.train`"""
+    """Settings of `python -m experiments.train`."""
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
@@ -90,7 +90,7 @@ class TrainConfig(RunnerConfig):
 
 @dataclass(kw_only=True, slots=True)
 class QualityConfig(RunnerConfig):
-    """`python -m experiments.quality`"""
+    """Settings of `python -m experiments.quality`."""
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
@@ -123,7 +123,7 @@ class QualityConfig(RunnerConfig):
 
 @dataclass(kw_only=True, slots=True)
 class FiguresConfig:
-    """`python -m experiments.figures`"""
+    """Settings of `python -m experiments.figures`."""
 
     runs_root: str = "results/runs"
     quality_root: str = "results/quality"

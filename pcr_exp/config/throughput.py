@@ -104,7 +104,7 @@ class PlanConfig:
 
 @dataclass(kw_only=True, slots=True)
 class ThroughputConfig(RunnerConfig):
-    """`python -m experiments.throughput`"""
+    """Settings of `python -m experiments.throughput`."""
 
     dataset: DatasetConfig = MISSING
     """Its training images; `dataset.augment` is not used: all loaders do the same standard crop."""

@@ -60,9 +60,9 @@ class Dataset:
 
 
 def open_dataset(config: DatasetConfig) -> Dataset:
-    """Read the dataset of these settings; of its training images, at most `max_train_images`, and as large a
-    part of those that are tuned by.
+    """Read the dataset of these settings.
 
+    Of its training images it has at most `max_train_images`, and as large a part of those that are tuned by.
     A split's order is mixed, so its first samples are a random subset, and a smaller subset is part of every
     larger one. What the reader remarks is logged.
 

@@ -53,7 +53,7 @@ class Stretch:
 
     @property
     def wait_share(self) -> float:
-        """wait / (train + wait)"""
+        """Waiting over training and waiting."""
         busy_s = self.train_s + self.wait_s
         return self.wait_s / busy_s if busy_s > 0 else 0.0
 

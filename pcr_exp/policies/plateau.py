@@ -1,5 +1,6 @@
-"""`plateau`: when the training loss stops falling, try every scan group for a while and keep the cheapest
-that does about as well as the best (Kuchnik et al. 2019, loss tuning).
+"""`plateau`: when the training loss stops falling, every scan group is tried for a while.
+
+The cheapest that does about as well as the best is kept (Kuchnik et al. 2019, loss tuning).
 """
 
 from __future__ import annotations

@@ -187,8 +187,10 @@ class ThrottledStorage:
         return getattr(self.inner, "num_retries", 0)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`, which overlaps the wait. Charged for `length`, whatever comes back;
-        but a read that goes beyond the end of the file does not wait.
+        """As the inner storage's `read`, which overlaps the wait.
+
+        Charged for `length`, whatever comes back; but a read that goes beyond the end of the file does not
+        wait.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.

@@ -178,5 +178,5 @@ def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
 
 
 def scan_words(label: str) -> str:
-    """`group_5` -> `group 5`"""
+    """`group_5` -> `group 5`."""
     return label.replace("_", " ")

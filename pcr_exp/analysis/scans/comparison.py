@@ -111,7 +111,6 @@ def comparison_curves(runs: Sequence[Run], key: str) -> pd.DataFrame:
 
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
     """The table for people; differences in percentage points."""
-
     notes = Footnotes()
 
     def difference(row: Mapping[Any, Any]) -> str:

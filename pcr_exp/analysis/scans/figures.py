@@ -177,8 +177,10 @@ def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
 
 
 def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs_frame`'s rows with `all_s` (training, waiting and probing; NaN where no seconds may be said) and
-    `record_mib`, the MiB of records that training and probes read.
+    """Rows of `runs_frame` with two columns more.
+
+    `all_s`: training, waiting and probing; NaN where no seconds may be said. `record_mib`: the MiB of records
+    that training and probes read.
     """
     return runs.assign(
         all_s=seconds_of(runs).where(runs["no_seconds"] == ""),
