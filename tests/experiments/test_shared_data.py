@@ -10,6 +10,7 @@ from experiments.train import train
 from pcr_exp.config.compose import compose
 from pcr_exp.runs.rows import read_rows
 
+pytestmark = pytest.mark.usefixtures("light_figures")
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATASETS = {
     "imagenet": [],
@@ -39,8 +40,7 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
         *dataset,
         records,
         "scan=group_2",
-        "training=debug",
-        "loader=debug",
+        *("training=debug", "training.image_size=64", "training.num_threads=1", "loader=debug"),
         f"runs_root={tmp_path / 'runs'}",
     )
     assert train(config) == "finished"
