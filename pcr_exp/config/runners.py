@@ -146,7 +146,7 @@ class FiguresConfig:
 
 @dataclass(kw_only=True, slots=True)
 class DemoConfig(RunnerConfig):
-    """`python -m experiments.demo`: the whole slice on the embedded photographs."""
+    """`python -m experiments.demo`: the whole slice on the embedded images."""
 
     labels: list[str] = MISSING
     """Tasks, the first being the one whose table is shown as the result."""

@@ -28,8 +28,8 @@ class Int8:
         scale = ternary_scale(values, 1.0)
         if math.isnan(scale):
             return joined([scale], values.new_empty(0, dtype=torch.uint8)), torch.full_like(values, math.nan)
-        levels = (values / scale).mul_(_LARGEST).round_() if scale > 0 else torch.zeros_like(values)
-        return joined([scale], levels.to(torch.int8).view(torch.uint8)), _values(levels, scale)
+        codes = (values / scale).mul_(_LARGEST).round_() if scale > 0 else torch.zeros_like(values)
+        return joined([scale], codes.to(torch.int8).view(torch.uint8)), _values(codes, scale)
 
     def decode(self, message: Tensor, num_values: int) -> Tensor:
         """See `Codec.decode`."""
@@ -37,12 +37,12 @@ class Int8:
         if math.isnan(scale):
             return torch.full((num_values,), math.nan, device=message.device)
         if len(payload) != num_values:
-            raise GradientError(f"{len(payload)} eight-bit levels: wanted {num_values}.")
+            raise GradientError(f"{len(payload)} eight-bit codes: wanted {num_values}.")
         return _values(payload.view(torch.int8).to(torch.float32), scale)
 
 
-def _values(levels: Tensor, scale: float) -> Tensor:
-    return (levels / _LARGEST).mul_(scale)
+def _values(codes: Tensor, scale: float) -> Tensor:
+    return (codes / _LARGEST).mul_(scale)
 
 
 @register("gradients", "int8", GradientsConfig)

@@ -5,7 +5,7 @@ of the blocks around it (jdcoefct.c, `decompress_smooth_data`). That is most of 
 at the first scan groups. libjpeg has a switch, which no Python package hands on; but it also does without
 where one of the quantisers that it would divide by is zero, or no bit of a coefficient is missing
 (`smoothing_ok`). So quantisers are zeroed whose coefficients have not come yet, as their products are zero
-all the same; and once all have come, those that miss bits are restated (`levels`).
+all the same; and once all have come, those that miss bits are restated.
 
 Such a header lives in memory only: stored, it would lose what later scans bring.
 """
@@ -81,7 +81,7 @@ def without_smoothing(jpeg: Buffer, header: FrameHeader, group: int) -> Buffer |
     if group >= _ALL_SCANS[len(header.tables)]:
         return jpeg
     if not _detail_is_absent(header, group, shared=luma in chroma):
-        return with_level_zero(jpeg)
+        return with_no_bits_missing(jpeg)
     entries = header.entries[luma]
     changed = memoryview(jpeg)
     if changed.readonly:
@@ -123,7 +123,7 @@ class _Scan(NamedTuple):
     first: int
     last: int
     bits: int
-    """Where in the file its two levels (Ah, Al) stand, a nibble each."""
+    """Where in the file its two bit positions (Ah, Al in ITU T.81) stand, a nibble each."""
 
 
 class _Structure(NamedTuple):
@@ -135,8 +135,8 @@ class _Structure(NamedTuple):
     scans: list[_Scan]
 
 
-def with_level_zero(jpeg: Buffer) -> bytes | None:
-    """The progressive file that decodes to the same coefficients, each at level 0.
+def with_no_bits_missing(jpeg: Buffer) -> bytes | None:
+    """The progressive file that decodes to the same coefficients, with no bit missing.
 
     None where that cannot be said: coefficients have not come at all, quantisers have 16 bits already or need
     more, or the header contradicts itself, which the decoder will say better.
@@ -145,17 +145,17 @@ def with_level_zero(jpeg: Buffer) -> bytes | None:
         ImageError: the bytes are not a JPEG, or damaged.
     """
     structure = _read(jpeg)
-    levels = _levels(jpeg, structure) if structure else {}
-    if structure is None or not levels or not _fits(jpeg, structure, levels):
+    positions = _bit_positions(jpeg, structure) if structure else {}
+    if structure is None or not positions or not _fits(jpeg, structure, positions):
         return None
     changed = bytearray(jpeg)
     tables = b""
     for number, (component, place) in enumerate(structure.components.items()):
-        tables += _table_segment(number, structure.tables[jpeg[place]], levels[component])
+        tables += _table_segment(number, structure.tables[jpeg[place]], positions[component])
         changed[place] = number
     for scan in structure.scans:
-        level, high, low = levels[scan.component], jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
-        changed[scan.bits] = (high - level if high else 0) << 4 | low - level
+        position, high, low = positions[scan.component], jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
+        changed[scan.bits] = (high - position if high else 0) << 4 | low - position
     first, *_ = structure.table_segments
     for segment in reversed(structure.table_segments):
         del changed[segment]
@@ -191,22 +191,22 @@ def _read(jpeg: Buffer) -> _Structure | None:
     return _Structure(tables, table_segments, components, scans)
 
 
-def _fits(jpeg: Buffer, structure: _Structure, levels: dict[int, int]) -> bool:
-    """Whether every scan came down to its component's level, and every restated quantiser has 16 bits."""
+def _fits(jpeg: Buffer, structure: _Structure, positions: dict[int, int]) -> bool:
+    """Whether every scan came down to its component's last bit, and every restated quantiser has 16 bits."""
     for scan in structure.scans:
-        level, high, low = levels.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
-        if low < level or 0 < high <= level:
+        position, high, low = positions.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
+        if low < position or 0 < high <= position:
             return False
     for component, place in structure.components.items():
         quantisers = structure.tables[jpeg[place]]
-        if max(quantisers[1:]) << levels[component] > _LARGEST_QUANTISER:
+        if max(quantisers[1:]) << positions[component] > _LARGEST_QUANTISER:
             return False
     return True
 
 
-def _levels(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
-    """By component, the level of all its AC coefficients; empty unless all have come, to one level."""
-    levels: dict[int, int] = {}
+def _bit_positions(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
+    """By component, the last bit of all its AC coefficients; empty unless all have come, to the same one."""
+    positions: dict[int, int] = {}
     for component in structure.components:
         of_coefficient: list[int] = [-1] * 64
         for scan in structure.scans:
@@ -214,16 +214,16 @@ def _levels(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
                 of_coefficient[scan.first : scan.last + 1] = [jpeg[scan.bits] & 15] * (
                     scan.last + 1 - scan.first
                 )
-        level, *others = {*of_coefficient[1:]}
-        if others or level < 0:
+        position, *others = {*of_coefficient[1:]}
+        if others or position < 0:
             return {}
-        levels[component] = level
-    return levels
+        positions[component] = position
+    return positions
 
 
 @functools.lru_cache(maxsize=1024)  # images of one origin share their tables
-def _table_segment(number: int, quantisers: bytes, level: int) -> bytes:
-    """A DQT segment of 16-bit entries, those of AC times 2^level."""
-    values = [quantisers[0], *(value << level for value in quantisers[1:])]
+def _table_segment(number: int, quantisers: bytes, position: int) -> bytes:
+    """A DQT segment of 16-bit entries, those of AC times 2^position."""
+    values = [quantisers[0], *(value << position for value in quantisers[1:])]
     content = bytes([0x10 | number]) + struct.pack(">64H", *values)
     return b"\xff\xdb" + (2 + len(content)).to_bytes(2, "big") + content

@@ -93,10 +93,10 @@ class EpochOrder:
 
     records: Ints
     """[R] record number of every read."""
-    levels: Ints
+    continuations: Ints
     """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
     bases: Ints
-    """[R] the read that a read of level k > 0 continues; of level 0, the read itself."""
+    """[R] the read that a continuation continues; of a prefix, the read itself."""
     batches: Ints
     """[B + 1] batch b is made of the positions batches[b] to batches[b + 1]; the last entry is n."""
     reads: Ints
@@ -111,14 +111,15 @@ class EpochOrder:
     """[R] the last one, also through reads that continue it."""
 
 
-def epoch_order(slots: Sequence[Uses], batch_size: int, num_levels: int = 0) -> EpochOrder:
+def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int = 0) -> EpochOrder:
     """The order in which a process reads.
 
     Args:
         slots: What each of its slots uses; all use equally many.
         batch_size: Positions of a batch; a slot's last one may be shorter.
-        num_levels: K. The k-th repeat of a sample, up to the K-th, needs a read that continues what was read
-            of its record. There is one per record and k, wanted by the first k-th repeat of its samples.
+        num_continuations: K. The k-th repeat of a sample, up to the K-th, needs a read that continues what
+            was read of its record. There is one per record and k, wanted by the first k-th repeat of its
+            samples.
     """
     count = len(slots[0].records)
     turns, sizes = _turns(count, len(slots), batch_size)
@@ -127,8 +128,8 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_levels: int = 0) -> 
         return np.concatenate([getattr(slot, column) for slot in slots])[turns]
 
     repeats = taken("repeats")
-    # A read of this process is a (record, level): it reads no record twice in an epoch.
-    keys = taken("records") * (num_levels + 1) + np.minimum(repeats, num_levels)
+    # A read of this process is a record and a number of continuations: it reads no record twice in an epoch.
+    keys = taken("records") * (num_continuations + 1) + np.minimum(repeats, num_continuations)
     num_keys = int(keys.max()) + 1
     first_use = _last_positions(keys[::-1], num_keys, len(keys) - 1, -1)
     last_use = _last_positions(keys, num_keys, 0, 1)
@@ -136,14 +137,14 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_levels: int = 0) -> 
     used = used[np.argsort(first_use[used])]
     number = np.full(num_keys, -1, dtype=np.int64)
     number[used] = np.arange(len(used))
-    records, levels = np.divmod(used, num_levels + 1)
-    for level in range(num_levels, 0, -1):
-        of_level = used[levels == level]
-        last_use[of_level - 1] = np.maximum(last_use[of_level - 1], last_use[of_level])
+    records, continuations = np.divmod(used, num_continuations + 1)
+    for continuation in range(num_continuations, 0, -1):
+        of_this = used[continuations == continuation]
+        last_use[of_this - 1] = np.maximum(last_use[of_this - 1], last_use[of_this])
     return EpochOrder(
         records=records,
-        levels=levels,
-        bases=number[used - (levels > 0)],
+        continuations=continuations,
+        bases=number[used - (continuations > 0)],
         batches=np.append(0, np.cumsum(sizes)),
         reads=number[keys],
         samples=taken("samples"),

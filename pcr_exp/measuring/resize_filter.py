@@ -5,7 +5,7 @@
 
 EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
 resized-crop) and as it is evaluated (the centre); a linear classifier learns from the former of nine tenths
-of the images, and says what the latter of the rest are (ten folds). Native ImageNet photographs are told
+of the images, and says what the latter of the rest are (ten folds). Native ImageNet files are told
 apart by the network's own head. With and without the filter all is alike but the pixels: crops, folds,
 classifier.
 """
@@ -51,7 +51,7 @@ class Task(NamedTuple):
 
     name: str
     config: DatasetConfig | None
-    """None: native photographs, and the network's own head."""
+    """None: native images, and the network's own head."""
     labels: tuple[str, ...]
     image_size: int
 
@@ -94,7 +94,7 @@ def scan_bytes(jpeg: bytes, group: int) -> bytes:
     return join_pieces(group_pieces(split_scans(to_progressive(jpeg)))[:group])
 
 
-class Pictures:
+class Images:
     """The batches that the network sees of a task's files: the same crops at every scan and filter."""
 
     def __init__(self, paths: Sequence[Path], task: Task, scan: str, kept: Path) -> None:
@@ -169,14 +169,14 @@ def cross_validated(train: Tensor, evaluated: Tensor, labels: Tensor) -> Tensor:
 
 
 def predictions(
-    network: Any, task: Task, pictures: Pictures, labels: Sequence[Tensor], *, antialias: bool
+    network: Any, task: Task, images: Images, labels: Sequence[Tensor], *, antialias: bool
 ) -> list[Tensor]:
     """Logits [N, classes], for each of the task's labels."""
-    evaluated = pictures.features(network, "eval", antialias=antialias)
+    evaluated = images.features(network, "eval", antialias=antialias)
     if task.config is None:
         with torch.no_grad():
             return [network._fc(evaluated)]
-    train = pictures.features(network, "train", antialias=antialias)
+    train = images.features(network, "train", antialias=antialias)
     return [cross_validated(train, evaluated, of_label) for of_label in labels]
 
 
@@ -197,9 +197,9 @@ def read(task: Task, max_images: int) -> tuple[list[Path], list[Tensor]]:
 def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
     """One row per image and label."""
     paths, labels = read(task, max_images)
-    pictures = Pictures(paths, task, scan, kept)
+    images = Images(paths, task, scan, kept)
     filtered, plain = (
-        predictions(network, task, pictures, labels, antialias=antialias) for antialias in (True, False)
+        predictions(network, task, images, labels, antialias=antialias) for antialias in (True, False)
     )
     frames = []
     for label, classes, with_filter, without in zip(task.labels, labels, filtered, plain, strict=True):
@@ -238,7 +238,7 @@ def main() -> None:
     """See the module. What is in the file already is not measured again."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--images", type=int, default=1000, help="of each task, at most; of native photographs all"
+        "--images", type=int, default=1000, help="of each task, at most; of native images all"
     )
     parser.add_argument("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
     parser.add_argument("--tasks", nargs="+", default=[task.name for task in TASKS])

@@ -170,7 +170,7 @@ def test_bits_come_back(bits: list[bool]) -> None:
     ("name", "wanted"),
     [
         ("float32", "283 bytes for 71 values: wanted 284"),
-        ("int8", "70 eight-bit levels: wanted 71"),
+        ("int8", "70 eight-bit codes: wanted 71"),
         ("ternary_stochastic", "14 quartic bytes for 71 values: wanted 15"),
         ("onebit", "8 bytes of bits for 71 values: wanted 9"),
         ("topk", "80 bytes of sparse values: the bitmap wants 81"),

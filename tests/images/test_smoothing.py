@@ -16,7 +16,7 @@ from jpeg_photos import KINDS, groups_of, merge_tables, widen_tables
 from pcr_exp.errors import ImageError
 from pcr_exp.images.decode import decode
 from pcr_exp.images.jpeg import Segment, group_pieces, join_pieces, segments, split_scans
-from pcr_exp.images.smoothing import read_progressive, with_level_zero, without_smoothing
+from pcr_exp.images.smoothing import read_progressive, with_no_bits_missing, without_smoothing
 from pcr_exp.images.transcode import to_progressive
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -143,7 +143,7 @@ def test_luma_without_a_table_is_left_to_the_decoder_to_refuse() -> None:
     while jpeg[start : start + 2] == b"\xff\xdb":
         jpeg = jpeg[:start] + jpeg[start + 2 + int.from_bytes(jpeg[start + 2 : start + 4], "big") :]
     assert switched_off(jpeg, 1) is None
-    assert with_level_zero(jpeg) is None
+    assert with_no_bits_missing(jpeg) is None
 
 
 def test_quantisers_of_16_bits_leave_no_room_for_levels() -> None:

@@ -17,7 +17,7 @@ SHAPE = {
     "lanes": st.sampled_from([4, 8]),
     "factor": st.floats(1, 4),
     "buffer": st.integers(1, 50),
-    "num_levels": st.integers(0, 3),
+    "num_continuations": st.integers(0, 3),
 }
 
 
@@ -26,7 +26,7 @@ def orders(
     lanes: int,
     factor: float,
     buffer: int,
-    num_levels: int,
+    num_continuations: int,
     num_slots: int = 1,
     slot: int = 0,
 ) -> tuple[EpochOrder, EpochOrder]:
@@ -34,7 +34,7 @@ def orders(
     laid = EpochLanes(sizes, seed=1, epoch=2, num_lanes=lanes, window=1)
     fresh = Uses.once(laid.slot(slot, num_slots))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(1, Purpose.ECHO, 2, slot)))
-    return epoch_order([fresh], 5), epoch_order([behind], 5, num_levels)
+    return epoch_order([fresh], 5), epoch_order([behind], 5, num_continuations)
 
 
 def pairs(order: EpochOrder) -> list[tuple[int, int]]:
@@ -44,9 +44,9 @@ def pairs(order: EpochOrder) -> list[tuple[int, int]]:
 
 @given(**SHAPE)
 def test_every_fresh_sample_comes_as_often_as_the_factor_says(
-    sizes: list[int], lanes: int, factor: float, buffer: int, num_levels: int
+    sizes: list[int], lanes: int, factor: float, buffer: int, num_continuations: int
 ) -> None:
-    fresh, order = orders(sizes, lanes, factor, buffer, num_levels)
+    fresh, order = orders(sizes, lanes, factor, buffer, num_continuations)
     counts = Counter(pairs(order))
     assert set(counts) == set(pairs(fresh))
     assert set(counts.values()) <= {int(factor), int(factor) + 1}
@@ -58,25 +58,25 @@ def test_every_fresh_sample_comes_as_often_as_the_factor_says(
 
 @given(**SHAPE)
 def test_reads_begin_with_the_prefixes_that_they_continue(
-    sizes: list[int], lanes: int, factor: float, buffer: int, num_levels: int
+    sizes: list[int], lanes: int, factor: float, buffer: int, num_continuations: int
 ) -> None:
-    fresh, order = orders(sizes, lanes, factor, buffer, num_levels)
+    fresh, order = orders(sizes, lanes, factor, buffer, num_continuations)
     reads = order.reads.tolist()
     for read, (first, last) in enumerate(zip(order.first_use.tolist(), order.last_use.tolist(), strict=True)):
         own = [position for position, other in enumerate(reads) if other == read]
         assert first == own[0]
         assert last >= own[-1]
         base = int(order.bases[read])
-        if order.levels[read] == 0:
+        if order.continuations[read] == 0:
             assert base == read
         else:
-            assert base < read and order.levels[base] == order.levels[read] - 1
+            assert base < read and order.continuations[base] == order.continuations[read] - 1
             assert order.records[base] == order.records[read]
             assert order.first_use[base] < first and order.last_use[base] >= last
     assert np.all(np.diff(order.first_use) > 0), "reads are numbered by their first uses"
-    levels = np.minimum(order.repeats, num_levels)
-    assert np.array_equal(order.levels[order.reads], levels)
-    prefixes = order.levels == 0
+    continuations = np.minimum(order.repeats, num_continuations)
+    assert np.array_equal(order.continuations[order.reads], continuations)
+    prefixes = order.continuations == 0
     assert sorted(order.records[prefixes]) == sorted(fresh.records), "each record is read once"
 
 
@@ -89,10 +89,10 @@ def test_an_echo_of_one_changes_nothing(sizes: list[int], lanes: int) -> None:
 
 @given(**SHAPE, num_slots=st.sampled_from([2, 4]))
 def test_slots_have_equally_many_positions(
-    sizes: list[int], lanes: int, factor: float, buffer: int, num_levels: int, num_slots: int
+    sizes: list[int], lanes: int, factor: float, buffer: int, num_continuations: int, num_slots: int
 ) -> None:
     counts = {
-        len(orders(sizes, lanes, factor, buffer, num_levels, num_slots, slot)[1].reads)
+        len(orders(sizes, lanes, factor, buffer, num_continuations, num_slots, slot)[1].reads)
         for slot in range(num_slots)
     }
     assert len(counts) == 1
@@ -102,9 +102,9 @@ def test_a_read_that_continues_is_wanted_by_the_first_repeat_and_not_before() ->
     """Two records of two samples; the second sample of record b is never repeated."""
     fresh = Uses.once(slot_in_stored_order([2, 2], 0, 1))
     uses = np.array([0, 1, 0, 2, 3, 1, 2])
-    order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, num_levels=1)
+    order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, num_continuations=1)
     assert order.records.tolist() == [0, 0, 1, 1]
-    assert order.levels.tolist() == [0, 1, 0, 1]
+    assert order.continuations.tolist() == [0, 1, 0, 1]
     assert order.bases.tolist() == [0, 0, 2, 2]
     assert order.reads.tolist() == [0, 0, 1, 2, 2, 1, 3]
     assert order.first_use.tolist() == [0, 2, 3, 6]

@@ -27,10 +27,10 @@ class Prefix(RecordPrefix):
         return [f"{self.labels['number'][i]}/".encode(), self.ids[i].encode()]
 
 
-def order_of(sizes: list[int], factor: float, buffer: int, num_levels: int = 0) -> EpochOrder:
+def order_of(sizes: list[int], factor: float, buffer: int, num_continuations: int = 0) -> EpochOrder:
     fresh = Uses.once(EpochLanes(sizes, seed=0, epoch=0, num_lanes=2, window=1).slot(0, 1))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(0, Purpose.ECHO)))
-    return epoch_order([behind], 1, num_levels)
+    return epoch_order([behind], 1, num_continuations)
 
 
 def consume(
@@ -68,15 +68,15 @@ def consume(
     st.integers(0, 2),
 )
 def test_what_is_needed_is_there_and_little_else(
-    sizes: list[int], factor: float, buffer: int, batch_size: int, num_levels: int
+    sizes: list[int], factor: float, buffer: int, batch_size: int, num_continuations: int
 ) -> None:
-    order = order_of(sizes, factor, buffer, num_levels)
+    order = order_of(sizes, factor, buffer, num_continuations)
     files, held = consume(order, sizes, batch_size)
     assert files == [
         f"{record}/{sample}".encode()
         for record, sample in zip(order.records[order.reads].tolist(), order.samples.tolist(), strict=True)
     ]
-    if num_levels == 0 and order.repeats.any():
+    if num_continuations == 0 and order.repeats.any():
         assert all(samples < 2 * needed or samples == needed == 0 for samples, needed in held)
 
 

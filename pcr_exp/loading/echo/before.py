@@ -101,23 +101,23 @@ class EchoReads(Reads):
     """The reads of an epoch in which samples come several times."""
 
     def __init__(self, records: RecordSet, order: EpochOrder, repeat_groups: Sequence[int] = ()) -> None:
-        """`repeat_groups[k - 1]` is the scan group that a read of level k continues to."""
+        """`repeat_groups[k - 1]` is the scan group that the k-th continuation reads up to."""
         super().__init__(records, order)
         self._repeat_groups = repeat_groups
 
     def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
-        """What to read for each of `reads`: of level 0 a prefix, above what continues it."""
+        """What to read for each of `reads`: a prefix, or what continues it."""
         groups: dict[int, int] = {}
         for read in reads:
-            level, base = int(self._order.levels[read]), int(self._order.bases[read])
-            if level == 0:
+            continuation, base = int(self._order.continuations[read]), int(self._order.bases[read])
+            if continuation == 0:
                 for request in super().requests([read], choose):
                     if request is not None:
                         groups[read] = request.group
                     yield request
             else:
                 # A policy may have chosen more for this record than its repeats ask for.
-                groups[read] = max(groups[base], self._repeat_groups[level - 1])
+                groups[read] = max(groups[base], self._repeat_groups[continuation - 1])
                 yield Request(int(self._order.records[read]), groups[read], groups[base])
 
     def open(self, read: int, result: RecordPrefix | Extension) -> None:
@@ -150,7 +150,7 @@ class EchoReads(Reads):
         samples that are needed stay in memory, and each is copied about once. Records whose repeats read on
         stay whole. Without repeats, records are let go of in time by themselves.
         """
-        if not self._order.repeats.any() or self._order.levels.any():
+        if not self._order.repeats.any() or self._order.continuations.any():
             return
         for read, samples in self._in_use.items():
             left = self._samples_left(read, position)

@@ -56,7 +56,7 @@ def open_exchange(
     """Make the configured exchange.
 
     Args:
-        seed: Of the run; lots are drawn from streams of (seed, sender, tensor).
+        seed: Of the run; random numbers are drawn from streams of (seed, sender, tensor).
     """
     if processes.world_size == 1:
         return NoExchange()
@@ -64,7 +64,7 @@ def open_exchange(
 
     def codec(sender: int) -> TensorCodec:
         return TensorCodec(
-            lambda name: open_codec(gradients, seed_of_lots(seed, sender, name)), gradients.min_values
+            lambda name: open_codec(gradients, seed_of_draws(seed, sender, name)), gradients.min_values
         )
 
     if gradients.mode == "server":
@@ -79,6 +79,6 @@ def open_exchange(
     return DdpExchange(processes, wire, averaging)
 
 
-def seed_of_lots(seed: int, sender: int, name: str) -> int:
-    """Mix what a tensor's lots depend on: not on the order in which tensors are sent, which DDP changes."""
+def seed_of_draws(seed: int, sender: int, name: str) -> int:
+    """Mix what a tensor's random numbers depend on, which is not the order of sending: DDP changes it."""
     return int(np.random.SeedSequence((seed, sender, *name.encode())).generate_state(1)[0])
