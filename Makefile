@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile -m '$(DEFAULT_TESTS) and not alone'
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 # The same tests elsewhere in the range that pyproject.toml promises, each in an environment of its own.
@@ -25,7 +25,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
-	.venv-lowest/bin/python -m pytest -n auto --dist loadfile -m '$(DEFAULT_TESTS) and not alone'
+	.venv-lowest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 lint: $(VENV)/.installed

@@ -126,13 +126,13 @@ def reading(records: Path) -> Job:
 def test_readers_of_one_bucket_share_its_bandwidth(records: Path) -> None:
     throttle = Throttle.create(reading(records).storage)
     from_s = time.monotonic() + 0.5
-    request = {"do": "consume", "folder": str(records), "until_s": from_s + 1.0}
+    request = {"do": "consume", "folder": str(records), "until_s": from_s + 3.0}
     jobs = [replace(reading(records), bucket=str(throttle.path), seed=seed) for seed in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(answer, [{**request, "job": each.to_json()} for each in jobs])
-    rate = shared_rate([Consumed.from_json(found) for found in answers], from_s, from_s + 1.0, 4)
+    rate = shared_rate([Consumed.from_json(found) for found in answers], from_s, from_s + 3.0, 4)
     # Each by itself would read 80. A busy machine can make both slower; faster they are only by what one
-    # record is larger than another.
+    # record is larger than another, and by what was read ahead before: in one second that could be a quarter.
     assert rate.images_per_s < 1.2 * 80
 
 
