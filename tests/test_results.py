@@ -1,6 +1,5 @@
 """Committed results: every row passes the validator, and every table follows from the committed rows."""
 
-import json
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -18,7 +17,6 @@ from pcr_exp.analysis.core.read_runs import Run, unfinished_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
-from pcr_exp.analysis.evaluation.table import level_table
 from pcr_exp.analysis.gradients.page import gradients_to_markdown
 from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
 from pcr_exp.analysis.model.plan import predict, worker_counts
@@ -28,6 +26,7 @@ from pcr_exp.analysis.model.validation import compare as compare_rates
 from pcr_exp.analysis.model.validation import load_validation
 from pcr_exp.analysis.policies import full_image_bytes, policy_trace
 from pcr_exp.analysis.quality import files as quality_files
+from pcr_exp.analysis.scans.accuracy_vs_mssim import tolerance_fits, tolerance_points
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
 from pcr_exp.analysis.scans.fair_baseline import (
     GROUP_COLUMNS,
@@ -36,7 +35,6 @@ from pcr_exp.analysis.scans.fair_baseline import (
 )
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
-from pcr_exp.analysis.scans.tolerance import tolerance_fits, tolerance_points
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
@@ -213,14 +211,6 @@ def test_fair_baselines_follow_from_their_runs(folder: Path) -> None:
     require_rebuilt(folder / "fair_baseline.csv", table)
     assert (folder / "fair_baseline.md").read_text() == fair_baseline_to_markdown(table)
     assert (table.groupby(GROUP_COLUMNS)["chosen"].sum() == 1).all()
-
-
-@pytest.mark.parametrize("scores", sorted(RESULTS.glob("evaluate/*/scores.csv")), ids=lambda p: p.parent.name)
-def test_tables_of_evaluations_follow_from_their_scores(scores: Path) -> None:
-    rebuilt = pd.read_csv(StringIO(level_table(pd.read_csv(scores)).to_csv(index=False)))
-    pd.testing.assert_frame_equal(pd.read_csv(scores.with_name("levels.csv")), rebuilt)
-    meta = json.loads(scores.with_name("evaluation.json").read_text())
-    assert meta["git_sha"] and meta["git_dirty"] is False and meta["hardware"]
 
 
 @pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store"])

@@ -5,19 +5,17 @@ from pathlib import Path
 
 import torch
 
+from experiments.studies.shown import track_figures
 from pcr_exp.analysis.evaluation.page import write_evaluation
 from pcr_exp.config.evaluation import EvaluateConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.evaluation import Trained, levels_of, outputs_of_classes, score_images
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.prepare import ensure_records, records_folder
-from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.prepare import ensure_records
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import open_published, open_runs
-from pcr_exp.runs.tracking import open_tracker
-from pcr_exp.storage.open import open_storage
+from pcr_exp.runs.data import open_unthrottled
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of
 
@@ -27,7 +25,12 @@ def evaluate(config: EvaluateConfig) -> str:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     device = open_device(config.device)
-    baseline, progressive = (open_records(config, encoding) for encoding in ("baseline", "pcr"))
+    with counting_bar("records") as tell:
+        ensure_records(config.dataset, config.records, progress=tell)
+    baseline, progressive = (
+        open_unthrottled(config.dataset, config.records, config.split, encoding)
+        for encoding in ("baseline", "pcr")
+    )
     outputs, num_outputs = outputs_of(config, baseline.index)
     trained = open_trained(config, num_outputs, baseline.index, device)
     with counting_bar("images") as tell:
@@ -53,24 +56,12 @@ def evaluate(config: EvaluateConfig) -> str:
         "model": config.model.name,
         "num_threads": torch.get_num_threads(),
     }
-    files = write_evaluation(Path(config.out), scores, settings, device)
-    track(config, files)
+    out = Path(config.out)
+    files = write_evaluation(out, scores, settings, device)
+    track_figures(config.tracking, f"evaluate-{out.name}", out, asdict(config), files)
     for path in files:
         print(path)
     return "finished"
-
-
-def open_records(config: EvaluateConfig, encoding: str) -> RecordSet:
-    """The records of the split; missing ones are made first, if that is allowed and local."""
-    with counting_bar("records") as tell:
-        ensure_records(config.dataset, config.records, progress=tell)
-    storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
-    folder = records_folder(config.dataset, config.records)
-    limits = {"tune": config.dataset.max_tune_images, "val": config.dataset.max_val_images}
-    limit = limits.get(config.split)
-    return RecordSet(
-        storage, f"{folder}/{config.split}/{encoding}", limit, max_pixels=config.records.max_pixels
-    )
 
 
 def outputs_of(config: EvaluateConfig, index: RecordIndex) -> tuple[torch.Tensor, int]:
@@ -100,15 +91,3 @@ def open_trained(
     for each in trained:
         each.network.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return trained
-
-
-def track(config: EvaluateConfig, files: list[Path]) -> None:
-    """Show the figures where the runs are shown."""
-    out = Path(config.out)
-    tracker = open_tracker(config.tracking, f"evaluate-{out.name}", out, asdict(config))
-    try:
-        for path in files:
-            if path.suffix == ".png":
-                tracker.figure(path.stem, path)
-    finally:
-        tracker.finish()

@@ -1,12 +1,10 @@
 """Measure loaders side by side, or predict what a cluster's would do; draw it."""
 
-import sys
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
-from rich.markdown import Markdown
 
+from experiments.studies.shown import show
 from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.analysis.model.validation import add_validation
 from pcr_exp.analysis.model.validation_page import report_validation
@@ -26,9 +24,6 @@ from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, descr
 from pcr_exp.measuring.throughput.shared import validation_rows
 from pcr_exp.runs.bars import counting_bar
 
-_FILE_COLUMNS = 160
-"""Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
-
 
 def throughput(config: ThroughputConfig) -> str:
     """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
@@ -43,16 +38,6 @@ def throughput(config: ThroughputConfig) -> str:
             measure(config)
         show(report_throughput(config.out))
     return "finished"
-
-
-def show(files: list[Path]) -> None:
-    """Print the tables, and where the figures are."""
-    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    for path in files:
-        if path.suffix == ".md":
-            console.print(Markdown(path.read_text()))
-        elif path.suffix == ".png":  # PDF and CSV lie beside it
-            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
 
 
 def validate(config: ThroughputConfig) -> None:

@@ -1,15 +1,13 @@
 """Measure what a task tolerates on frozen features; draw it, and answer."""
 
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.markdown import Markdown
 
+from experiments.studies.shown import show, track_figures
 from pcr_exp.analysis.tolerance.page import write_tolerance
 from pcr_exp.analysis.tolerance.table import Facts, Measured
 from pcr_exp.config.tolerance import ToleranceConfig
@@ -21,12 +19,8 @@ from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
 from pcr_exp.runs.bars import counting_bar
-from pcr_exp.runs.tracking import open_tracker
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of
-
-_FILE_COLUMNS = 160
-"""Width of the page in a file or a pipe."""
 
 
 def tolerance(config: ToleranceConfig) -> str:
@@ -40,20 +34,11 @@ def tolerance(config: ToleranceConfig) -> str:
         "cpu_s": round(time.process_time(), 1),
         "num_threads": config.num_workers,
     }
-    files = write_tolerance(Path(config.out), measured, notes)
-    track(config, files)
+    out = Path(config.out)
+    files = write_tolerance(out, measured, notes)
+    track_figures(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
     show(files)
     return "finished"
-
-
-def show(files: list[Path]) -> None:
-    """Print the page, and where the figures are."""
-    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    for path in files:
-        if path.suffix == ".md":
-            console.print(Markdown(path.read_text()))
-        elif path.suffix == ".png":  # PDF and CSV lie beside it
-            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
 
 
 def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
@@ -130,15 +115,3 @@ def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
             num_threads=config.num_workers,
             progress=tell,
         )
-
-
-def track(config: ToleranceConfig, files: list[Path]) -> None:
-    """Show the figures where the runs are shown."""
-    out = Path(config.out)
-    tracker = open_tracker(config.tracking, f"tolerance-{out.name}", out, asdict(config))
-    try:
-        for path in files:
-            if path.suffix == ".png":
-                tracker.figure(path.stem, path)
-    finally:
-        tracker.finish()

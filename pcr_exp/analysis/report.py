@@ -17,6 +17,7 @@ from pcr_exp.analysis.gradients.page import write_gradient_report
 from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import load_quality
+from pcr_exp.analysis.scans.accuracy_vs_mssim import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
 from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
@@ -28,7 +29,6 @@ from pcr_exp.analysis.scans.figures import (
 )
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
-from pcr_exp.analysis.scans.tolerance import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
 from pcr_exp.errors import RunError
 
 

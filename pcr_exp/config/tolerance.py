@@ -19,6 +19,8 @@ SPLITS = ("train", "tune", "val")
 STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 NUM_FOLDS, NUM_INNER_FOLDS = 5, 3
 NUM_RESAMPLES = 2000
+DEPLOYMENTS = ("full", "same")
+"""Trained at a group, and used at the highest group, or at that group."""
 
 
 @dataclass(kw_only=True, slots=True)

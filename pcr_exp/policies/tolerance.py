@@ -13,9 +13,8 @@ from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig
+from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, ToleranceProbe
-
-DEPLOYMENTS = ("full", "same")
 
 
 @dataclass(kw_only=True, slots=True)

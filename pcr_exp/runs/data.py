@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.sample import SPLITS
@@ -74,21 +76,23 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
     storage = CountingStorage(open_storage(root, _UNLIMITED if plain else config.storage, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
-    tune, val = (open_looked_at(config, split, "baseline") for split in ("tune", "val"))
+    tune, val = (
+        open_unthrottled(config.dataset, config.records, split, "baseline") for split in ("tune", "val")
+    )
     _check_label(config, train.index)
     return RunData(train, tune, val, storage)
 
 
-def open_looked_at(config: TrainConfig, split: str, encoding: str) -> RecordSet:
-    """Open the records of `tune` or `val`, as many images as are to be looked at, never throttled.
+def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordSet:
+    """Open the records of a split, of `tune` and `val` as many images as are to be looked at.
 
     Raises:
         PcrExpError: they are missing or damaged.
     """
-    folder = records_folder(config.dataset, config.records)
-    limit = {"tune": config.dataset.max_tune_images, "val": config.dataset.max_val_images}[split]
-    storage = open_storage(config.records.root, _UNLIMITED)
-    return RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=config.records.max_pixels)
+    folder = records_folder(dataset, records)
+    limit = {"tune": dataset.max_tune_images, "val": dataset.max_val_images}.get(split)
+    storage = open_storage(records.root, _UNLIMITED)
+    return RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=records.max_pixels)
 
 
 def images_key_of(config: TrainConfig) -> str:
@@ -174,7 +178,11 @@ def validation_loader(
         ConfigError: the split holds no image.
         PcrExpError: there are no progressive records of the split, or they are damaged.
     """
-    records: RecordSet = getattr(data, split) if group is None else open_looked_at(config, split, "pcr")
+    records: RecordSet = (
+        getattr(data, split)
+        if group is None
+        else open_unthrottled(config.dataset, config.records, split, "pcr")
+    )
     if not records.index.num_samples:
         raise ConfigError(
             f"the {split} split of {records.index.dataset} holds no image, and they are to be looked at. "

@@ -1,5 +1,7 @@
 """The table of an evaluation against numbers worked out by hand, and its figures from files alone."""
 
+import json
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from pcr_exp.analysis.evaluation.page import draw_evaluation, write_evaluation
 from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
 from pcr_exp.errors import ConfigError
 
+RESULTS = Path(__file__).parents[2] / "results"
 SETTINGS = {
     "dataset": "birds",
     "label": "kind",
@@ -106,3 +109,11 @@ def test_panels_have_one_scale_on_which_every_point_lies() -> None:
 def test_a_headline_that_is_not_counted_by_image(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="task: its headline auc is not counted image by image"):
         write_evaluation(tmp_path, scores(), {**SETTINGS, "headline": "auc"}, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("scores", sorted(RESULTS.glob("evaluate/*/scores.csv")), ids=lambda p: p.parent.name)
+def test_tables_of_evaluations_follow_from_their_scores(scores: Path) -> None:
+    rebuilt = pd.read_csv(StringIO(level_table(pd.read_csv(scores)).to_csv(index=False)))
+    pd.testing.assert_frame_equal(pd.read_csv(scores.with_name("levels.csv")), rebuilt)
+    meta = json.loads(scores.with_name("evaluation.json").read_text())
+    assert meta["git_sha"] and meta["git_dirty"] is False and meta["hardware"]

@@ -19,7 +19,7 @@ from pcr_exp.analysis.core.statistics import (
     paired_ratio,
     spread,
 )
-from pcr_exp.analysis.scans.tolerance import line_through
+from pcr_exp.analysis.scans.accuracy_vs_mssim import line_through
 
 
 def test_the_interval_is_students() -> None:

@@ -24,6 +24,38 @@ def rows_of(config: Any) -> list[Row]:
     return deterministic_part(read_rows(run_training(config, progress=False).folder / "rows.jsonl"))
 
 
+class Interruption:
+    """An interrupt some seconds after a test says so, while reads wait for `goes_on`."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self._sent_s: list[float] = []
+        self._timers: list[threading.Timer] = []
+
+    def send_after(self, seconds: float) -> None:
+        self._timers.append(threading.Timer(seconds, self._send))
+        self._timers[-1].start()
+
+    def _send(self) -> None:
+        self._sent_s.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def assert_heard_at_once(self, config: Any) -> Path:
+        """The run ends with it long before the reads do; returns its folder."""
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run_training(config, progress=False)
+            took_s = time.monotonic() - self._sent_s[0]
+        finally:
+            self.goes_on.set()
+            for timer in self._timers:
+                timer.cancel()  # a run that did not wait shall not have its interrupt somewhere else
+        assert took_s < 20, "the read would have taken a minute; the loader leaves it behind after 5 s"
+        (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
+        assert RunDirectory(folder).status == "interrupted"
+        return folder
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
@@ -34,41 +66,24 @@ def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
     wanted = rows_of(configure(**changes, runs_root=str(tmp_path / "whole")))
 
     config = configure(**changes)
-    stands_still, goes_on = threading.Event(), threading.Event()
-    interrupted_s: list[float] = []
-    timers: list[threading.Timer] = []
+    stands_still, interruption = threading.Event(), Interruption()
     update, read = Trainer.update, RecordSet.read_prefix
-
-    def interrupt() -> None:
-        interrupted_s.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
 
     def update_and_stand_still(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
         if kwargs["step"] == 1:
             stands_still.set()
-            timers.append(threading.Timer(3, interrupt))  # what was read ahead is used up by then
-            timers[-1].start()
+            interruption.send_after(3)  # what was read ahead is used up by then
         return update(trainer, *args, **kwargs)
 
     def read_late(records: RecordSet, record: int, group: int) -> Any:
         if stands_still.is_set():
-            goes_on.wait(60)
+            interruption.goes_on.wait(60)
         return read(records, record, group)
 
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "update", update_and_stand_still)
         patched.setattr(RecordSet, "read_prefix", read_late)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                run_training(config, progress=False)
-            took_s = time.monotonic() - interrupted_s[0]
-        finally:
-            goes_on.set()
-            for timer in timers:
-                timer.cancel()  # a run that did not wait shall not have its interrupt somewhere else
-    assert took_s < 20, "the read would have taken a minute; the loader leaves it behind after 5 s"
-    (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
-    assert RunDirectory(folder).status == "interrupted"
+        folder = interruption.assert_heard_at_once(config)
     assert RunDirectory(folder).checkpoint_path.exists()
     assert rows_of(config) == wanted
 
@@ -79,42 +94,25 @@ def test_an_interrupt_while_the_loader_pauses_for_an_evaluation_is_heard_at_once
     """What was read ahead for the next epoch stands still. The evaluation is made when the run goes on."""
     wanted = rows_of(configure(runs_root=str(tmp_path / "whole")))
     config = configure()
-    goes_on = threading.Event()
-    interrupted_s: list[float] = []
-    timers: list[threading.Timer] = []
+    interruption = Interruption()
     times_read: Counter[tuple[str, int]] = Counter()
     read, pause = RecordSet.read_prefix, RecordLoader.pause
 
-    def interrupt() -> None:
-        interrupted_s.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
     def pause_and_interrupt(loader: RecordLoader) -> None:
         assert max(times_read.values()) == 2, "a read of the next epoch is in flight"
-        timers.append(threading.Timer(1, interrupt))
-        timers[-1].start()
+        interruption.send_after(1)
         pause(loader)
 
     def read_once(records: RecordSet, record: int, group: int) -> Any:
         times_read[records.folder, record] += 1
         if times_read[records.folder, record] > 1:
-            goes_on.wait(60)
+            interruption.goes_on.wait(60)
         return read(records, record, group)
 
     with monkeypatch.context() as patched:
         patched.setattr(RecordLoader, "pause", pause_and_interrupt)
         patched.setattr(RecordSet, "read_prefix", read_once)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                run_training(config, progress=False)
-            took_s = time.monotonic() - interrupted_s[0]
-        finally:
-            goes_on.set()
-            for timer in timers:
-                timer.cancel()
-    assert took_s < 20, "the read would have taken a minute; the loader leaves it behind after 5 s"
-    (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
-    assert RunDirectory(folder).status == "interrupted"
+        folder = interruption.assert_heard_at_once(config)
     assert not any(row["kind"] == "eval" for row in read_rows(folder / "rows.jsonl"))
     assert rows_of(config) == wanted
 

@@ -147,16 +147,21 @@ def panel_title(ax: Axes, title: str, subtitle: str = "", *, broken: bool = True
 
 def target_line(ax: Axes, target: float) -> None:
     """The accuracy that time is measured to, named in the right margin, where no curve runs."""
-    ax.axhline(target, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    named_line(ax, target, f"target\n{100 * target:g}%")
+
+
+def named_line(ax: Axes, y: float, words: str, fontsize: float = 8) -> None:
+    """A dotted line at `y`, named in the right margin."""
+    ax.axhline(y, color=MUTED, linewidth=1, linestyle=":", zorder=1)
     ax.annotate(
-        f"target\n{100 * target:g}%",
-        (1, target),
+        words,
+        (1, y),
         xycoords=("axes fraction", "data"),
         xytext=(3, 0),
         textcoords="offset points",
         va="center",
         color=MUTED,
-        fontsize=8,
+        fontsize=fontsize,
     )
 
 

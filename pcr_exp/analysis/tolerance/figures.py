@@ -9,7 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.core.cells import task_title
-from pcr_exp.analysis.core.figure import guessing_lines, new_figure, panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.figure import (
+    guessing_lines,
+    named_line,
+    new_figure,
+    panel_title,
+    panels,
+    ticks_in_bytes,
+)
 from pcr_exp.analysis.core.look import INK, MUTED, group_color, group_marker, style
 from pcr_exp.analysis.tolerance.table import Facts
 from pcr_exp.measuring.tolerance.answer import TOLERATED
@@ -110,18 +117,7 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
                 ha="right" if group == highest else "left",
                 fontsize=8,
             )
-    limit = whole - facts.margin
-    ax.axhline(limit, color=MUTED, linewidth=1, linestyle=":", zorder=1)
-    ax.annotate(
-        f"all scans\n- {points(facts.margin)}",
-        (1, limit),
-        xycoords=("axes fraction", "data"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center",
-        color=MUTED,
-        fontsize=7,
-    )
+    named_line(ax, whole - facts.margin, f"all scans\n- {points(facts.margin)}", fontsize=7)
     # Nearer, the name of one line would hide that of the other.
     apart = abs(facts.majority_share - 1 / facts.num_classes) > _APART
     classes = facts.num_classes if apart or facts.headline != "top1" else np.nan

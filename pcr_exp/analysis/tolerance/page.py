@@ -23,7 +23,8 @@ from pcr_exp.analysis.tolerance.table import (
     bytes_table,
     matrix_of,
 )
-from pcr_exp.measuring.tolerance.answer import DEPLOYMENTS, Answer, answer
+from pcr_exp.config.tolerance import DEPLOYMENTS
+from pcr_exp.measuring.tolerance.answer import Answer, answer
 from pcr_exp.measuring.tolerance.classifier import Predictions
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s
 from pcr_exp.config.labels import storage_label
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.measuring.tolerance.answer import DEPLOYMENTS, deployed, loss_matrix
+from pcr_exp.config.tolerance import DEPLOYMENTS
+from pcr_exp.measuring.tolerance.answer import deployed, loss_matrix
 from pcr_exp.measuring.tolerance.classifier import Predictions
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pcr_exp.config.tolerance import NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
+from pcr_exp.config.tolerance import DEPLOYMENTS, NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.classifier import Predictions, cross_validate
 from pcr_exp.training.task import headline_called
@@ -23,8 +23,6 @@ from pcr_exp.training.task import headline_called
 CONFIDENCE = 0.95
 EQUAL_CLASSES = "balanced_accuracy"
 """The headline that counts classes alike: the classifier then learns from them alike, too."""
-DEPLOYMENTS = ("full", "same")
-"""Trained at a group, and used at the highest group, or at that group."""
 TOLERATED, REFUSED, UNDECIDED = "tolerated", "loses more", "cannot be told"
 MATRIX_COLUMNS = ["train_group", "test_group", "n", "headline", "score", "score_low", "score_high"]
 MATRIX_COLUMNS += ["loss", "loss_low", "loss_high"]

@@ -10,14 +10,14 @@ import pytest
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.scans.figures import draw_efficiency, with_seconds
-from pcr_exp.analysis.scans.tolerance import (
+from pcr_exp.analysis.scans.accuracy_vs_mssim import (
     FIT_COLUMNS,
     POINT_COLUMNS,
     draw_accuracy_vs_mssim,
     tolerance_fits,
     tolerance_points,
 )
+from pcr_exp.analysis.scans.figures import draw_efficiency, with_seconds
 from pcr_exp.config.loader import LoaderConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
