@@ -213,7 +213,7 @@ def test_fair_baselines_follow_from_their_runs(folder: Path) -> None:
     assert (table.groupby(GROUP_COLUMNS)["chosen"].sum() == 1).all()
 
 
-@pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store"])
+@pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store", "other_cloud"])
 def test_predictions_follow_from_their_plan(name: str) -> None:
     plan = compose("throughput", f"plan={name}").plan
     assert plan is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from omegaconf import MISSING
@@ -70,6 +71,10 @@ class PlanConfig:
     data: PlannedDataConfig = MISSING
     epochs_to_accuracy: dict[str, float] = field(default_factory=dict)
     """Epochs until the accuracy that is wanted, per scan level; none: no time to accuracy."""
+    cost_per_gb: float = 0.0
+    """Dollars that the storage's owner bills for 10^9 bytes read, such as egress."""
+    cost_per_1000_requests: float = 0.0
+    """Dollars for a thousand reads; one read is one record up to the scan group."""
     max_workers: int = 1024
     """The figure over workers goes from 1 to this many, in powers of two."""
     out: str = "results/throughput_model/${plan.name}"
@@ -100,6 +105,9 @@ class PlanConfig:
             self.epochs_to_accuracy,
             "epochs above 0",
         )
+        for key in ("cost_per_gb", "cost_per_1000_requests"):
+            cost = getattr(self, key)
+            require(0 <= cost < math.inf, f"plan.{key}", cost, "dollars, 0 or more")
 
 
 @dataclass(kw_only=True, slots=True)

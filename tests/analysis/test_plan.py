@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from pcr_exp.analysis.model.cost import epoch_traffic
 from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
 from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.config.storage import StorageConfig
@@ -123,6 +124,30 @@ def test_hours_follow_from_epochs() -> None:
     assert pd.isna(hours.tolist()[2])
 
 
+def test_dollars_follow_from_the_bytes_and_requests_of_an_epoch() -> None:
+    billed = plan(cost_per_gb=0.5, cost_per_1000_requests=10, epochs_to_accuracy={"baseline": 90})
+    predictions = predict(billed, [2])
+    assert predictions["bytes_per_epoch"].tolist() == [36_000 * size for size in SIZES.values()]
+    assert set(predictions["requests_per_epoch"]) == {3600}, "a record is one read at every group"
+    # 3.6, 0.18 and 1.8 GB at half a dollar, and 3,600 requests at a cent.
+    assert predictions["dollars_per_epoch"].tolist() == pytest.approx([37.8, 36.09, 36.9])
+    assert predictions["dollars_to_accuracy"][0] == pytest.approx(90 * 37.8)
+    assert predictions["dollars_to_accuracy"].isna().tolist() == [False, True, True]
+    assert epoch_traffic(11, 10, 3.0) == (33, 2), "the last record is a request too"
+
+
+def test_costs_are_shown_only_where_something_is_billed(tmp_path: Path) -> None:
+    def page(**costs: float) -> str:
+        report_plan(plan(out=str(tmp_path), **costs))
+        return (tmp_path / "predictions.md").read_text()
+
+    assert "$" not in page() and "GB/epoch" not in page()
+    billed = page(cost_per_gb=0.5)
+    assert "Every epoch is read from the storage, at $0.5 per GB." in billed
+    assert "| GB/epoch | requests/epoch | $/epoch |" in billed and "$ to accuracy" not in billed
+    assert "| 3.6 | 3,600 | 1.8 |" in billed
+
+
 def test_the_more_workers_the_lower_the_group_that_they_afford() -> None:
     counts = worker_counts(64)
     assert counts == [1, 2, 4, 8, 16, 32, 64]
@@ -172,6 +197,8 @@ def test_a_level_without_a_size_is_refused() -> None:
         ({"decode_images_per_s": {"group_1": 1}}, "plan.decode_images_per_s=.*: wanted baseline among"),
         ({"reads_in_flight": 0}, "plan.reads_in_flight=0: wanted null or at least 1"),
         ({"epochs_to_accuracy": {"baseline": 0}}, "plan.epochs_to_accuracy=.*: wanted epochs above 0"),
+        ({"cost_per_gb": -1}, "plan.cost_per_gb=-1: wanted dollars, 0 or more"),
+        ({"cost_per_1000_requests": float("inf")}, "plan.cost_per_1000_requests=inf: wanted dollars, 0 or"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused(given: dict[str, Any], message: str) -> None:

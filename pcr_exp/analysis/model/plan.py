@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.runs_table import LEVEL
+from pcr_exp.analysis.model.cost import epoch_traffic, reading_dollars
 from pcr_exp.analysis.model.throughput_model import (
     bandwidth_images_per_s,
     epochs_per_h,
@@ -37,6 +38,7 @@ PREDICTION_COLUMNS = [
     *(f"{limit}_images_per_s" for limit in LIMITS),
     *("images_per_s", "bound", "mib_per_s", "requests_per_s", "requests_in_flight"),
     *("speedup_over_baseline", "epochs_per_h", "hours_to_accuracy"),
+    *("bytes_per_epoch", "requests_per_epoch", "dollars_per_epoch", "dollars_to_accuracy"),
 ]
 
 
@@ -81,7 +83,9 @@ def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
     """One row of PREDICTION_COLUMNS per model, number of workers and scan level.
 
     Rates are of all workers together. `mib_per_s` and `requests_per_s` are what storage delivers at
-    `images_per_s`; `requests_in_flight` is how many that takes. NaN: hours without epochs-to-accuracy.
+    `images_per_s`; `requests_in_flight` is how many that takes. Dollars are what `plan.cost_per_gb` and
+    `plan.cost_per_1000_requests` make of an epoch's bytes and requests, all of them read from the storage.
+    NaN: hours and dollars to accuracy without epochs to it.
 
     Raises:
         ConfigError, RecordError: as `planned_data`.
@@ -160,7 +164,14 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
     if bound == "bandwidth" and seek_s > transfer_s:
         bound = "seeks"
     reads_per_s = rate / data.images_per_record
-    epochs = plan.epochs_to_accuracy.get(scan)
+    epochs = plan.epochs_to_accuracy.get(scan, math.nan)
+    epoch_bytes, epoch_requests = epoch_traffic(data.num_images, data.images_per_record, image_bytes)
+    dollars_per_epoch = reading_dollars(
+        epoch_bytes,
+        epoch_requests,
+        cost_per_gb=plan.cost_per_gb,
+        cost_per_1000_requests=plan.cost_per_1000_requests,
+    )
     return {
         "model": model,
         "scan": scan,
@@ -179,7 +190,9 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
             reads_per_s, latency_s=latency_s, transfer_s=seek_s + transfer_s
         ),
         "epochs_per_h": epochs_per_h(data.num_images, rate),
-        "hours_to_accuracy": (
-            math.nan if epochs is None else time_to_accuracy_s(epochs, data.num_images, rate) / 3600
-        ),
+        "hours_to_accuracy": time_to_accuracy_s(epochs, data.num_images, rate) / 3600,
+        "bytes_per_epoch": epoch_bytes,
+        "requests_per_epoch": epoch_requests,
+        "dollars_per_epoch": dollars_per_epoch,
+        "dollars_to_accuracy": epochs * dollars_per_epoch,
     }

@@ -11,13 +11,21 @@ import pandas as pd
 from pcr_exp.analysis.core.cells import kilobytes, markdown_table, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.model.cost import GB
 from pcr_exp.analysis.model.figures import draw_roofline, draw_workers
 from pcr_exp.analysis.model.plan import affordable, predict, worker_counts
 from pcr_exp.config.throughput import PlanConfig
 
 PREDICTIONS_FILE = "predictions.csv"
 TABLE_FILE = "predictions.md"
-_HOURS = "hours to accuracy"
+_FILLED_WHERE = {
+    "hours to accuracy": "hours_to_accuracy",
+    "GB/epoch": "dollars_per_epoch",
+    "requests/epoch": "dollars_per_epoch",
+    "$/epoch": "dollars_per_epoch",
+    "$ to accuracy": "dollars_to_accuracy",
+}
+# Headers of the table that stand only where some row has this column, other than 0.
 
 
 def report_plan(plan: PlanConfig) -> list[Path]:
@@ -65,15 +73,22 @@ def _facts(plan: PlanConfig) -> str:
         limits.insert(0, f"{storage.bandwidth_mib_per_s:g} MiB/s")
     if storage.requests_per_s is not None:
         limits.append(f"{storage.requests_per_s:g} requests/s")
+    prices = [
+        f"${cost:g} per {unit}"
+        for cost, unit in ((plan.cost_per_gb, "GB"), (plan.cost_per_1000_requests, "1,000 requests"))
+        if cost
+    ]
+    billed = f" Every epoch is read from the storage, at {' and '.join(prices)}." if prices else ""
     return (
         f"{plan.workers} worker{'s' if plan.workers != 1 else ''} of {plan.cores_per_worker:g} cores on one "
         f"storage system, {storage.name} ({', '.join(limits)}), training on {plan.data.name}. "
         "In images/s of all workers: what storage, decoding and accelerators allow, and what comes of it."
+        f"{billed}"
     )
 
 
 def _filled(name: str, rows: pd.DataFrame) -> bool:
-    return name != _HOURS or bool(rows["hours_to_accuracy"].notna().any())
+    return name not in _FILLED_WHERE or bool(rows[_FILLED_WHERE[name]].fillna(0).any())
 
 
 def _rate(column: str) -> Any:
@@ -95,7 +110,11 @@ _COLUMNS = {
     "limit": lambda row: row["bound"].replace("_", " "),
     "speed-up": lambda row: f"{row['speedup_over_baseline']:.2f} x",
     "epochs/h": _rate("epochs_per_h"),
-    _HOURS: _rate("hours_to_accuracy"),
+    "hours to accuracy": _rate("hours_to_accuracy"),
+    "GB/epoch": lambda row: three_figures(row["bytes_per_epoch"] / GB),
+    "requests/epoch": lambda row: f"{row['requests_per_epoch']:,}",
+    "$/epoch": _rate("dollars_per_epoch"),
+    "$ to accuracy": _rate("dollars_to_accuracy"),
 }
 
 _AFFORDABLE = {
