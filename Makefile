@@ -5,6 +5,8 @@ VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 DEFAULT_TESTS := not slow and not gpu and not root and not netns
+# Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
 
 .PHONY: demo test test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
@@ -12,7 +14,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 # The same tests elsewhere in the range that pyproject.toml promises, each in an environment of its own.
@@ -25,7 +27,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
-	.venv-lowest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
+	.venv-lowest/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone'
 
 lint: $(VENV)/.installed

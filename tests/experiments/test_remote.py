@@ -10,8 +10,6 @@ from experiments.quality import quality
 from pcr_exp.config.compose import compose
 from pcr_exp.records.prepare import ensure_records
 
-pytestmark = pytest.mark.alone
-
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 
 

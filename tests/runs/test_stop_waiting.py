@@ -17,8 +17,6 @@ from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.trainer import Trainer
 
-pytestmark = pytest.mark.alone
-
 
 def rows_of(config: Any) -> list[Row]:
     return deterministic_part(read_rows(run_training(config, progress=False).folder / "rows.jsonl"))
