@@ -100,6 +100,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
         storage=asdict(config.storage),
         images_per_record=config.dataset.images_per_record,
         num_train_images=len(dataset.train),
+        decode=config.decode,
     )
     return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes)
 

@@ -48,6 +48,8 @@ class Facts:
     images_per_record: int
     num_train_images: int
     """Images of the training split, of which an epoch is made."""
+    decode: str = "unsmoothed"
+    """As `loader.decode`; measurements that do not say it were made with this one."""
 
     @property
     def guessed(self) -> float:
