@@ -20,6 +20,8 @@ def figures(config: FiguresConfig) -> str:
     from pcr_exp.analysis.report import write_report
 
     show(write_report(config.runs_root, config.quality_root, config.out, config.target))
+    if config.timing_root is not None:
+        Console().print(Markdown(project(config, config.timing_root)))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
     return "finished"
@@ -45,6 +47,14 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     curves = comparison_curves(runs, key)
     save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves")
     return text
+
+
+def project(config: FiguresConfig, timing_root: str) -> str:
+    """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
+    from pcr_exp.analysis.scans.projected_page import write_projected
+
+    tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))
+    return tables[1].read_text()
 
 
 def show(report: Report) -> None:

@@ -134,10 +134,16 @@ class FiguresConfig:
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None
     """The value of `compare` that the others are compared with."""
+    timing_root: str | None = None
+    """Folder of short exclusive runs (`training.stop_after_s`), whose seconds per epoch times the epochs of
+    the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
+    targets_root: str = "results/fair_baseline"
+    """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
 
     def __post_init__(self) -> None:
-        for key in ("runs_root", "quality_root", "out"):
+        for key in ("runs_root", "quality_root", "out", "targets_root"):
             setattr(self, key, expanded(getattr(self, key)))
+        self.timing_root = None if self.timing_root is None else expanded(self.timing_root)
         there = self.target is None or 0 < self.target <= 1
         require(there, "target", self.target, "a share in (0, 1], or null")
         given = self.compare is None or self.reference is not None

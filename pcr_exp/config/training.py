@@ -69,6 +69,12 @@ class TrainingConfig:
     checkpoint_every_steps: int | None = None
     """Besides the checkpoint after every evaluation (null: only those)."""
     device: str = "auto"
+    stop_after_s: float | None = None
+    """For runs that measure seconds and not accuracy: end after so many seconds of training, waiting and
+    probes since the first update, without an evaluation unless one is due (null: train all epochs)."""
+    exclusive: bool = False
+    """Wait until no other exclusive run goes on on this host, for the sake of seconds that count. Accuracy
+    does not depend on it; what others took of the CPU is in every run's rows (`others_cpu_share`)."""
     num_threads: int | None = None
     """torch's CPU threads (null: the cores that decoding workers leave; on a GPU torch's own choice)."""
 
@@ -85,6 +91,8 @@ class TrainingConfig:
         for key in ("checkpoint_every_steps", "num_threads"):
             given = getattr(self, key)
             require(given is None or given >= 1, f"training.{key}", given, "null or at least 1")
+        stop_s = self.stop_after_s
+        require(stop_s is None or 0 < stop_s < math.inf, "training.stop_after_s", stop_s, "null or above 0")
         total = self.global_batch_size
         require(
             total is None or (total >= 1 and total % self.batch_size == 0),

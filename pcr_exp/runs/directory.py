@@ -151,7 +151,7 @@ def _other_settings(directory: RunDirectory, settings: Mapping[str, Any]) -> lis
         found = timing_settings(_read_config(directory))
     except (OSError, KeyError, AttributeError, TypeError):  # it has only begun, or `_check_config` refuses it
         return []
-    return [f"{key}={found[key]}, now {settings[key]}" for key in settings if found[key] != settings[key]]
+    return [f"{key}={found.get(key)}, now {new}" for key, new in settings.items() if found.get(key) != new]
 
 
 def _require_run(path: Path) -> None:

@@ -23,18 +23,24 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "dataset": ("root", "paper"),
     "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
     "storage": ("reads_in_flight",),
-    "training": ("log_every_steps", "checkpoint_every_steps", "device", "num_threads"),
+    "training": ("log_every_steps", "checkpoint_every_steps", "device", "exclusive", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components")
 # Groups that came after published runs, with the values that describe those runs: while a key has that value
 # it is left out, so that new runs stand beside those in tables. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
+    "dataset": {"group_by": None},
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
     "storage": {"seek_ms": 0.0},
     "loader": {"antialias": False},
     "model": {"mean": None, "std": None},
-    "training": {"global_batch_size": None, "eval_groups": ["full"], "optimizer": "sgd"},
+    "training": {
+        "global_batch_size": None,
+        "eval_groups": ["full"],
+        "optimizer": "sgd",
+        "stop_after_s": None,
+    },
     "task": asdict(TaskConfig()),
 }
 # Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +24,8 @@ from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
 from pcr_exp.runs.validation import Validation, ValidationBatches
 from pcr_exp.system.columns import Column
-from pcr_exp.training.clocks import Clocks
+from pcr_exp.system.cpu_share import OthersCpu
+from pcr_exp.training.clocks import Clocks, StopAfter
 from pcr_exp.training.columns import with_declared
 from pcr_exp.training.device import cpu_threads, synchronizer
 from pcr_exp.training.distributed.open import open_exchange
@@ -52,6 +55,8 @@ class Session:
     num_workers: int
     """Decoding processes of the loader."""
     processes: Processes = field(default_factory=Processes)
+    others_cpu: OthersCpu | None = None
+    """Of the first process: what others take from the run's processes on its host."""
     earlier_bytes: int = 0
     """The same, of the sessions before."""
     earlier_probe_bytes: int = 0
@@ -96,10 +101,24 @@ class Session:
             should_stop=should_stop,
             waiting=waiting,
             measure=self.measure,
+            out_of_time=self._out_of_time(),
         )
+        if self.others_cpu is not None:
+            self.others_cpu.begin()
         with closing(rows):
             for row in rows:
-                yield team_row(row, self.trainer.exchange, self.processes, self.columns)
+                yield team_row(self._beside_others(row), self.trainer.exchange, self.processes, self.columns)
+
+    def _out_of_time(self) -> Callable[[float], bool]:
+        stop_after = StopAfter(self.trainer.config.stop_after_s)
+        if stop_after.limit_s is None:
+            return stop_after.passed
+        return lambda seconds: self.processes.any(stop_after.passed(seconds))
+
+    def _beside_others(self, row: Row) -> Row:
+        if row["kind"] != "train" or self.others_cpu is None:
+            return row
+        return {**row, "others_cpu_share": self.others_cpu.share()}
 
     def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
         """Return what updates keep for backward, and how long the stages around the echo take.
@@ -221,7 +240,14 @@ def open_session(
             echo=config.echo,
             num_workers=config.loader.num_workers,
             processes=processes,
+            others_cpu=_open_others_cpu(processes),
         )
+
+
+def _open_others_cpu(processes: Processes) -> OthersCpu | None:
+    here = socket.gethostname()
+    places = processes.gather((here, os.getpid()))
+    return OthersCpu([pid for host, pid in places if host == here]) if processes.first else None
 
 
 def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes) -> None:

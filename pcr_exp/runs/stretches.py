@@ -87,6 +87,8 @@ def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     too; where it changes what is learned it is part of a run's identity besides.
     """
     settings = {f"{group}.{key}": config[group].get(key) for group, keys in _SETTINGS.items() for key in keys}
+    if config["training"].get("exclusive"):  # came later: runs without it keep their keys
+        settings["training.exclusive"] = True
     return {**settings, "world_size": config.get("world_size", 1)}
 
 

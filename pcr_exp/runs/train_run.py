@@ -35,6 +35,7 @@ from pcr_exp.runs.session import Session, open_session, set_up_torch
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.system import MIB
 from pcr_exp.system.ending import StopRequest, handled_signals
+from pcr_exp.system.lock import hold_host
 from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.open import check_exchange
@@ -86,7 +87,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
     # Which run this is depends on which images there are. The other processes wait for `Assignment`.
     prepare_data(config, progress=progress)
     images = images_key_of(config)
-    with claim(config, images) as directory:
+    with claim(config, images) as directory, _own_machine(config, directory):
         name, status = directory.path.name, directory.status
         assignment = processes.from_first(lambda: Assignment.of(config, directory))
         if assignment.finished:
@@ -105,6 +106,24 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
                 )
             log.info("finished: %s", directory.path)
     return RunOutcome(name, directory.path, "finished")
+
+
+@contextmanager
+def _own_machine(config: TrainConfig, directory: RunDirectory) -> Iterator[None]:
+    # Before the run's session begins: waiting is no part of it.
+    if not config.training.exclusive or directory.status == "finished":
+        yield
+        return
+
+    def waits_for(holder: str) -> None:
+        log.warning(
+            "training.exclusive=true: waiting for %s, which has this machine to itself. "
+            "training.exclusive=false does not wait.",
+            holder,
+        )
+
+    with hold_host(waits_for):
+        yield
 
 
 def _train(

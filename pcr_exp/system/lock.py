@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -15,8 +17,13 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.system.atomic import explain_os_error, write_atomic
 
 HOLDER_SUFFIX = ".holder"
+HOST_LOCK = "pcr_exp.exclusive"
 _PATIENCE_S = 0.1
 """A holder removes the lock's file as it leaves. Whoever had opened it by then must try again."""
+
+
+class _HostInUseError(PcrExpError):
+    """Another process holds the host's lock; the message names it."""
 
 
 @contextmanager
@@ -56,6 +63,43 @@ def hold(path: Path, in_use: Callable[[str], PcrExpError]) -> Iterator[str | Non
     finally:
         path.unlink(missing_ok=True)
         lock.release()
+
+
+@contextmanager
+def hold_host(
+    waits_for: Callable[[str], object], *, folder: Path | None = None, poll_s: float = 1.0
+) -> Iterator[None]:
+    """Hold the one lock of this host, for what must have the machine to itself; wait until it is free.
+
+    Containers that do not share the folder do not see each other.
+
+    Args:
+        waits_for: Told once, before waiting, which process holds it.
+        folder: Where the lock lies; by default one that all processes of the host share.
+        poll_s: Seconds between two tries.
+
+    Raises:
+        StorageError: the folder cannot be written to, or the lock is another user's.
+    """
+    told = False
+    path = (folder or _host_folder()) / HOST_LOCK
+    while True:
+        with ExitStack() as held:
+            try:
+                held.enter_context(hold(path, _HostInUseError))
+            except _HostInUseError as error:
+                if not told:
+                    waits_for(str(error))
+                told = True
+            else:
+                yield
+                return
+        time.sleep(poll_s)
+
+
+def _host_folder() -> Path:
+    memory = Path("/dev/shm")  # TMPDIR may be a user's own
+    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _holder(beside: Path) -> str | None:

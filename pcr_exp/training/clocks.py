@@ -14,6 +14,21 @@ def _no_device() -> None:
     pass
 
 
+class StopAfter:
+    """Whether so many seconds of a clock have passed since it was asked first."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        """Make one that has not been asked; without a limit they never have."""
+        self.limit_s = limit_s
+        self._begun_s: float | None = None
+
+    def passed(self, seconds: float) -> bool:
+        """Return whether the limit has passed at this reading of the clock."""
+        if self._begun_s is None:
+            self._begun_s = seconds
+        return self.limit_s is not None and seconds - self._begun_s >= self.limit_s
+
+
 class Clocks:
     """Seconds spent training, waiting for data, on a scan policy's probes, evaluating, and on all else.
 

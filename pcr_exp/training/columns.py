@@ -191,6 +191,17 @@ COLUMNS: tuple[Column, ...] = (
         deterministic=False,
     ),
     Column(
+        name="others_cpu_share",
+        unit="",
+        meaning="share of the CPU time that the run could have had and others took, since the last train row "
+        "that has it; null: less than a second ago, or not known",
+        rows=("train",),
+        kind="share",
+        nullable=True,
+        deterministic=False,
+        presence="optional",
+    ),
+    Column(
         name="val_loss",
         unit="nats",
         meaning="mean cross-entropy per evaluated image, without label smoothing",

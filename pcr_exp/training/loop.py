@@ -48,6 +48,7 @@ def fit(
     should_stop: Callable[[], bool] = lambda: False,
     waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     measure: Measure = no_measure,
+    out_of_time: Callable[[float], bool] = lambda _: False,
 ) -> Generator[Row, None, None]:
     """Train from where `progress` stands to the end of the last epoch, and yield rows.
 
@@ -72,6 +73,8 @@ def fit(
         waiting: Entered for an update's first batch, and until the loader has paused for an evaluation;
             raises StopWaiting where `should_stop` would be true.
         measure: Makes more columns of a row from the counters and clocks in it.
+        out_of_time: Asked after each update with the seconds of training, waiting and probes so far; where it
+            says yes, this is the last update.
 
     Raises:
         RunError: a loss is not finite, or the loader ended early.
@@ -138,7 +141,8 @@ def fit(
             policy.observe(_update(batch, loss, num_images, num_fresh, clocks))
             num_images = num_fresh = 0
             epoch = batch.epoch + 1
-            if _due(config.log_every_steps, progress.step) or progress.step == last_step:
+            over = out_of_time(_counted_s(clocks))
+            if _due(config.log_every_steps, progress.step) or progress.step == last_step or over:
                 yield reporter.train_row(epoch)
             due = progress.batch == 0 and (_due(config.eval_every_epochs, epoch) or epoch == config.epochs)
             if due:
@@ -152,9 +156,9 @@ def fit(
                 progress.epoch_loss = MeanLoss()
             yield from decided()
             stop = should_stop()
-            if due or stop or _due(config.checkpoint_every_steps, progress.step):
+            if due or stop or over or _due(config.checkpoint_every_steps, progress.step):
                 checkpoint()
-            if stop:
+            if stop or over:
                 clocks.pause()
                 return
             clocks.switch("wait")
@@ -195,6 +199,11 @@ def _complete(batch: Batch, loss: float, num_images: int, progress: Progress) ->
     _require_finite("training loss", loss, progress, batch.epoch + 1)
     progress.epoch_loss.add(loss, num_images)
     progress.interval_loss.add(loss, num_images)
+
+
+def _counted_s(clocks: Clocks) -> float:
+    seconds = clocks.read()
+    return seconds["train_s"] + seconds["wait_s"] + seconds["probe_s"]
 
 
 def _update(batch: Batch, loss: float, num_images: int, num_fresh: int, clocks: Clocks) -> Update:

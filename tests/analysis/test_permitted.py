@@ -12,11 +12,14 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.core.permitted import (
+    NOT_EXCLUSIVE,
     UNLIKE,
     UNLIMITED,
+    is_exclusive,
     may_say_seconds,
     may_say_speedup,
     may_say_time_to,
+    others_cpu_share,
     timing_of,
 )
 from pcr_exp.analysis.core.read_runs import Run, read_runs
@@ -62,6 +65,33 @@ def test_or_a_limited_network_between_several_processes(run: Run) -> None:
 
 def test_seconds_want_a_machine_of_ones_own(run: Run) -> None:
     assert may_say_seconds(replace(run, shared_machine="tests ran beside it")) == "tests ran beside it"
+
+
+def beside(run: Run, *shares: float | None) -> Run:
+    """The run with train rows ten seconds apart that say what others took."""
+    rows = [
+        {**run.rows[0], "kind": "train", "wall_s": 10.0 * number, "others_cpu_share": share}
+        for number, share in enumerate(shares, start=1)
+    ]
+    return replace(run, rows=[*rows, *run.eval_rows])
+
+
+def test_what_others_took_of_the_cpu_counts_by_the_time_that_it_is_of(run: Run) -> None:
+    assert pd.isna(others_cpu_share(run.rows))
+    assert others_cpu_share(beside(run, 0.1, None, 0.4).rows) == pytest.approx((0.1 * 10 + 0.4 * 20) / 30)
+    assert pd.isna(others_cpu_share(beside(run, None, None).rows)), "too short to be told"
+
+
+def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
+    for shares, exclusive in (((0.05,), True), ((0.0, 0.16), False), ((), None)):
+        found = beside(run, *shares)
+        assert is_exclusive(found) is exclusive
+        assert may_say_seconds(found) == (NOT_EXCLUSIVE if exclusive is False else "")
+    quiet, crowded = (runs_frame([beside(run, share)]) for share in (0.01, 0.2))
+    assert quiet["hardware"].iloc[0].endswith(" cores, exclusive")
+    assert crowded["hardware"].iloc[0].endswith(" cores")
+    assert may_say_speedup(crowded, quiet) == may_say_speedup(quiet, crowded) == NOT_EXCLUSIVE
+    assert may_say_speedup(quiet, quiet) == ""
 
 
 @pytest.mark.parametrize(("target", "majority"), [(0.75, 0.907), (0.5, 0.5)])

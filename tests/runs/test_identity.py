@@ -35,6 +35,7 @@ WITHOUT_EFFECT = {
         "training.log_every_steps",
         "training.checkpoint_every_steps",
         "training.device",
+        "training.exclusive",
         "training.num_threads",
     ),
 }

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.errors import RunError, StorageError
-from pcr_exp.system.lock import hold
+from pcr_exp.system.lock import HOST_LOCK, hold, hold_host
 
 HOLDER = """
 import sys, time
@@ -89,6 +90,23 @@ def test_where_the_file_system_has_no_locks_none_is_pretended(
         hold(tmp_path / "lock", RunError),
     ):
         pytest.fail("held")
+
+
+def test_whoever_wants_the_host_to_itself_waits_and_is_told_once_for_whom(tmp_path: Path) -> None:
+    told: list[str] = []
+    with held_elsewhere(tmp_path / HOST_LOCK) as process:
+
+        def end_it(holder: str) -> None:
+            told.append(holder)
+            threading.Timer(0.5, process.kill).start()
+
+        with hold_host(end_it, folder=tmp_path, poll_s=0.05):
+            with pytest.raises(RunError), hold(tmp_path / HOST_LOCK, RunError):
+                pytest.fail("two holders")
+            assert process.poll() is not None
+    assert told == [f"process {process.pid} on {os.uname().nodename}"]
+    with hold_host(told.append, folder=tmp_path):
+        assert len(told) == 1, "nobody to wait for"
 
 
 def test_it_is_let_go_after_an_error(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.training.clocks import NAMES, ClockName, Clocks
+from pcr_exp.training.clocks import NAMES, ClockName, Clocks, StopAfter
 
 
 class FakeTime:
@@ -118,3 +118,15 @@ def test_the_split_adds_up_to_the_wall(moves: list[tuple[ClockName | None, float
         wall_s = reading.pop("wall_s")
         assert sum(reading.values()) == pytest.approx(wall_s, rel=1e-9, abs=1e-6)
     assert wall_s <= time.now_s - 1000 + 1e-6 if moves else True
+
+
+def test_seconds_are_counted_from_the_first_time_that_is_asked() -> None:
+    stop_after = StopAfter(60.0)
+    assert [stop_after.passed(seconds) for seconds in (500.0, 559.9, 560.0, 700.0)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    forever = StopAfter(None)
+    assert not any(forever.passed(seconds) for seconds in (0.0, 1e9))

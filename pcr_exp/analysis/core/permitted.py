@@ -21,6 +21,9 @@ FACTS = ["majority_share", "num_classes", "headline", "hardware", "timing", "no_
 """What is said of every run in every table (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
+NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile"
+OTHERS_AT_MOST = 0.05
+"""Share of the CPU that others may take while a run has the machine to itself."""
 UNLIKE = "runs of unlike hardware or settings"
 
 
@@ -28,12 +31,15 @@ def may_say_seconds(run: Run) -> str:
     """Why no seconds, rate or speed-up of a run may be shown; empty if they may.
 
     They may where something that a reader can set limits them (the throttle of storage or, of several
-    processes, of the network), the run had the machine for itself, and all its sessions ran alike.
+    processes, of the network), the run had the machine for itself, and all its sessions ran alike. That no
+    other run of ours went on beside it is enough for runs from before rows said what others took of the CPU.
     """
     if not is_limited(run.config):
         return UNLIMITED
     if run.shared_machine:
         return run.shared_machine
+    if is_exclusive(run) is False:
+        return NOT_EXCLUSIVE
     return MIXED if getattr(run.manifest, "timing_is_mixed", False) else ""
 
 
@@ -92,6 +98,26 @@ def timing_of(run: Run) -> str:
     return key_of({**hardware, **settings, "device": training.get("device")})
 
 
+def others_cpu_share(rows: Iterable[Mapping[str, Any]]) -> float:
+    """The share of the CPU that others took while rows were made, 0 to 1; NaN where no row says it.
+
+    A row's share is of the time since the last row before it that has one.
+    """
+    taken_s = known_s = since_s = 0.0
+    for row in rows:
+        share = row.get("others_cpu_share")
+        if share is not None and not pd.isna(share):
+            passed_s, since_s = row["wall_s"] - since_s, row["wall_s"]
+            taken_s, known_s = taken_s + share * passed_s, known_s + passed_s
+    return taken_s / known_s if known_s > 0 else NEVER
+
+
+def is_exclusive(run: Run) -> bool | None:
+    """Whether others took at most OTHERS_AT_MOST of the CPU while it trained; None: not known."""
+    share = others_cpu_share(run.rows)
+    return None if pd.isna(share) else share <= OTHERS_AT_MOST
+
+
 def hardware_of(manifest: Manifest) -> str:
     """What a run computed on, for people."""
     return f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores"
@@ -109,7 +135,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "majority_share": NEVER if run.majority_share is None else run.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
-        "hardware": hardware_of(manifest),
+        "hardware": hardware_of(manifest) + (", exclusive" if is_exclusive(run) else ""),
         "timing": timing_of(run),
         "no_seconds": may_say_seconds(run),
         "no_target": may_say_time_to(

@@ -36,7 +36,7 @@ class Run:
 
     @property
     def eval_rows(self) -> list[Row]:
-        """Evaluations at full fidelity, at least one; the last is of the finished model."""
+        """Evaluations at full fidelity, the last of the finished model; one or more, unless it `is_timed`."""
         return evaluations_at("full", self.rows)
 
 
@@ -49,6 +49,8 @@ def evaluations_at(eval_group: str, rows: Iterable[Mapping[str, Any]]) -> list[A
 def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:
     """All finished runs in the folders of `runs_root`, or in the packed set that lies there, by run id.
 
+    Without those that only measured seconds (`read_timed_runs`).
+
     `target` takes the place of the target in their manifests, which no file is changed for: what a run
     did does not depend on it. What manifests do not say is taken from `notes.json` beside the runs, if it is
     there (`run_notes`); and which runs went on at the same time, from all manifests.
@@ -57,11 +59,17 @@ def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:
         RunError: `runs_root` is not there; a manifest or the notes are damaged; a row is wrong (names file
             and line); a run is marked finished without an evaluation; or it is in a folder and in the set.
     """
-    root = Path(runs_root)
+    runs = [run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config)]
+    if target is None:
+        return runs
+    return [replace(run, manifest=replace(run.manifest, target=target)) for run in runs]
+
+
+def _finished_runs(root: Path) -> list[Run]:
     directories = list(_directories(root))
     packed = read_packed(root) if is_packed(root) else []
     for run in packed:
-        _require_evaluated(run.rows, f"{root / ROWS_FILE}, {run.manifest.run_id},")
+        _require_evaluated(run, f"{root / ROWS_FILE}, {run.manifest.run_id},")
     manifests = [*(directory.manifest() for directory in directories), *(run.manifest for run in packed)]
     company = shared_in_time(manifest for manifest in manifests if manifest is not None)
     finished = [_read(directory) for directory in directories if directory.status == "finished"]
@@ -70,10 +78,20 @@ def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:
     if packed:
         finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
     notes = read_notes(root)
-    runs = [_described(run, notes, company) for run in finished]
-    if target is None:
-        return runs
-    return [replace(run, manifest=replace(run.manifest, target=target)) for run in runs]
+    return [_described(run, notes, company) for run in finished]
+
+
+def read_timed_runs(runs_root: str | Path) -> list[Run]:
+    """All finished runs that ended by `training.stop_after_s`: their rows have seconds, and no result.
+
+    `read_runs` leaves them out. Raises RunError as it does.
+    """
+    return [run for run in _finished_runs(Path(runs_root)) if is_timed(run.config)]
+
+
+def is_timed(config: Mapping[str, Any]) -> bool:
+    """Whether a run ended after some seconds, to measure them."""
+    return config["training"].get("stop_after_s") is not None  # came later
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:
@@ -113,12 +131,13 @@ def _read(directory: RunDirectory) -> PackedRun:
         raise RunError(f"{directory.config_path} is not there: wanted the configuration of a finished run.")
     config: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
     rows = read_rows(directory.rows_path, with_declared(manifest.columns))
-    _require_evaluated(rows, str(directory.rows_path))
-    return PackedRun(manifest, config, rows)
+    run = PackedRun(manifest, config, rows)
+    _require_evaluated(run, str(directory.rows_path))
+    return run
 
 
-def _require_evaluated(rows: list[Row], where: str) -> None:
-    if not any(row["kind"] == "eval" for row in rows):
+def _require_evaluated(run: PackedRun, where: str) -> None:
+    if not is_timed(run.config) and not any(row["kind"] == "eval" for row in run.rows):
         raise RunError(
             f"{where} has no eval row, but the manifest beside it says that the run finished. "
             "Delete the run to make it again."

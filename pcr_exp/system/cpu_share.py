@@ -1,0 +1,160 @@
+"""How much of the CPU others took while a run went on: whether its seconds are its own.
+
+The kernel counts what each CPU did, and what each process spent. What the CPUs that this run may use did,
+less what the run's own processes spent, was done by others: other programs of this machine, and other virtual
+machines of its host (steal). Where a control group limits the run to some cores' worth of time, others in
+that group take from it as well; the larger of both shares counts. Time in interrupts is nobody's: it serves
+the run's own reads too. GPUs are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_BUSY = ("user", "nice", "system", "steal")
+_ALL = (*_BUSY, "idle", "iowait", "irq", "softirq")
+_SHORTEST_S = 1.0
+"""The kernel counts in hundredths of a second: a share of less time than this would be noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuReading:
+    """Seconds counted so far; only differences of two readings say something."""
+
+    own_s: float
+    """Spent by the run's processes, those that have ended included."""
+    busy_s: float
+    """What the CPUs that the run may use spent on processes, or another virtual machine did."""
+    total_s: float
+    """What these CPUs could have spent: the time that passed, times their number."""
+    group_s: float | None = None
+    """Spent in the control group that limits the run; None: none does."""
+    group_share: float = 1.0
+    """What that group may spend, as a share of `total_s`."""
+
+
+def others_share(before: CpuReading, after: CpuReading) -> float | None:
+    """Return the share (0 to 1) of the run's possible CPU time that others took; None: no time passed.
+
+    Args:
+        before: Read when the stretch began.
+        after: Read at its end, of the same processes.
+    """
+    total_s, own_s = after.total_s - before.total_s, after.own_s - before.own_s
+    if total_s <= 0:
+        return None
+    shares = [(after.busy_s - before.busy_s - own_s) / total_s]
+    if before.group_s is not None and after.group_s is not None:
+        shares.append((after.group_s - before.group_s - own_s) / (total_s * after.group_share))
+    return min(1.0, max(0.0, *shares))
+
+
+def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> CpuReading | None:
+    """Read the kernel's counters; None where there are none as on Linux.
+
+    Args:
+        roots: Process ids: these processes and all below them are the run's own. One that has ended counts
+            no more, except in its parent.
+        groups: Where control groups (version 2) are mounted.
+    """
+    if not psutil.LINUX:
+        return None
+    cpus = psutil.cpu_times(percpu=True)
+    allowed = [cpus[cpu] for cpu in sorted(os.sched_getaffinity(0)) if cpu < len(cpus)]
+    group = _limiting_group(groups)
+    return CpuReading(
+        own_s=sum(_spent_s(process) for process in _with_children(roots)),
+        busy_s=sum(getattr(cpu, kind) for cpu in allowed for kind in _BUSY),
+        total_s=sum(getattr(cpu, kind) for cpu in allowed for kind in _ALL),
+        group_s=group[1] if group else None,
+        group_share=min(1.0, group[0] / len(allowed)) if group else 1.0,
+    )
+
+
+class OthersCpu:
+    """Tells, again and again, what share others took since it was asked last."""
+
+    def __init__(
+        self,
+        roots: Sequence[int] | None = None,
+        *,
+        read: Callable[[Sequence[int]], CpuReading | None] = read_cpu,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            roots: The run's processes, without those that they started; by default this one.
+            read: Reads the counters.
+            now: A monotonic time in seconds.
+        """
+        self._roots = [os.getpid()] if roots is None else list(roots)
+        self._read, self._now = read, now
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what has passed so far."""
+        self._since_s, self._before = self._now(), self._read(self._roots)
+
+    def share(self) -> float | None:
+        """Return `others_share` since it was told last; None: less than a second ago, or not on Linux."""
+        now_s = self._now()
+        if self._before is None or now_s - self._since_s < _SHORTEST_S:
+            return None
+        before, after = self._before, self._read(self._roots)
+        assert after is not None  # it was there before
+        self._since_s, self._before = now_s, after
+        return others_share(before, after)
+
+
+def _with_children(roots: Sequence[int]) -> Iterator[psutil.Process]:
+    for root in roots:
+        try:
+            process = psutil.Process(root)
+            yield process
+            yield from process.children(recursive=True)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _spent_s(process: psutil.Process) -> float:
+    try:
+        spent = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(spent.user + spent.system + spent.children_user + spent.children_system)
+
+
+def _limiting_group(groups: Path) -> tuple[float, float] | None:
+    """(cores' worth of time, seconds spent) of the tightest limit on this process, from its group upwards."""
+    found = []
+    for folder in _own_groups(groups):
+        try:
+            quota, period = (folder / "cpu.max").read_text().split()
+            usage = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue  # the root has no limit, and some controllers are off
+        if quota != "max" and "usage_usec" in usage:
+            found.append((int(quota) / int(period), int(usage["usage_usec"]) / 1e6))
+    return min(found, default=None)
+
+
+def _own_groups(groups: Path) -> Iterator[Path]:
+    try:
+        lines = Path(psutil.PROCFS_PATH, "self", "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    if own is None:
+        return
+    folder = groups / own
+    yield folder
+    while folder != groups:
+        folder = folder.parent
+        yield folder
