@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from pcr_exp.analysis.core.read_runs import read_runs
     from pcr_exp.errors import PcrExpError
     from pcr_exp.loading.batch import Batch
+    from pcr_exp.loading.face.open import open as open
     from pcr_exp.loading.loader import RecordLoader
     from pcr_exp.loading.transform import EvalTransform, TrainTransform
+    from pcr_exp.measuring.stalls import measure
     from pcr_exp.policies.policy import ScanPolicy, StaticScan
     from pcr_exp.records.prepare import prepare_records
     from pcr_exp.records.reader import RecordSet
@@ -29,6 +31,8 @@ _ROOMS = {
     "ScanPolicy": "pcr_exp.policies.policy",
     "StaticScan": "pcr_exp.policies.policy",
     "TrainTransform": "pcr_exp.loading.transform",
+    "measure": "pcr_exp.measuring.stalls",
+    "open": "pcr_exp.loading.face.open",
     "open_storage": "pcr_exp.storage.open",
     "prepare_records": "pcr_exp.records.prepare",
     "read_runs": "pcr_exp.analysis.core.read_runs",
@@ -44,6 +48,8 @@ __all__ = [
     "StaticScan",
     "TrainTransform",
     "__version__",
+    "measure",
+    "open",
     "open_storage",
     "prepare_records",
     "read_runs",

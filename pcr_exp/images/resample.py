@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from pcr_exp.images.codec import Part, Pixels
+from pcr_exp.images.codec import Part, Pixels, Source
 
 _MARGIN_PX = 2
 """Neighbours that cubic interpolation looks at beyond the pixels it lies between."""
@@ -39,6 +39,13 @@ def resample(part: Part, out: Pixels, *, antialias: bool) -> None:
         resize(part.pixels[top:bottom, left:right], out, antialias=antialias)
     else:
         enlarge(part, out)
+
+
+def whole_image(image: Source) -> Pixels:
+    """uint8 [H, W, 3]: all of an image at its full size, at whatever scale it was decoded; may be written."""
+    pixels: Pixels = np.empty((image.height_px, image.width_px, 3), dtype=np.uint8)
+    resample(image.part(0, 0, image.height_px, image.width_px), pixels, antialias=True)
+    return pixels
 
 
 def resize(image: Pixels, out: Pixels, *, antialias: bool) -> None:

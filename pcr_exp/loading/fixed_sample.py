@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.codec import Decoder, Pixels, Source
+from pcr_exp.images.codec import Decoder, Source
 from pcr_exp.images.ms_ssim import ms_ssim
-from pcr_exp.images.resample import resample
+from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 
@@ -105,16 +105,9 @@ def _similarities(sample: FixedSample, group: int) -> list[float]:
         return [1.0]
     values = []
     for position in range(len(sample)):
-        whole, part = (_pixels(sample.image(position, g)) for g in (sample.full_group, group))
+        whole, part = (whole_image(sample.image(position, g)) for g in (sample.full_group, group))
         try:
             values.append(ms_ssim(whole, part).value)
         except ImageError as error:
             raise ImageError(f"{sample.id(position)}: {error}") from error
     return values
-
-
-def _pixels(image: Source) -> Pixels:
-    """The whole image at its full size, at whatever scale it was decoded."""
-    pixels = np.empty((image.height_px, image.width_px, 3), dtype=np.uint8)
-    resample(image.part(0, 0, image.height_px, image.width_px), pixels, antialias=True)
-    return pixels

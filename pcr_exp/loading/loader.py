@@ -26,6 +26,7 @@ from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig, check_lanes
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
@@ -34,9 +35,16 @@ from pcr_exp.loading.stage import StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
-from pcr_exp.loading.workers import BatchDecoder
+from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
+from pcr_exp.loading.workers import BatchDecoder, ImagesDecoder
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import RecordSet
+
+
+def _open_decoder(transform: Transform | WholeImageTransform, decode: Decoder, seed: int) -> ImagesDecoder:
+    if isinstance(transform, WholeImageTransform):
+        return WholeImageDecoder(transform, decode=decode, seed=seed)
+    return BatchDecoder(transform, decode=decode, seed=seed)
 
 
 class RecordLoader:
@@ -48,7 +56,7 @@ class RecordLoader:
         policy: ScanPolicy,
         config: LoaderConfig,
         *,
-        transform: Transform,
+        transform: Transform | WholeImageTransform,
         label: str,
         batch_size: int,
         seed: int,
@@ -104,7 +112,7 @@ class RecordLoader:
         self._shuffle = shuffle
         self._sizes = [record.num_samples for record in index.records]
         self._storage_config = storage_config
-        self._decoder = BatchDecoder(transform, decode=records.open_decoder(config.decode), seed=seed)
+        self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed)
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None

@@ -12,10 +12,10 @@ import mmap
 import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-
-from pcr_exp.images.codec import Pixels
+import numpy.typing as npt
 
 _numbers = itertools.count()
 _slabs: weakref.WeakValueDictionary[int, Slab] = weakref.WeakValueDictionary()
@@ -38,13 +38,17 @@ class Slab:
         self._free = free
         _slabs[self.number] = self
 
-    def pixels(self, shape: tuple[int, ...]) -> Pixels:
-        """uint8 of `shape`, to be written by the worker that was sent the slab."""
-        return np.frombuffer(self._pixels, dtype=np.uint8, count=math.prod(shape)).reshape(shape)
+    def pixels(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
+        """An array of `shape`, to be written by the worker that was sent the slab."""
+        return np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape)).reshape(shape)
 
-    def receive(self, shape: tuple[int, ...]) -> Pixels:
+    def has_room(self, shape: tuple[int, ...], dtype: str) -> bool:
+        """Whether such an array fits."""
+        return math.prod(shape) * np.dtype(dtype).itemsize <= len(self._pixels)
+
+    def receive(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
         """What was written. When nothing refers to it any more, the slab may be taken again."""
-        flat = np.frombuffer(self._pixels, dtype=np.uint8, count=math.prod(shape))
+        flat = np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape))
         weakref.finalize(flat, self._free.append, self).atexit = False
         return flat.reshape(shape)
 

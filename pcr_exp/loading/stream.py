@@ -14,7 +14,7 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.slabs import Slabs
 from pcr_exp.loading.tasks import Task, Tasks
-from pcr_exp.loading.workers import START_METHOD, BatchDecoder, Failure, InlinePool, Pool, WorkerPool
+from pcr_exp.loading.workers import START_METHOD, Failure, ImagesDecoder, InlinePool, Pool, WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Effort:
 class BatchStream:
     """Iterator over batches. Nothing is read before the first `next`; `close` ends all that it started."""
 
-    def __init__(self, tasks: Tasks, decoder: BatchDecoder, config: LoaderConfig) -> None:
+    def __init__(self, tasks: Tasks, decoder: ImagesDecoder, config: LoaderConfig) -> None:
         self._tasks = tasks
         self._decoder = decoder
         self._config = config
@@ -103,8 +103,7 @@ class BatchStream:
             if START_METHOD == "fork":
                 # One for every batch that may be under way, and three that came out and are still in use.
                 count = config.num_workers * config.prefetch_batches + 3
-                num_bytes = self._tasks.batch_size * decoder.image_size**2 * 3
-                self._tasks.take_slab = Slabs(count, num_bytes, num_bytes).take
+                self._tasks.take_slab = Slabs(count, *decoder.room(self._tasks.batch_size)).take
             # Before the first task is asked for, which starts threads: they would not survive a fork.
             self._pool = WorkerPool(
                 decoder, config.num_workers, prefetch=config.prefetch_batches, timeout_s=config.timeout_s
@@ -141,7 +140,7 @@ class BatchStream:
         pixels, slab = result.pixels, task.images.files.slab
         if pixels is None:
             assert slab is not None
-            pixels = slab.receive(self._decoder.shape(len(task.batch.labels)))
+            pixels = slab.receive(result.shape, result.dtype)
         return replace(task.batch, images=torch.from_numpy(pixels), decode_s=result.decode_s)
 
     def pause(self) -> None:

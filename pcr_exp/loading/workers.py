@@ -15,14 +15,15 @@ import traceback
 from collections import deque
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from pcr_exp.errors import LoaderError, PcrExpError
-from pcr_exp.images.codec import Decoder, Pixels
+from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.tasks import EncodedImages
 from pcr_exp.loading.transform import Transform
 from pcr_exp.system.ending import end_with_parent
@@ -39,13 +40,28 @@ _KEPT_BYTES = 2**26
 class Decoded(NamedTuple):
     """What comes back for a batch's images."""
 
-    pixels: Pixels | None
-    """uint8 [B, H, W, 3]; None if they lie in the images' slab."""
+    pixels: npt.NDArray[Any] | None
+    """uint8 [B, H, W, 3], or what a transform of whole images makes of them; None if they lie in the images'
+    slab."""
     decode_s: float
+    shape: tuple[int, ...]
+    dtype: str = "uint8"
+
+
+class ImagesDecoder(Protocol):
+    """Files in, pixels out: the part of the loader that may run in any process."""
+
+    def room(self, num_images: int) -> tuple[int, int]:
+        """(bytes of a batch's pixels, bytes of its files) that a slab should have room for."""
+        ...
+
+    def __call__(self, images: EncodedImages) -> Decoded:
+        """Decode and augment every image. Raises RecordError if one cannot be decoded."""
+        ...
 
 
 class BatchDecoder:
-    """Files in, pixels out: the part of the loader that may run in any process."""
+    """Crops of one size, of as much of each image as they show."""
 
     def __init__(self, transform: Transform, *, decode: Decoder, seed: int) -> None:
         self.image_size = transform.image_size
@@ -53,9 +69,10 @@ class BatchDecoder:
         self._decode = decode
         self._seed = seed
 
-    def shape(self, num_images: int) -> tuple[int, ...]:
-        """Shape of so many images' pixels."""
-        return num_images, self.image_size, self.image_size, 3
+    def room(self, num_images: int) -> tuple[int, int]:
+        """Of the pixels, and as much for the files."""
+        num_bytes = num_images * self.image_size**2 * 3
+        return num_bytes, num_bytes
 
     def __call__(self, images: EncodedImages) -> Decoded:
         """Decode and augment every image.
@@ -64,7 +81,8 @@ class BatchDecoder:
             RecordError: an image cannot be decoded.
         """
         started_s = time.perf_counter()
-        shape, slab = self.shape(len(images.files)), images.files.slab
+        shape = len(images.files), self.image_size, self.image_size, 3
+        slab = images.files.slab
         pixels = np.empty(shape, dtype=np.uint8) if slab is None else slab.pixels(shape)
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
         # All at once: a call for each number costs more than the number.
@@ -73,7 +91,7 @@ class BatchDecoder:
             images.files, images.groups, images.names, draws, pixels, strict=True
         ):
             self._transform(self._decode(file, group, name), drawn, out)
-        return Decoded(pixels if slab is None else None, time.perf_counter() - started_s)
+        return Decoded(pixels if slab is None else None, time.perf_counter() - started_s, shape)
 
 
 class Failure(NamedTuple):
@@ -110,7 +128,7 @@ class InlinePool:
 
     capacity = 1
 
-    def __init__(self, decoder: BatchDecoder) -> None:
+    def __init__(self, decoder: ImagesDecoder) -> None:
         self._decoder = decoder
         self._submitted: deque[EncodedImages] = deque()
 
@@ -144,7 +162,7 @@ class WorkerPool:
     """Decodes in processes, each of which has up to `prefetch` batches waiting or at work."""
 
     def __init__(
-        self, decoder: BatchDecoder, num_workers: int, *, prefetch: int, timeout_s: float | None
+        self, decoder: ImagesDecoder, num_workers: int, *, prefetch: int, timeout_s: float | None
     ) -> None:
         """Start the processes. `timeout_s` is the longest wait for a batch (None: for ever)."""
         self.capacity = num_workers * prefetch
@@ -235,7 +253,7 @@ def _death(process: BaseProcess) -> LoaderError:
     )
 
 
-def _serve(connection: Connection, decoder: BatchDecoder, parent: int) -> None:
+def _serve(connection: Connection, decoder: ImagesDecoder, parent: int) -> None:
     """Decode what comes through the connection, one batch after the other, until this process is ended."""
     # Ctrl-C goes to all processes of a terminal: the training process hears it, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -260,7 +278,7 @@ def _receive_all(connection: Connection, waiting: queue.SimpleQueue[tuple[int, E
         os._exit(0)
 
 
-def _attempt(decoder: BatchDecoder, images: EncodedImages) -> Decoded | Failure:
+def _attempt(decoder: ImagesDecoder, images: EncodedImages) -> Decoded | Failure:
     try:
         return decoder(images)
     except PcrExpError as error:

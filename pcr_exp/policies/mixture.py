@@ -54,6 +54,8 @@ def probabilities(
 class MixtureScan(OneGroup):
     """A function of (seed, epoch, record): the same for every worker and rank, and after a resume."""
 
+    by_epoch = True
+
     def __init__(self, selected: int, candidates: Sequence[int], weights: Sequence[float], seed: int) -> None:
         import numpy as np
 

@@ -183,6 +183,9 @@ def require_tuning(config: ScanConfig, num_tune: int) -> None:
 class StaticScan:
     """One scan group for the whole run."""
 
+    by_epoch = True
+    """Whether a record's group follows from the epoch alone: such a policy needs not be told of training."""
+
     def __init__(self, group: int) -> None:
         self.candidates: tuple[int, ...] = (group,)
 
@@ -220,6 +223,8 @@ def open_static(config: ScanConfig, run: PolicyInputs) -> StaticScan:  # noqa: A
 
 class OneGroup(StaticScan):
     """One scan group at a time: what most policies have in common. They add when it changes, and to what."""
+
+    by_epoch = False
 
     def __init__(self, group: int, candidates: Iterable[int], *, undecided_from: int | None = None) -> None:
         """Begin with `group`; epochs from `undecided_from` on wait for a decision (None: there are none)."""

@@ -37,6 +37,8 @@ def scheduled_group(epoch: int, groups: Sequence[int], milestones: Sequence[int]
 class ScheduleScan(OneGroup):
     """The groups of a list, one after the other. Reading ahead knows them all."""
 
+    by_epoch = True
+
     def __init__(self, groups: Sequence[int], milestones: Sequence[int]) -> None:
         super().__init__(groups[0], groups)
         self._groups = groups

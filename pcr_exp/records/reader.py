@@ -110,8 +110,11 @@ class RecordSet:
         max_samples: int | None = None,
         *,
         max_pixels: int = MAX_PIXELS,
+        index: RecordIndex | None = None,
     ) -> None:
         """`max_pixels` is for those who decode the images (`records.max_pixels`).
+
+        `index` stands in for the folder's, which is then not read.
 
         With `max_samples`, only the first ones are there, a random subset: whole records but for the last, of
         which all bytes are read and the first samples kept. `index` then tells of these alone.
@@ -120,7 +123,7 @@ class RecordSet:
             RecordError: there is no index, it cannot be used, or its images are of a codec that is not known.
         """
         self.max_pixels = max_pixels
-        self._stored: RecordIndex = read_index(storage, folder)
+        self._stored: RecordIndex = index or read_index(storage, folder)
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self._storage = storage

@@ -1,10 +1,15 @@
-"""Reading single images: small reads, each verified by itself."""
+"""Reading single images, or a few of a record: small reads, each piece verified by itself."""
 
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from pcr_exp.errors import RecordError
@@ -26,16 +31,44 @@ class SingleImage:
     encoded: bytes
 
 
+class Range(NamedTuple):
+    """Bytes `start` to `end` of a file."""
+
+    start: int
+    end: int
+
+
+def coalesced(ranges: Sequence[Range], max_gap_bytes: int) -> list[Range]:
+    """As few ranges that cover all of these, where no more than `max_gap_bytes` lie between two of them."""
+    merged: list[Range] = []
+    for start, end in sorted(ranges):
+        if merged and start - merged[-1].end <= max_gap_bytes:
+            merged[-1] = Range(merged[-1].start, max(merged[-1].end, end))
+        else:
+            merged.append(Range(start, end))
+    return merged
+
+
+class _Found(NamedTuple):
+    """What is kept of a record: int64 [N] by label, and where the pieces of its first group are."""
+
+    labels: dict[str, npt.NDArray[np.int64]]
+    table: Table
+
+
 class SingleImages:
-    """The images of a record set, one at a time. Thread safe.
+    """The images of a record set, one or a few at a time. Thread safe.
 
     What finds an image in its record is read first, and kept of the last records: the header, and 12 bytes
     per image and group. Then each group's piece is one read of no more than that. What came damaged from
     remote storage is read once more.
     """
 
-    def __init__(self, records: RecordSet) -> None:
-        """Raises RecordError if they are of format version 1, which has checksums of whole groups only."""
+    def __init__(self, records: RecordSet, kept_tables: int = _KEPT_TABLES) -> None:
+        """`kept_tables`: of how many records and groups it is kept where the pieces are, 16 bytes each.
+
+        Raises RecordError if they are of format version 1, which has checksums of whole groups only.
+        """
         if records.index.version == 1:
             raise RecordError(
                 f"the records in {records.folder or 'this folder'} are of format version 1, of which single "
@@ -44,7 +77,8 @@ class SingleImages:
             )
         self.records = records
         self._open = functools.lru_cache(_KEPT_TABLES)(self._read_header)
-        self._table = functools.lru_cache(_KEPT_TABLES)(self._read_table)
+        self._found = functools.lru_cache(kept_tables)(self._find)
+        self._table = functools.lru_cache(kept_tables)(self._read_table)
 
     def read(self, record: int, i: int, group: int) -> SingleImage:
         """Image i of a record as a JPEG file: its pieces of groups 1 to `group`.
@@ -70,19 +104,60 @@ class SingleImages:
         """What one scan group adds to image i of a record. Raises as `read` does."""
         return self.records.read_verified(lambda: self._read_piece(record, i, group))
 
+    def read_several(
+        self, record: int, numbers: Sequence[int], group: int, *, max_gap_bytes: int
+    ) -> list[bytes]:
+        """These images of a record as JPEG files, in this order. Raises as `read` does.
+
+        Pieces with at most `max_gap_bytes` between them come with one read.
+        """
+        self.records.index.check_group(group)
+        num_samples = self.records.index.records[record].num_samples
+        outside = [i for i in numbers if not 0 <= i < num_samples]
+        if outside:
+            raise IndexError(f"sample {outside[0]} of a record of {num_samples}")
+        return self.records.read_verified(lambda: self._read_several(record, numbers, group, max_gap_bytes))
+
+    def _read_several(
+        self, record: int, numbers: Sequence[int], group: int, max_gap_bytes: int
+    ) -> list[bytes]:
+        tables = [self.table(record, number) for number in range(1, group + 1)]
+        ranges = [[Range(*table.bounds[i : i + 2].tolist()) for table in tables] for i in numbers]
+        filled = [piece for pieces in ranges for piece in pieces if piece.end > piece.start]
+        stretches = coalesced(filled, max_gap_bytes)
+        starts = [stretch.start for stretch in stretches]
+        data = [self.records.read_range(record, *stretch) for stretch in stretches]
+        images = []
+        for i, pieces in zip(numbers, ranges, strict=True):
+            parts = []
+            for number, (start, end) in enumerate(pieces, start=1):
+                which = bisect_right(starts, start) - 1 if end > start else 0
+                part = data[which][start - starts[which] : end - starts[which]] if end > start else b""
+                self._verify(part, record, i, number, end - start)
+                parts.append(part)
+            images.append(b"".join(self.records.codec.join(parts)))
+        return images
+
+    def labels(self, record: int) -> dict[str, npt.NDArray[np.int64]]:
+        """Class indexes of a record's images by label, int64 [N]. Raises as `read` does."""
+        return self.records.read_verified(lambda: self._found(record)).labels
+
     def _read_piece(self, record: int, i: int, group: int) -> bytes:
-        table = self.table(record, group)
-        start, end = table.bounds[i : i + 2].tolist()
+        start, end = self.table(record, group).bounds[i : i + 2].tolist()
         piece = self.records.read_range(record, start, end) if end > start else b""
-        if len(piece) != end - start or xxhash.xxh3_64_intdigest(piece) != table.checksums[i]:
+        self._verify(piece, record, i, group, end - start)
+        return piece
+
+    def _verify(self, piece: bytes, record: int, i: int, group: int, num_bytes: int) -> None:
+        wanted = self.table(record, group).checksums[i]
+        if len(piece) != num_bytes or xxhash.xxh3_64_intdigest(piece) != wanted:
             # The table may be what is damaged: it has no checksum but those of the pieces.
-            self._open.cache_clear()
-            self._table.cache_clear()
+            for kept in (self._open, self._found, self._table):
+                kept.cache_clear()
             raise RecordError(
                 f"image {i} in group {group} of record {self.records.path(record)} is cut short or damaged: "
                 f"the checksum does not match. {_REMEDY}"
             )
-        return piece
 
     def header(self, record: int) -> RecordHeader:
         """A record's header, verified. Raises as `read` does."""
@@ -90,7 +165,12 @@ class SingleImages:
 
     def table(self, record: int, group: int) -> Table:
         """Where the pieces of a group are. Raises as `read` does."""
-        return self._open(record)[1] if group == 1 else self._table(record, group)
+        return self._found(record).table if group == 1 else self._table(record, group)
+
+    def _find(self, record: int) -> _Found:
+        header, table = self._open(record)
+        labels = {name: np.array(values, dtype=np.int64) for name, values in header.labels.items()}
+        return _Found(labels, table)
 
     def _read_header(self, record: int) -> tuple[RecordHeader, Table]:
         entry = self.records.stored(record)

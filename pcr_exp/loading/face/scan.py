@@ -1,0 +1,101 @@
+"""What users say of scans: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
+
+    scan={"name": "schedule", "groups": [2, 10], "milestones": [30]}
+    scan={"name": "balanced", "floor": "group_2"}
+
+A policy's settings are those of its option in `configs/scan/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+from pcr_exp.config.components import component, schemas
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, StaticScan, open_policy
+from pcr_exp.records.index import RecordIndex
+
+Scan: TypeAlias = str | int | Mapping[str, Any]
+
+BASELINE = "baseline"
+ALL = "all"
+_ASK_THE_MODEL = ("cosine", "plateau", "tolerance")
+"""Policies whose probes need the model that is trained, or another network."""
+
+
+def encoding_of(scan: Scan) -> str:
+    """The encoding of the records that are read for it."""
+    return "baseline" if scan == BASELINE else "pcr"
+
+
+def policy_of_scan(scan: Scan, run: PolicyInputs) -> ScanPolicy:
+    """The policy that a user asked for.
+
+    Raises:
+        ConfigError: there is no such scan or policy, or its settings cannot work.
+        RecordError: the records lack a group.
+    """
+    group = _static_group(scan, run.index)
+    policy = StaticScan(group) if group is not None else open_policy(_settings(scan), run)
+    for candidate in policy.candidates:
+        run.index.check_group(candidate)
+    return policy
+
+
+def asks_the_model(scan: Scan) -> bool:
+    """Whether the policy has to try things on a model: `loader(probe=...)` must say how."""
+    if isinstance(scan, Mapping):
+        return scan.get("name") in _ASK_THE_MODEL or asks_the_model(scan.get("floor", 1))
+    return scan in _ASK_THE_MODEL
+
+
+def _static_group(scan: Scan, index: RecordIndex) -> int | None:
+    """The one group that it means; None if it means a policy."""
+    if scan == BASELINE:
+        if index.encoding != "baseline":
+            raise ConfigError(
+                f"scan={scan!r}: wanted a scan group, since these are {index.encoding} records."
+            )
+        return 1
+    if scan == ALL:
+        return index.num_groups
+    if isinstance(scan, int) and not isinstance(scan, bool):
+        return scan
+    found = re.fullmatch(r"group_(\d+)", scan) if isinstance(scan, str) else None
+    return int(found[1]) if found else None
+
+
+def _settings(scan: Scan) -> ScanConfig:
+    """A policy's settings, from its name or from all of them."""
+    given: dict[str, Any] = {"name": scan}
+    if isinstance(scan, Mapping):
+        given = dict(scan)
+    name = given.get("name")
+    policies = sorted(set(schemas("scan")) - {"static"})
+    if name not in policies:
+        raise ConfigError(
+            f"scan={scan!r}: wanted group_1, group_2, ..., all, baseline, or a policy: its name, one of "
+            f"{', '.join(policies)}, or a dict of its name and settings."
+        )
+    schema = component("scan", name).schema
+    assert schema is not None
+    known = {field.name for field in fields(schema)}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise ConfigError(f"scan={scan!r}: {name} has no {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    if "floor" in known:
+        given["floor"] = _floor(given.get("floor", 1))
+    settings: ScanConfig = schema(**given)
+    return settings
+
+
+def _floor(scan: Scan) -> ScanConfig:
+    found = re.fullmatch(r"group_(\d+)", scan) if isinstance(scan, str) else None
+    group = int(found[1]) if found else scan
+    if isinstance(group, int) and not isinstance(group, bool):
+        return ScanConfig(name=f"group_{group}", group=group)
+    return _settings(scan)

@@ -1,0 +1,163 @@
+"""Transforms that users bring: whole images go in, decoded at their full size; what comes out is stacked.
+
+Ours (`transform`) decode no more of an image than a crop shows, and so are faster. These may be anything:
+torchvision's, albumentations', timm's, or a function. What is random in them is seeded image by image.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.images.codec import Decoder, Pixels
+from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.tasks import EncodedImages
+from pcr_exp.loading.workers import Decoded
+from pcr_exp.system.randomness import Purpose, stream
+
+IMAGES_AS = ("auto", "array", "pil", "tensor")
+_ALBUMENTATIONS = "albumentations"
+_IMAGE_ROOM_BYTES = 4 * 3 * 384 * 384
+_FILE_ROOM_BYTES = 2**18
+
+
+class WholeImageTransform:
+    """A user's transform, called with what it takes.
+
+    `images_as` says what: `array` is uint8 [H, W, 3], `pil` a Pillow image, `tensor` a
+    `torchvision.tv_tensors.Image`, uint8 [3, H, W]. `auto` looks where the transform comes from: `tensor` for
+    torchvision.transforms.v2, `pil` for torchvision.transforms and timm, `array` for all others.
+    Albumentations are called as they want to be.
+    """
+
+    def __init__(self, transform: Callable[..., Any] | None, images_as: str = "auto") -> None:
+        """Raises ConfigError for another `images_as`."""
+        if images_as not in IMAGES_AS:
+            raise ConfigError(f"images_as={images_as!r}: wanted {', '.join(IMAGES_AS)}.")
+        self._transform = transform
+        self._images_as = _wanted_by(transform) if images_as == "auto" else images_as
+
+    def __call__(self, pixels: Pixels) -> Any:
+        """What the transform makes of uint8 [H, W, 3]; without one, the image as it is."""
+        image = _AS[self._images_as](pixels)
+        if self._transform is None:
+            return image
+        return self._transform(image=image)["image"] if self._is_albumentations else self._transform(image)
+
+    def seed(self, seed: int) -> None:
+        """Seed Python's, numpy's and torch's (CPU) random states, and the transform's own if it has one."""
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002 (what users' transforms draw from)
+        torch.default_generator.manual_seed(seed)
+        own = getattr(self._transform, "set_random_seed", None)
+        if self._is_albumentations and own is not None:
+            own(seed % 2**32)
+
+    @property
+    def _is_albumentations(self) -> bool:
+        return _package(self._transform) == _ALBUMENTATIONS
+
+
+@contextmanager
+def kept_random_states() -> Iterator[None]:
+    """Afterwards, the random states that `WholeImageTransform.seed` sets are what they were."""
+    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        torch.set_rng_state(torch_state)
+
+
+class WholeImageDecoder:
+    """Decodes a batch's images whole, and stacks what a transform makes of them."""
+
+    def __init__(self, transform: WholeImageTransform, *, decode: Decoder, seed: int) -> None:
+        self._transform = transform
+        self._decode = decode
+        self._seed = seed
+
+    def room(self, num_images: int) -> tuple[int, int]:
+        """For float32 images of 384 x 384 and files of 256 KiB: what is larger is sent through a pipe."""
+        return num_images * _IMAGE_ROOM_BYTES, num_images * _FILE_ROOM_BYTES
+
+    def __call__(self, images: EncodedImages) -> Decoded:
+        """Decode and transform every image.
+
+        Raises:
+            RecordError: an image cannot be decoded.
+            LoaderError: the transform gives no tensor, or tensors of several shapes.
+        """
+        started_s = time.perf_counter()
+        rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
+        seeds = rng.integers(2**63, size=len(images.files)).tolist()
+        slab, batch, in_slab = images.files.slab, np.empty(0), False
+        with kept_random_states():
+            for i, (file, group, name) in enumerate(
+                zip(images.files, images.groups, images.names, strict=True)
+            ):
+                pixels = whole_image(self._decode(file, group, name))
+                self._transform.seed(seeds[i])
+                made = _as_array(self._transform(pixels), name)
+                if i == 0:
+                    shape, dtype = (len(seeds), *made.shape), made.dtype.str
+                    in_slab = slab is not None and slab.has_room(shape, dtype)
+                    batch = slab.pixels(shape, dtype) if slab and in_slab else np.empty(shape, dtype)
+                if made.shape != batch.shape[1:] or made.dtype != batch.dtype:
+                    raise LoaderError(
+                        f"{name}: the transform gave {made.dtype} {list(made.shape)}, and {batch.dtype} "
+                        f"{list(batch.shape[1:])} for the batch's first image. Images of a batch are "
+                        "stacked: let the transform end with a crop or resize to one size."
+                    )
+                batch[i] = made
+        done_s = time.perf_counter() - started_s
+        return Decoded(None if in_slab else batch, done_s, batch.shape, batch.dtype.str)
+
+
+def _as_array(made: Any, name: str) -> np.ndarray[Any, Any]:
+    """What a transform gave, as numpy has it."""
+    if isinstance(made, torch.Tensor):
+        if made.dtype == torch.bfloat16:
+            raise LoaderError(f"{name}: the transform gave bfloat16; wanted float32 or any type of numpy's.")
+        return made.detach().numpy()
+    if isinstance(made, np.ndarray | Image.Image):
+        return np.asarray(made)
+    raise LoaderError(
+        f"{name}: the transform gave {type(made).__name__}; wanted one tensor, array or Pillow image. Stack "
+        "several views into one tensor, or use torch's DataLoader, whose collate_fn takes anything."
+    )
+
+
+def _wanted_by(transform: object) -> str:
+    if isinstance(transform, torch.nn.Sequential) and len(transform):
+        return _wanted_by(transform[0])
+    module = type(transform).__module__
+    if module.startswith("torchvision.transforms.v2"):
+        return "tensor"
+    return "pil" if _package(transform) in ("torchvision", "timm") else "array"
+
+
+def _package(transform: object) -> str:
+    return type(transform).__module__.partition(".")[0]
+
+
+def _as_tensor(pixels: Pixels) -> Any:
+    from torchvision import tv_tensors  # type: ignore[import-untyped]
+
+    return tv_tensors.Image(torch.from_numpy(pixels).permute(2, 0, 1))
+
+
+_AS: dict[str, Callable[[Pixels], Any]] = {
+    "array": lambda pixels: pixels,
+    "pil": Image.fromarray,
+    "tensor": _as_tensor,
+}

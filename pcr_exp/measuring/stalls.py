@@ -1,0 +1,238 @@
+"""Is the loader what training waits for? `measure(loader, model)`, for any iterable of batches.
+
+Differential analysis, as in Mohan et al. 2021, "Analyzing and Mitigating Data Stalls in DNN Training" (VLDB
+2021, section 4): training from cold storage, training with the bytes in memory, and the model alone on one
+batch that is repeated. What the first takes longer than the second are fetch stalls, what the second takes
+longer than the third are prep stalls: decoding, augmenting, handing over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pcr_exp.errors import ConfigError
+
+_MUCH = 0.05
+"""Share of the time that is worth doing something about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """Images per second of training and of its parts, and what follows. Printed, it is a summary."""
+
+    num_batches: int
+    """That each was measured over, at most."""
+    together_images_per_s: float
+    """Training as it is, the first time through."""
+    loader_images_per_s: float
+    """Of batches that nobody looks at."""
+    model_images_per_s: float
+    """On one batch, again and again."""
+    warm_images_per_s: float | None = None
+    """Training once more, over bytes that are in memory now; None if not measured."""
+
+    @property
+    def stall_share(self) -> float:
+        """Share of training's time in which the model stands still."""
+        return _longer_share(self.together_images_per_s, self.model_images_per_s)
+
+    @property
+    def fetch_share(self) -> float | None:
+        """That part of it which goes when the bytes are in memory; None if that was not measured."""
+        if self.warm_images_per_s is None:
+            return None
+        return _longer_share(self.together_images_per_s, self.warm_images_per_s)
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        if self.stall_share < _MUCH:
+            return "The model is the limit: a faster loader would bring nothing."
+        if self.loader_images_per_s > self.model_images_per_s * (1 + _MUCH):
+            return (
+                "Each is fast enough alone, and both together are not: they share the cores, or nothing is "
+                "prepared while the model works. Give the loader workers, and the model fewer threads."
+            )
+        if self.fetch_share is None:
+            return (
+                "The loader is the limit. Whether storage or decoding is: measure with warm=True, over data "
+                "that fit in memory."
+            )
+        if self.fetch_share > self.stall_share / 2:
+            return (
+                "Storage is the limit: most stalls go when the bytes are in memory. Read fewer bytes (a "
+                "lower scan group), more of them at a time, or from nearer by."
+            )
+        return (
+            "Decoding and augmenting are the limit: most stalls stay when the bytes are in memory. More "
+            "workers or cores, cheaper transforms, smaller images, or fewer scans, which decode faster."
+        )
+
+    def __str__(self) -> str:
+        rates = {
+            "training": self.together_images_per_s,
+            "training, bytes in memory": self.warm_images_per_s,
+            "loader alone": self.loader_images_per_s,
+            "model alone": self.model_images_per_s,
+        }
+        rows = [f"{name:28}{rate:9.0f} images/s" for name, rate in rates.items() if rate is not None]
+        shares = {"stalls": self.stall_share, "of these, fetching": self.fetch_share}
+        rows += [f"{name:28}{share:9.0%} of the time" for name, share in shares.items() if share is not None]
+        return "\n".join([*rows, self.advice])
+
+
+def measure(
+    loader: Iterable[Any],
+    model: nn.Module | Callable[[Any], Any],
+    *,
+    num_batches: int = 50,
+    num_warmup: int = 10,
+    warm: bool = False,
+    now: Callable[[], float] = time.perf_counter,
+) -> Stalls:
+    """Measure training, the loader alone and the model alone.
+
+    Each begins an iteration of the loader of its own, and does not count its first batches: more of them
+    should come before than the loader prepares ahead. What training takes is the first to be measured: for
+    its cold speed, the loader's bytes must not be in the page cache.
+
+    Args:
+        loader: Any iterable of batches, such as torch's DataLoader. A batch is a tensor or array, or a tuple,
+            list or dict that begins with one; it has a row for each image.
+        model: A function of a batch that does an update; or a module, of which a forward and a backward pass
+            over the batch's first tensor are done (uint8 in [0, 255] as float32 in [0, 1], channels last
+            moved to where torch has them), and whose gradients and buffers are what they were afterwards.
+        num_batches: Counted of each; fewer if an iteration has no more.
+        num_warmup: Batches before them.
+        warm: Measure training once more in the end. Only where all data fit in memory, or every iteration
+            gives the same images, are the bytes there then.
+        now: The clock, in seconds.
+
+    Raises:
+        ConfigError: an iteration ends before any batch is counted, or a batch has no tensor.
+    """
+    with _step_of(model) as step:
+
+        def run(batches: Iterable[Any], step: Callable[[Any], Any]) -> _Passed:
+            return _run(batches, step, num_batches, num_warmup, now)
+
+        together = run(loader, step)
+        alone = run(loader, lambda _: None)
+        repeated = run(itertools.repeat(together.last), step)
+        again = run(loader, step) if warm else None
+    return Stalls(
+        num_batches=together.num_batches,
+        together_images_per_s=together.images_per_s,
+        loader_images_per_s=alone.images_per_s,
+        model_images_per_s=repeated.images_per_s,
+        warm_images_per_s=None if again is None else again.images_per_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """Batches that were counted, the last of them, and what they took."""
+
+    num_batches: int
+    images_per_s: float
+    last: Any
+
+
+def _run(
+    batches: Iterable[Any],
+    step: Callable[[Any], Any],
+    num_batches: int,
+    num_warmup: int,
+    now: Callable[[], float],
+) -> _Passed:
+    began_s, num_counted, num_images, batch = now(), 0, 0, None
+    for number, batch in enumerate(itertools.islice(batches, num_warmup + num_batches)):
+        step(batch)
+        if number + 1 == num_warmup:
+            _wait_for_device()
+            began_s = now()
+        elif number >= num_warmup:
+            num_counted += 1
+            num_images += len(_first_tensor(batch))
+    _wait_for_device()
+    elapsed_s = now() - began_s
+    if not num_counted:
+        raise ConfigError(
+            f"num_warmup={num_warmup}: the loader's iteration ended before any batch was counted. Wanted "
+            "fewer, or a loader with more batches."
+        )
+    return _Passed(num_counted, num_images / elapsed_s if elapsed_s > 0 else math.inf, batch)
+
+
+@contextmanager
+def _step_of(model: nn.Module | Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
+    """The update that is measured; of a module, gradients and buffers are put back in the end."""
+    if not isinstance(model, nn.Module):
+        yield model
+        return
+    module, parameters = model, list(model.parameters())
+    gradients = [parameter.grad for parameter in parameters]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    device = parameters[0].device if parameters else torch.device("cpu")
+
+    def step(batch: Any) -> None:
+        module.zero_grad(set_to_none=True)
+        output = module(_as_input(torch.as_tensor(_first_tensor(batch)).to(device, non_blocking=True)))
+        _first_tensor(output).float().mean().backward()
+
+    try:
+        yield step
+    finally:
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+
+def _as_input(images: Tensor) -> Tensor:
+    if images.dtype != torch.uint8:
+        return images
+    if images.ndim == 4 and images.shape[-1] in (1, 3):
+        images = images.permute(0, 3, 1, 2)
+    return images.float() / 255
+
+
+def _first_tensor(batch: Any) -> Any:
+    """The tensor or array that a batch is or begins with. Raises ConfigError if there is none."""
+    if isinstance(batch, Tensor | np.ndarray):
+        return batch
+    parts: list[Any] = []
+    if isinstance(batch, Mapping):
+        parts = list(batch.values())
+    elif isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
+        parts = list(batch)
+    elif hasattr(batch, "images"):
+        parts = [batch.images]
+    for part in parts:
+        if isinstance(part, Tensor | np.ndarray | Mapping | list | tuple):
+            return _first_tensor(part)
+    raise ConfigError(
+        f"the loader gave a {type(batch).__name__}: wanted a tensor or array, or a tuple, list or dict that "
+        "begins with one."
+    )
+
+
+def _wait_for_device() -> None:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _longer_share(slower_per_s: float, faster_per_s: float) -> float:
+    """Share of the slower one's time that the faster one does not take; 0 if it is not slower."""
+    return max(0.0, 1 - slower_per_s / faster_per_s)

@@ -1,0 +1,112 @@
+"""`pcr_exp.measure`: loaders and models whose speeds are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.stalls import Stalls, measure
+
+BATCH_SIZE = 10
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Loader:
+    """Batches of ten; its first iteration takes longer, as its bytes are not in memory yet."""
+
+    def __init__(self, pass_time: Callable[[float], None], batch_s: float, cold_s: float = 0.0) -> None:
+        self.pass_time, self.batch_s, self.cold_s = pass_time, batch_s, cold_s
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        extra_s, self.cold_s = self.cold_s, 0.0
+        for _ in range(30):
+            self.pass_time(self.batch_s + extra_s)
+            yield torch.zeros(BATCH_SIZE, 3, 2, 2), torch.zeros(BATCH_SIZE)
+
+
+def found(batch_s: float, model_s: float, *, cold_s: float = 0.0, warm: bool = False) -> Stalls:
+    clock = Clock()
+    loader = Loader(clock.pass_time, batch_s, cold_s)
+    step = lambda _: clock.pass_time(model_s)  # noqa: E731
+    return measure(loader, step, num_batches=20, num_warmup=3, warm=warm, now=clock)
+
+
+def test_the_parts_and_what_both_take_together() -> None:
+    stalls = found(0.03, 0.01)
+    assert stalls.num_batches == 20
+    assert stalls.loader_images_per_s == pytest.approx(10 / 0.03)
+    assert stalls.model_images_per_s == pytest.approx(10 / 0.01)
+    assert stalls.together_images_per_s == pytest.approx(10 / 0.04)
+    assert stalls.stall_share == pytest.approx(0.75)
+    assert stalls.fetch_share is None and "measure with warm=True" in stalls.advice
+    assert str(stalls).splitlines()[0].split() == ["training", "250", "images/s"]
+    assert "stalls                            75% of the time" in str(stalls)
+
+
+@pytest.mark.parametrize(
+    ("batch_s", "model_s", "cold_s", "fetch_share", "advice"),
+    [
+        (0.0002, 0.01, 0.0, 0.0, "The model is the limit"),
+        (0.01, 0.01, 0.06, 0.75, "Storage is the limit"),
+        (0.06, 0.01, 0.01, 0.125, "Decoding and augmenting are the limit"),
+        (0.005, 0.01, 0.0, 0.0, "Each is fast enough alone"),
+    ],
+)
+def test_what_to_do(batch_s: float, model_s: float, cold_s: float, fetch_share: float, advice: str) -> None:
+    stalls = found(batch_s, model_s, cold_s=cold_s, warm=True)
+    assert stalls.fetch_share == pytest.approx(fetch_share) and stalls.advice.startswith(advice)
+    assert "of these, fetching" in str(stalls)
+
+
+@pytest.mark.alone
+def test_a_loader_and_a_model_that_sleep() -> None:
+    """In real time: 20 ms a batch and 10 ms an update, one after the other."""
+    loader = Loader(time.sleep, 0.02)
+    stalls = measure(loader, lambda _: time.sleep(0.01), num_batches=15, num_warmup=2)
+    assert stalls.stall_share == pytest.approx(2 / 3, abs=0.1)
+    assert stalls.loader_images_per_s == pytest.approx(500, rel=0.15)
+
+
+def test_a_module_is_trained_and_left_as_it_was() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 4))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model[2].weight.grad = torch.ones(4, 12)
+    images = torch.randint(0, 256, (5, 2, 2, 3), dtype=torch.uint8)
+    stalls = measure([(images, torch.zeros(5))] * 6, model, num_batches=4, num_warmup=1)
+    assert stalls.num_batches == 4 and 0 <= stalls.stall_share < 1
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model[2].weight.grad, torch.ones(4, 12)) and model[0].weight.grad is None
+    assert model.training
+
+
+@pytest.mark.parametrize("batch", [np.zeros((4, 2)), {"x": np.zeros((4, 2))}, [(torch.zeros(4), 1)]])
+def test_batches_of_all_kinds(batch: Any) -> None:
+    clock = Clock()
+    stalls = measure([batch] * 5, lambda _: clock.pass_time(1.0), num_batches=4, num_warmup=1, now=clock)
+    assert stalls.model_images_per_s == 4
+
+
+def test_what_cannot_be_measured() -> None:
+    with pytest.raises(ConfigError, match="num_warmup=10: the loader's iteration ended before any batch"):
+        measure([torch.zeros(2)] * 10, lambda _: None)
+    with pytest.raises(ConfigError, match="the loader gave a str: wanted a tensor or array"):
+        measure(["image"] * 20, lambda _: None)
