@@ -1,0 +1,189 @@
+"""Looking at records, and at what this machine has for them.
+
+python -m pcr_exp inspect data/records/pets-1a2b3c4d/train            # what is in them
+python -m pcr_exp verify s3://bucket/pets/train                       # whether every checksum holds
+python -m pcr_exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
+python -m pcr_exp doctor                                              # libraries, limits, disk
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pcr_exp.errors import PcrExpError
+from pcr_exp.records.extract import extract_image, find_image
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.single import SingleImages
+from pcr_exp.records.verify import verify_records
+from pcr_exp.records.walk import Found, find_records
+from pcr_exp.system import MIB
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status is 1 if something is damaged or missing."""
+    options = command_parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except PcrExpError as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever read the output has seen enough
+        return 0
+    return status
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """Print what records hold."""
+    for found in find_records(options.root):
+        print("\n".join(_described(found, options.samples)))
+    return 0
+
+
+def _described(found: Found, num_shown: int) -> Iterator[str]:
+    index, numbers = found.records.index, found.numbers
+    records = [index.records[number] for number in numbers]
+    num_samples = sum(record.num_samples for record in records)
+    yield f"{found.records.folder or found.records.storage}: {index.dataset}/{index.split}, {index.encoding}"
+    yield f"  format version {index.version}, scans {index.scans}, images {index.images or 'unknown'}"
+    yield f"  {num_samples} images in {len(records)} record{'' if len(records) == 1 else 's'}"
+    for label, classes in index.classes.items():
+        shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+        yield f"  label {label}: {len(classes)} classes ({shown})"
+    yield from _groups(index, list(numbers), num_samples)
+    if len(records) == 1:
+        yield from _samples(found, num_shown)
+
+
+def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterator[str]:
+    ends = [
+        sum(index.prefix_bytes(number, group) for number in numbers)
+        for group in range(1, index.num_groups + 1)
+    ]
+    yield "  group       MiB  kB/image   share"
+    for group, end in enumerate(ends, start=1):
+        mean = end / max(1, num_samples) / 1e3
+        yield f"  {group:5}{end / MIB:10.2f}{mean:10.2f}{end / max(1, ends[-1]):8.1%}"
+
+
+def _samples(found: Found, num_shown: int) -> Iterator[str]:
+    number = found.numbers[0]
+    prefix = found.records.read_prefix(number, found.records.index.num_groups)
+    for i in range(min(num_shown, len(prefix))):
+        labels = ", ".join(f"{name}={int(values[i])}" for name, values in prefix.labels.items())
+        sizes = " ".join(str(len(prefix.piece(i, g))) for g in range(1, prefix.group + 1))
+        yield f"  {i:5}  {prefix.ids[i]}  {labels}  bytes per group: {sizes}"
+    if len(prefix) > num_shown:
+        yield f"  ... {len(prefix) - num_shown} more images (--samples {len(prefix)})"
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Read every byte, print what is damaged; 1 if anything is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    every = find_records(options.root)
+    total = sum(
+        found.records.index.prefix_bytes(number, found.records.index.num_groups)
+        for found in every
+        for number in found.numbers
+    )
+    num_damaged, num_records = 0, sum(len(found.numbers) for found in every)
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("verify", total=total)
+        for found in every:
+            for damage in verify_records(
+                found.records,
+                found.numbers,
+                num_threads=options.threads,
+                done=lambda num_bytes: bar.advance(task, num_bytes),
+            ):
+                num_damaged += 1
+                print(f"damaged: {damage.record}: {damage.reason}")
+                for name, group in damage.images:
+                    print(f"damaged: {damage.record}: image {name}, group {group}")
+    print(f"{num_records - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)")
+    return 1 if num_damaged else 0
+
+
+def extract(options: argparse.Namespace) -> int:
+    """Write an image at a scan group to a file, or to standard output."""
+    found = find_records(options.root)[0]
+    records = found.records
+    record, i = find_image(records, found.numbers, options.image)
+    group = options.group or records.index.num_groups
+    encoded = extract_image(records, record, i, group, pieces_only=options.pieces)
+    if options.output == "-":
+        sys.stdout.buffer.write(encoded)
+        return 0
+    name = SingleImages(records).header(record).ids[i] if records.index.version > 1 else f"{record}-{i}"
+    path = Path(options.output or f"{Path(name).stem}-group{group}.jpg")
+    try:
+        with path.open("wb" if options.force else "xb") as file:
+            file.write(encoded)
+    except FileExistsError:
+        print(f"{path} is there already: choose another name (-o), or replace it (--force).", file=sys.stderr)
+        return 1
+    print(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes")
+    return 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Print what was found, and what to do; 1 if something that is needed is missing."""
+    from pcr_exp.measuring.doctor import examine
+
+    is_missing = False
+    for finding in examine(Path(options.folder)):
+        mark = "ok" if not finding.remedy else "MISSING" if finding.needed else "note"
+        print(f"{mark:8}{finding.what:26}{finding.found}")
+        if finding.remedy:
+            print(f"{'':8}{'':26}-> {finding.remedy}")
+        is_missing = is_missing or mark == "MISSING"
+    return 1 if is_missing else 0
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Of all commands; what it parses has the command's function as `run`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pcr_exp",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True)
+    where = "a record (.pcr), or the folder or address of a split's or a dataset's records"
+
+    def command(name: str, run: object, about: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=about, description=about)
+        added.set_defaults(run=run)
+        return added
+
+    added = command("inspect", inspect, "what is in records")
+    added.add_argument("root", help=where)
+    added.add_argument("--samples", type=int, default=10, help="images of a single record that are listed")
+    added = command("verify", verify, "whether every checksum holds; status 1 and names if one does not")
+    added.add_argument("root", help=where)
+    added.add_argument("--threads", type=_positive, default=4, help="records read at a time")
+    added = command("extract", extract, "one image as a JPEG file, at any scan group")
+    added.add_argument("root", help=where)
+    added.add_argument("image", help="its place among the images, from 0, or its id")
+    added.add_argument("--group", type=_positive, help="scan group; all unless given")
+    added.add_argument("-o", "--output", help="file, or - for standard output")
+    added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
+    added.add_argument("--force", action="store_true", help="replace the file if it exists")
+    added = command("doctor", doctor, "libraries, limits and speed of this machine, and what is missing")
+    added.add_argument("folder", nargs="?", default=".", help="where the disk is measured")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}: wanted 1 or more")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

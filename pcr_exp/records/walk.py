@@ -1,0 +1,112 @@
+"""Records by their address: of a split, of a folder of splits, or one file that has lost its index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from pcr_exp.config.check import expanded
+from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.records.format import HEADER_START, stated_header_bytes, unpack_header
+from pcr_exp.records.groups import table_bytes
+from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage import RangeReader
+from pcr_exp.storage.per_process import PerProcessStorage
+
+_SPLITS = ("", "train/", "tune/", "val/")
+_ENCODINGS = ("pcr", "baseline")
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records of one split in one encoding, and which of them are meant."""
+
+    records: RecordSet
+    numbers: range
+
+
+def find_records(root: str) -> list[Found]:
+    """What lies at an address: a record, an encoding's folder, a split's, or a dataset's with its splits.
+
+    Raises:
+        RecordError: nothing does, or an index or header is damaged.
+        StorageError: the address cannot be opened.
+    """
+    root = expanded(root).rstrip("/")
+    if root.endswith(".pcr"):
+        parent, file = root.rpartition("/")[::2]
+        return [_one_record(PerProcessStorage(parent or "."), file)]
+    storage = PerProcessStorage(root)
+    folders = ["", *(f"{split}{encoding}" for split in _SPLITS for encoding in _ENCODINGS)]
+    found = [RecordSet(storage, folder) for folder in folders if _exists(storage, folder)]
+    if not found:
+        storage.opened  # noqa: B018 (an address that cannot be opened says why)
+        raise RecordError(
+            f"{root}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
+            f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
+        )
+    return [Found(records, range(len(records.index.records))) for records in found]
+
+
+def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
+    """The index that a record alone would have: a header, then groups that say where they end.
+
+    What classes its labels count is not known: they are numbers.
+
+    Raises:
+        RecordError: the file is no record, cut short or damaged.
+        StorageError: it cannot be read.
+    """
+    where, num_bytes = f"record {file}", storage.size(file)
+    preamble = storage.read(file, 0, HEADER_START)
+    header, start, version = unpack_header(
+        storage.read(file, 0, min(stated_header_bytes(preamble), num_bytes)), where
+    )
+    ends, end = [], start
+    for group in range(1, header.num_groups + 1):
+        lengths = np.frombuffer(storage.read(file, end, _LENGTH_BYTES * header.num_samples), np.uint8)
+        if len(lengths) != _LENGTH_BYTES * header.num_samples:
+            raise RecordError(f"group {group} of {where} is cut short: the file ends before its pieces.")
+        end += table_bytes(header.num_samples, version) + int(lengths.view("<u4").sum(dtype=np.int64))
+        ends.append(end)
+    if end != num_bytes:
+        raise RecordError(
+            f"{where} is cut short or damaged: it has {num_bytes} bytes, its groups end at {end}."
+        )
+    classes = {name: [str(i) for i in range(max(values) + 1)] for name, values in header.labels.items()}
+    entry = RecordEntry(
+        PurePosixPath(file).name, header.num_samples, tuple(ends), start if version > 1 else 0
+    )
+    return RecordIndex(
+        dataset=header.dataset,
+        split=header.split,
+        encoding=header.encoding,
+        fingerprint=header.fingerprint,
+        num_groups=header.num_groups,
+        classes=classes,
+        records=[entry],
+        images=header.images,
+        scans=header.scans,
+        version=version,
+    )
+
+
+def _one_record(storage: RangeReader, file: str) -> Found:
+    if _exists(storage, ""):
+        records = RecordSet(storage, "")
+        for number, entry in enumerate(records.index.records):
+            if entry.file == file:
+                return Found(records, range(number, number + 1))
+    return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
+
+
+def _exists(storage: RangeReader, folder: str) -> bool:
+    try:
+        storage.size(f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE)
+    except PcrExpError:
+        return False
+    return True
