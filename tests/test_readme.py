@@ -2,10 +2,16 @@
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from composing import compose
+from numbered_records import encode_numbered, square_crops
+
+from pcr_exp.__main__ import command_parser
+from pcr_exp.measuring.stalls import measure
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()
@@ -61,3 +67,32 @@ def test_the_first_page_has_no_figure_or_number_of_archived_sets() -> None:
     archived = [folder.name for folder in ARCHIVE.iterdir() if folder.is_dir()]
     assert len(archived) >= 4
     assert [name for name in archived if re.search(rf"results/(archive/)?{name}\b", README)] == []
+
+
+def test_every_command_of_the_package_is_understood() -> None:
+    lines = [
+        line.partition("  #")[0] for line in README.splitlines() if line.startswith("python -m pcr_exp ")
+    ]
+    assert {line.split()[3] for line in lines} == {"inspect", "verify", "extract", "doctor"}
+    for line in lines:
+        assert callable(command_parser().parse_args(shlex.split(line)[3:]).run)
+
+
+def test_the_training_loop_runs_as_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On small records in place of the address, in smaller batches of smaller crops."""
+    (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    (tmp_path / "in").mkdir()
+    jpegs = square_crops([(9 * i, 5 * i) for i in range(24)], 40, 85)
+    records = encode_numbered(jpegs, tmp_path / "in", images_per_record=8)
+    address = {'"s3://bucket/pets/train"': repr(str(records))}
+    shorter = address | {"224": "32", "256": "8", "num_workers=4": "num_workers=0"}
+    for given, smaller in shorter.items():
+        assert given in block
+        block = block.replace(given, smaller)
+    monkeypatch.setattr("pcr_exp.measure", partial(measure, num_batches=2, num_warmup=1))
+    seen: dict[str, Any] = {}
+    exec(block, seen)
+    assert list(seen["images"].shape) == [8, 3, 32, 32] and seen["label"] == 17
+    assert "stalls" in capsys.readouterr().out
