@@ -40,6 +40,10 @@ class TrainingConfig:
     of them than one batch adds up their gradients, so runs go on on another number of processes."""
     image_size: int = MISSING
     eval_image_size: int = MISSING
+    input_sizes: list[int] = field(default_factory=list)
+    """Sides of the network's input while it trains, in pixels: the first until input_milestones[0] epochs are
+    done, then the second, and so on (none: image_size throughout)."""
+    input_milestones: list[int] = field(default_factory=list)
     learning_rate: float = MISSING
     """The rate itself, for this global batch size."""
     optimizer: str = "sgd"
@@ -107,6 +111,7 @@ class TrainingConfig:
         milestones = self.lr_milestones
         rising = all(a < b for a, b in pairwise([0, *milestones]))
         require(rising, "training.lr_milestones", milestones, "rising numbers of epochs, each at least 1")
+        self._check_input_sizes()
         optimizers = ("sgd", "adamw")
         require(self.optimizer in optimizers, "training.optimizer", self.optimizer, " or ".join(optimizers))
         of_sgd = not self.nesterov or self.optimizer == "sgd"
@@ -123,6 +128,16 @@ class TrainingConfig:
         require(known, "training.eval_groups", self.eval_groups, "[full] or [full, same]")
         choices = ("step", "cosine", "constant")
         require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
+
+    def _check_input_sizes(self) -> None:
+        sizes, milestones = self.input_sizes, self.input_milestones
+        fits = all(1 <= size <= self.image_size for size in sizes)
+        wanted = f"sides from 1 to training.image_size={self.image_size} pixels"
+        require(fits, "training.input_sizes", sizes, wanted)
+        rising = all(a < b for a, b in pairwise([0, *milestones]))
+        wanted = f"rising numbers of epochs, one less than training.input_sizes={sizes} has sizes"
+        enough = len(milestones) == max(0, len(sizes) - 1)
+        require(rising and enough, "training.input_milestones", milestones, wanted)
 
 
 def scaled_learning_rate(

@@ -40,6 +40,8 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
         "eval_groups": ["full"],
         "optimizer": "sgd",
         "stop_after_s": None,
+        "input_sizes": [],
+        "input_milestones": [],
     },
     "task": asdict(TaskConfig()),
 }

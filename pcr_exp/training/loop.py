@@ -109,6 +109,7 @@ def fit(
             yield reporter.eval_row(progress.epoch, train_loss, eval_group, scores)
 
     clocks.switch("other")
+    trainer.begin_epoch(progress.epoch)
     if progress.to_evaluate:  # the run was asked to stop before it could
         try:
             yield from evaluated()
@@ -138,6 +139,7 @@ def fit(
                 continue
             clocks.switch("other")
             _complete(batch, loss, num_images, progress)
+            trainer.begin_epoch(progress.epoch)
             policy.observe(_update(batch, loss, num_images, num_fresh, clocks))
             num_images = num_fresh = 0
             epoch = batch.epoch + 1

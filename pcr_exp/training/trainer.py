@@ -17,6 +17,7 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.device import amp_dtype
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
+from pcr_exp.training.input_size import input_size, shrunk
 from pcr_exp.training.normalization import IMAGENET, Normalization, model_input
 from pcr_exp.training.normalization import KEY as NORMALIZATION_KEY
 from pcr_exp.training.task import Classification, Task
@@ -115,9 +116,19 @@ class Trainer:
         self.kept = KeptBytes(activations.interval)
         self._losses: list[float] = []
         """Losses of the parts of the update that is under way."""
+        self._input_size = input_size(config, epoch=0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """From here on the network is trained on inputs of that epoch's size (counted from 0)."""
+        self._input_size = input_size(self.config, epoch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3]."""
+        """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3].
+
+        In training mode they are first shrunk to the epoch's input size.
+        """
+        if self.model.training:
+            images = shrunk(images.to(self.device, non_blocking=True), self._input_size)
         inputs = model_input(
             images, self.device, channels_last=self.config.channels_last, normalization=self.normalization
         )

@@ -81,6 +81,18 @@ from pcr_exp.errors import ConfigError
         ("training.lr_gamma=0", r"training.lr_gamma=0.0: wanted a factor in \(0, 1\]"),
         ("training.lr_milestones=[0]", r"training.lr_milestones=\[0\]: wanted rising numbers of epochs"),
         ("training.lr_milestones=[9,3]", r"training.lr_milestones=\[9, 3\]: wanted rising numbers of epochs"),
+        (
+            "training.input_sizes=[999]",
+            r"training.input_sizes=\[999\]: wanted sides from 1 to training.image",
+        ),
+        (
+            "training.input_sizes=[16,32]",
+            r"training.input_milestones=\[\]: wanted rising numbers of epochs, one less than",
+        ),
+        (
+            "training.input_sizes=[16,32,32] training.input_milestones=[4,2]",
+            r"training.input_milestones=\[4, 2\]: wanted rising numbers of epochs",
+        ),
         ("training.warmup_epochs=inf", "training.warmup_epochs=inf: wanted 0 or more"),
         ("training.optimizer=adam", "training.optimizer='adam': wanted sgd or adamw"),
         (

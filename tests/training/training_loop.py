@@ -96,12 +96,17 @@ class Run:
     """A run of 4 epochs of 3 updates with all that a checkpoint holds, in memory."""
 
     def __init__(
-        self, saved: dict[str, Any] | None = None, *, loader_epochs: int | None = None, **changes: Any
+        self,
+        saved: dict[str, Any] | None = None,
+        *,
+        model: nn.Module | None = None,
+        loader_epochs: int | None = None,
+        **changes: Any,
     ):
         fields = {"epochs": 4, "batch_size": 8, "image_size": 8, "eval_image_size": 8, "learning_rate": 0.02}
         self.config = TrainingConfig(**{**fields, "log_every_steps": 2, "schedule": "cosine", **changes})
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(192, 3))
+        model = model or nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(192, 3))
         self.time = FakeTime()
         self.loader = FakeLoader(self.time, num_epochs=loader_epochs)
         self.trainer = Trainer(model, self.config, device=torch.device("cpu"), seed=0)
