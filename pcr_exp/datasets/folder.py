@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root, read_class_folders, refuse_unknown_classes
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.datasets.sample import Dataset, make_dataset
+from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
 LABEL = "class"
@@ -22,6 +24,16 @@ class FolderConfig(OwnSplitConfig):
 
     `val_fraction` of the images is held out when root has no val folder.
     """
+
+    group_by: str | None = None
+    """A regular expression with one group, looked for in each image's path below root: images for which it
+    captures the same, such as the number of a patient, belong together. They are never on two sides of a
+    split or of a fold, and `experiments.tolerance` resamples them together (null: each image alone)."""
+
+    def __post_init__(self) -> None:
+        OwnSplitConfig.__post_init__(self)
+        wanted = "null or a regular expression with one group in parentheses, such as '/(patient[0-9]+)_'"
+        require(_num_captured(self.group_by) in (None, 1), "dataset.group_by", self.group_by, wanted)
 
 
 @register("dataset", "folder", FolderConfig)
@@ -45,7 +57,9 @@ def read(config: FolderConfig) -> Dataset:
     looked = Looked()
     class_names = _class_names(root / "train" if there else root, looked)
     if not there:
-        samples = read_class_folders(root, root, class_names, LABEL, SOURCE, looked)
+        samples = _grouped(
+            read_class_folders(root, root, class_names, LABEL, SOURCE, looked), config.group_by
+        )
         return make_dataset(config, samples, {LABEL: class_names}, looked, each_class_trains=True)
     if others := set(looked.class_names(root)) - there:
         looked.remarks.append(
@@ -53,10 +67,40 @@ def read(config: FolderConfig) -> Dataset:
         )
     refuse_unknown_classes(root / "val", class_names, root / "train", looked)
     train, val = (
-        read_class_folders(root, root / split, class_names, LABEL, SOURCE, looked)
+        _grouped(read_class_folders(root, root / split, class_names, LABEL, SOURCE, looked), config.group_by)
         for split in ("train", "val")
     )
+    both = {sample.group for sample in train} & {sample.group for sample in val} - {None}
+    if both:
+        looked.remarks.append(
+            f"{len(both)} groups of dataset.group_by={config.group_by!r} have images in train/ and in val/ "
+            f"({some(sorted(map(str, both)))}): what is reported on val is too good. Divide them anew, or "
+            "give class folders alone, which are then divided by group."
+        )
     return make_dataset(config, train, {LABEL: class_names}, looked, val=val, each_class_trains=True)
+
+
+def _num_captured(expression: str | None) -> int | None:
+    if expression is None:
+        return None
+    try:
+        return re.compile(expression).groups
+    except re.error:
+        return 0
+
+
+def _grouped(samples: list[Sample], expression: str | None) -> list[Sample]:
+    """The samples, each with its group. Raises DatasetError if one has none."""
+    if expression is None:
+        return samples
+    found = [re.search(expression, sample.id) for sample in samples]
+    captured = [match and match[1] for match in found]
+    if without := [sample.id for sample, group in zip(samples, captured, strict=True) if not group]:
+        raise DatasetError(
+            f"dataset.group_by={expression!r} captures nothing in {without[0]} ({len(without)} of "
+            f"{len(samples)} images): wanted a group for every image, in its path below dataset.root."
+        )
+    return [replace(sample, group=group) for sample, group in zip(samples, captured, strict=True)]
 
 
 def _class_names(folder: Path, looked: Looked) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from pcr_exp.datasets.folder import read
 from pcr_exp.datasets.sample import split_of
-from pcr_exp.errors import DatasetError
+from pcr_exp.errors import ConfigError, DatasetError
 
 
 def test_train_and_val_folders(make_config, put):
@@ -109,3 +109,39 @@ def test_folders_beside_train_and_val_are_said(make_config, put):
     put(*(f"{split}/{name}/1.jpg" for split in ("train", "val", "test") for name in ("cat", "dog")))
     (remark,) = read(make_config("folder")).looked.all_remarks()
     assert "folders beside train/ and val/, which are not looked at: test." in remark
+
+
+def patients(num: int) -> list[str]:
+    return [f"{name}/p{i}_{side}.jpg" for i in range(num) for name in ("cat", "dog") for side in "lr"]
+
+
+def test_images_of_one_group_are_never_on_two_sides(make_config, put):
+    put(*patients(60))
+    dataset = read(make_config("folder", val_fraction=0.3, tune_fraction=0.3, group_by=r"/(p\d+)_"))
+    groups = [{sample.group for sample in split} for split in dataset.splits.values()]
+    assert sum(map(len, groups)) == len(set().union(*groups)) == 60
+    assert sum(map(len, dataset.splits.values())) == 240
+    assert all(sample.group == sample.id[4 : sample.id.index("_")] for sample in dataset.train)
+
+
+def test_without_groups_the_split_is_what_it_was(make_config, put):
+    put(*patients(60))
+    assert all(sample.group is None for sample in read(make_config("folder")).train)
+
+
+def test_an_image_that_is_in_no_group_is_named(make_config, put):
+    put(*patients(3), "dog/other.jpg", "dog/_.jpg")
+    with pytest.raises(DatasetError, match=r"captures nothing in dog/_.jpg \(2 of 14 images\).*path below"):
+        read(make_config("folder", group_by=r"/(p\d*)_"))
+
+
+def test_groups_on_both_given_sides_are_said(make_config, put):
+    put(*(f"{split}/{path}" for split in ("train", "val") for path in patients(2)), "train/cat/p7_l.jpg")
+    (remark,) = read(make_config("folder", tune_fraction=0, group_by=r"/(p\d)_")).looked.all_remarks()
+    assert "2 groups of dataset.group_by='/(p\\\\d)_' have images in train/ and in val/ (p0, p1)" in remark
+
+
+@pytest.mark.parametrize("expression", ["p[0-9]+", "(p)([0-9])", "(p[0-9]+"])
+def test_an_expression_that_captures_no_group_is_refused(make_config, expression: str):
+    with pytest.raises(ConfigError, match=r"dataset.group_by=.*: wanted null or a regular expression"):
+        make_config("folder", group_by=expression)
