@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from experiments.studies.shown import track_figures
-from pcr_exp.analysis.evaluation.page import write_evaluation
+from pcr_exp.analysis.evaluation.page import check_headline, write_evaluation
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.transform import EvalTransform
@@ -17,7 +17,7 @@ from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import open_published, open_runs
 from pcr_exp.runs.data import open_unthrottled
 from pcr_exp.training.device import open_device
-from pcr_exp.training.task import headline_of
+from pcr_exp.training.task import AUC, headline_of, open_task
 
 
 def evaluate(config: EvaluateConfig) -> str:
@@ -32,6 +32,9 @@ def evaluate(config: EvaluateConfig) -> str:
         for encoding in ("baseline", "pcr")
     )
     outputs, num_outputs = outputs_of(config, baseline.index)
+    headline = headline_of(config.task)
+    check_headline(headline.name)
+    open_task(config.task, baseline.index.classes[config.dataset.label])  # refuses what does not suit it
     trained = open_trained(config, num_outputs, baseline.index, device)
     with counting_bar("images") as tell:
         scores = score_images(
@@ -43,6 +46,7 @@ def evaluate(config: EvaluateConfig) -> str:
             outputs=outputs,
             batch_size=config.batch_size,
             device=device,
+            margins=headline is AUC,
             progress=tell,
         )
     settings = {
@@ -52,7 +56,7 @@ def evaluate(config: EvaluateConfig) -> str:
         "fingerprint": baseline.index.fingerprint,
         "image_size_px": config.image_size,
         "antialias": config.loader.antialias,
-        "headline": headline_of(config.task).name,
+        "headline": headline.name,
         "model": config.model.name,
         "num_threads": torch.get_num_threads(),
     }

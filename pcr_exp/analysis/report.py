@@ -18,6 +18,7 @@ from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.scans.accuracy_vs_mssim import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
+from pcr_exp.analysis.scans.deployment import write_deployment
 from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
@@ -83,7 +84,10 @@ def write_report(
             tolerance_fits(points).to_csv(tables[-1], index=False)
             figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
         figures += write_traces(runs, out)
-        for write in (write_fair_baseline, write_echo_report, write_gradient_report, write_combined):
+        for write in (
+            *(write_fair_baseline, write_deployment),
+            *(write_echo_report, write_gradient_report, write_combined),
+        ):
             more_tables, more_figures = write(runs, out)
             tables, figures = tables + more_tables, figures + more_figures
     if not quality.empty:

@@ -28,6 +28,9 @@ LEVEL_COLUMNS = ["scan", "encoding", "group", "decode"]
 MODEL_COLUMNS = ["model", "trained_on", "seed"]
 SCORE_COLUMNS = [*MODEL_COLUMNS, *LEVEL_COLUMNS, "image", "label", "top1", "top5", "loss"]
 
+MARGIN = "margin"
+"""A further one, where classes are ranked: what AUC is made of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trained:
@@ -82,6 +85,7 @@ def score_images(
     outputs: Tensor,
     batch_size: int,
     device: torch.device,
+    margins: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> pd.DataFrame:
     """Score every image at every level with every network; each level is read and decoded once.
@@ -95,6 +99,7 @@ def score_images(
         outputs: int64 [classes]: which of the networks' outputs stands for each class of the label.
         batch_size: Images that go through a network together.
         device: Where it computes.
+        margins: Add a column `margin`, of a label with two classes: the second's output less the first's.
         progress: Called with the number of images read, and of those in all.
 
     Returns:
@@ -113,7 +118,8 @@ def score_images(
             targets = outputs[labels].to(device)
             for each in trained:
                 with torch.inference_mode():
-                    scores = _scores(each.logits(images, device), targets)
+                    logits = each.logits(images, device)
+                    scores = _scores(logits, targets) | (_margins(logits, outputs) if margins else {})
                 columns: dict[str, Any] = {
                     "model": each.name,
                     "trained_on": each.trained_on,
@@ -127,7 +133,7 @@ def score_images(
             image += len(labels)
             done += len(labels)
             progress(done, total)
-    frame = pd.concat(parts, ignore_index=True)[SCORE_COLUMNS]
+    frame = pd.concat(parts, ignore_index=True)[[*SCORE_COLUMNS, *([MARGIN] if margins else [])]]
     return frame.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group", "image"], ignore_index=True)
 
 
@@ -158,6 +164,11 @@ def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[int] | list[float
         "top5": best.any(dim=1).int().tolist(),
         "loss": [round(value, 5) for value in loss.tolist()],
     }
+
+
+def _margins(logits: Tensor, outputs: Tensor) -> dict[str, list[float]]:
+    first, second = (logits[:, output].double() for output in outputs.tolist())
+    return {MARGIN: (second - first).tolist()}
 
 
 def outputs_of_classes(class_names: Sequence[str], lines: Sequence[str], source: str) -> Tensor:

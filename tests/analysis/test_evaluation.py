@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from pcr_exp.analysis.evaluation.figures import draw_losses
-from pcr_exp.analysis.evaluation.page import draw_evaluation, write_evaluation
+from pcr_exp.analysis.evaluation.page import check_headline, draw_evaluation, write_evaluation
 from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
 from pcr_exp.errors import ConfigError
 
@@ -106,9 +106,24 @@ def test_panels_have_one_scale_on_which_every_point_lies() -> None:
     assert mild.get_ylim()[0] < -100
 
 
-def test_a_headline_that_is_not_counted_by_image(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="task: its headline auc is not counted image by image"):
-        write_evaluation(tmp_path, scores(), {**SETTINGS, "headline": "auc"}, torch.device("cpu"))
+def test_a_headline_that_scores_do_not_make() -> None:
+    for name in ("top1", "balanced_accuracy", "auc"):
+        check_headline(name)
+    with pytest.raises(ConfigError, match="task: its headline doubt is not made of scores of images"):
+        check_headline("doubt")
+
+
+def test_auc_is_of_the_margins_and_in_the_matrix(tmp_path: Path) -> None:
+    """Of three images of the first class, one lies above the only one of the second."""
+    ranked = [
+        scores(*facts).assign(margin=[0.1, 0.2, 0.9, 0.5] * 3)
+        for facts in (("a", "baseline"), ("b", "group_1"))
+    ]
+    settings = {**SETTINGS, "headline": "auc"}
+    write_evaluation(tmp_path, pd.concat(ranked), settings, torch.device("cpu"))
+    assert pd.read_csv(tmp_path / "levels.csv")["auc"].tolist() == pytest.approx([2 / 3] * 6)
+    assert pd.read_csv(tmp_path / "matrix.csv")["score"].tolist() == pytest.approx([2 / 3] * 6)
+    assert "auc" not in level_table(scores())
 
 
 @pytest.mark.parametrize("scores", sorted(RESULTS.glob("evaluate/*/scores.csv")), ids=lambda p: p.parent.name)

@@ -106,6 +106,11 @@ def test_runs_of_something_else_are_refused(place: Path, tmp_path: Path, change:
         evaluate(asked(place, tmp_path, f"runs=[{place / 'runs'}]", change))
 
 
+def test_auc_wants_two_classes(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="task=auc: the label that is trained on has 8 classes; wanted a"):
+        evaluate(asked(place, tmp_path, f"runs=[{place / 'runs'}]", "task=auc"))
+
+
 def test_a_folder_without_runs(place: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no finished run there; wanted folders of runs"):
         evaluate(asked(place, tmp_path, f"runs=[{tmp_path}]"))

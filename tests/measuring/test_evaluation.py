@@ -102,6 +102,23 @@ def test_a_row_for_every_network_level_and_image(records: tuple[RecordSet, Recor
     }
 
 
+def test_margins_are_of_the_second_class_over_the_first(records: tuple[RecordSet, RecordSet]) -> None:
+    scores = score_images(
+        [Trained("sharp", Sharpness(0.1), IMAGENET)],
+        levels_of(*records, groups=[1], decodes=["unsmoothed"]),
+        LoaderConfig(num_workers=0, antialias=False),
+        EvalTransform(96, AugmentConfig(eval_crop_fraction=1.0)),
+        label="kind",
+        outputs=torch.tensor([0, 1]),
+        batch_size=2,
+        device=CPU,
+        margins=True,
+    )
+    assert list(scores.columns) == [*SCORE_COLUMNS, "margin"]
+    assert ((scores["margin"] > 0) == (scores["top1"] == 1)).all()
+    assert set(scores["top1"]) == {0, 1}
+
+
 def test_classes_stand_for_the_outputs_that_have_their_names() -> None:
     lines = ["n03 coffee", "n01", "n02 rocket"]
     assert outputs_of_classes(["n01", "n02"], lines, "f.txt").tolist() == [1, 2]

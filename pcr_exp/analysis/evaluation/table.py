@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.statistics import half_width
-from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MODEL_COLUMNS
+from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS
+from pcr_exp.training.task import area_under_roc
 
 MEASURES = ("top1", "top5", "loss")
 TABLE_COLUMNS = [
@@ -23,7 +24,7 @@ def level_table(scores: pd.DataFrame) -> pd.DataFrame:
 
     `<measure>_difference` is the mean over images of the level's score less that of the original image, and
     `_ci95` half of its 95 % interval: pairs of one image, Student's t. `balanced_accuracy` is the mean of the
-    recalls of the classes that have an image.
+    recalls of the classes that have an image. `auc` is there where the scores have margins.
     """
     rows: list[dict[str, Any]] = []
     for (name, trained_on, seed), of_model in scores.groupby(MODEL_COLUMNS, sort=True):
@@ -32,12 +33,15 @@ def level_table(scores: pd.DataFrame) -> pd.DataFrame:
             row = dict(zip([*MODEL_COLUMNS, *LEVEL_COLUMNS], (name, trained_on, seed, *level), strict=True))
             row |= {measure: images[measure].mean() for measure in MEASURES}
             row |= {"n": len(images), "balanced_accuracy": images.groupby("label")["top1"].mean().mean()}
+            if MARGIN in images:
+                margins, labels = images[MARGIN].to_numpy(), images["label"].to_numpy()
+                row["auc"] = area_under_roc(margins, labels == 1)
             for measure in MEASURES:
                 differences = images.set_index("image")[measure] - reference[measure]
                 row[f"{measure}_difference"] = differences.mean()
                 row[f"{measure}_ci95"] = half_width(differences)
             rows.append(row)
-    table = pd.DataFrame(rows, columns=TABLE_COLUMNS)
+    table = pd.DataFrame(rows, columns=[*TABLE_COLUMNS, *(["auc"] if MARGIN in scores else [])])
     return table.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group"], ignore_index=True)
 
 

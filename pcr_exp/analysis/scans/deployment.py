@@ -1,0 +1,120 @@
+"""What a model that learned at a scan group is worth at full fidelity, and at that group itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.core.cells import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    percent,
+    section,
+    spread_cell,
+)
+from pcr_exp.analysis.core.headline import as_written, headline_of
+from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.core.read_runs import Run, evaluations_at
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, per_setting, shared_columns
+from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
+
+TESTED_AT = ("full", "same")
+DEPLOYMENT_COLUMNS = [
+    *(*GROUP_KEYS, *LEVEL, "tested_at", "n", "headline"),
+    *("score_mean", "score_min", "score_max", "difference_n", "difference_mean", "difference_ci95"),
+]
+
+
+def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """DEPLOYMENT_COLUMNS: one row per setting, scan level and fidelity of the test (`training.eval_groups`).
+
+    `score_*` is of the finished model, over `n` seeds; `difference_*` less the baseline's of the same seed at
+    full fidelity. Runs that were not evaluated at their own group are left out.
+    """
+    found = pd.DataFrame([row for run in runs for row in _rows(run)])
+    if found.empty:
+        return pd.DataFrame(columns=DEPLOYMENT_COLUMNS)
+    rows = []
+    for group, of_group in found.groupby(GROUP_KEYS, sort=True):
+        reference = of_group[(of_group["encoding"] == "baseline") & (of_group["tested_at"] == "full")]
+        for (_, tested_at), seeds in of_group.groupby(["scan", "tested_at"], sort=True):
+            first = seeds.iloc[0]
+            rows.append(
+                {
+                    **dict(zip(GROUP_KEYS, group, strict=True)),
+                    **{key: first[key] for key in (*LEVEL, "headline")},
+                    "tested_at": tested_at,
+                    "n": len(distinct_seeds(seeds)),
+                    **spread(distinct_seeds(seeds), ["score"]),
+                    **paired_difference(seeds, reference, "score"),
+                }
+            )
+    table = pd.DataFrame(rows)
+    table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
+    order = [*GROUP_KEYS, "_place", "scan", "tested_at"]
+    return table.sort_values(order, ignore_index=True)[DEPLOYMENT_COLUMNS]
+
+
+def write_deployment(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Write deployment.csv and deployment.md if runs were evaluated at their own group; (tables, figures)."""
+    table = deployment_table(runs)
+    if table.empty:
+        return [], []
+    files = [out / "deployment.csv", out / "deployment.md"]
+    as_written(table).to_csv(files[0], index=False)
+    files[1].write_text(deployment_to_markdown(table))
+    return files, []
+
+
+def deployment_to_markdown(table: pd.DataFrame) -> str:
+    """A table per setting: scan levels in rows, both ways of testing in columns."""
+    parts = []
+    for title, group, rows in per_setting(table, GROUP_KEYS):
+        facts = (
+            f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
+            "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
+            f"± half their 95 % interval; setting {group['setting']}."
+        )
+        notes = Footnotes()
+        cells = _columns(rows, notes)
+        parts.append(section(title, facts, rows.drop_duplicates("scan"), cells, notes))
+    return "\n".join(parts)
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {
+        "trained at": lambda row: scan_words(row["scan"]),
+        "n": lambda row: notes.count(row["n"]),
+    }
+    for tested_at, words in zip(TESTED_AT, ("in full", "at the same"), strict=True):
+        cells |= _cells_of(rows[rows["tested_at"] == tested_at], words, notes)
+    return cells
+
+
+def _cells_of(rows: pd.DataFrame, words: str, notes: Footnotes) -> dict[str, Cell]:
+    by_scan = {row["scan"]: row for row in rows.to_dict("records")}
+
+    def difference(level: object) -> str:
+        row = by_scan[level]
+        same = row["encoding"] == "baseline" and row["tested_at"] == "full"
+        return NOTHING if same else difference_cell(row, notes)
+
+    return {
+        f"tested {words}": lambda row: spread_cell(by_scan[row["scan"]], "score", percent),
+        f"difference {words}": lambda row: difference(row["scan"]),
+    }
+
+
+def _rows(run: Run) -> list[dict[str, object]]:
+    if not evaluations_at("same", run.rows):
+        return []
+    shared = shared_columns(run)
+    kept = {key: shared[key] for key in (*GROUP_KEYS, *LEVEL, "seed", "headline")}
+    return [
+        {**kept, "tested_at": tested_at, "score": evaluations_at(tested_at, run.rows)[-1]["val_score"]}
+        for tested_at in TESTED_AT
+    ]
