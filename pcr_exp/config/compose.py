@@ -23,6 +23,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
 from pcr_exp.config.evaluation import EvaluateConfig
+from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.runners import (
     ActivationStudyConfig,
@@ -51,6 +52,7 @@ RUNNER_SCHEMAS: dict[str, type] = {
     "activation_study": ActivationStudyConfig,
     "evaluate": EvaluateConfig,
     "tolerance": ToleranceConfig,
+    "gpu": GpuConfig,
 }
 
 
@@ -128,6 +130,8 @@ def compose(runner: Literal["activation_study"], *overrides: str) -> ActivationS
 def compose(runner: Literal["evaluate"], *overrides: str) -> EvaluateConfig: ...
 @overload
 def compose(runner: Literal["tolerance"], *overrides: str) -> ToleranceConfig: ...
+@overload
+def compose(runner: Literal["gpu"], *overrides: str) -> GpuConfig: ...
 @overload
 def compose(runner: str, *overrides: str) -> Any: ...
 def compose(runner: str, *overrides: str) -> Any:

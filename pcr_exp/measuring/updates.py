@@ -1,0 +1,202 @@
+"""What updates take of a device: bytes, seconds, the largest batch; and whether clocks and NCCL are right.
+
+On a GPU bytes are the allocator's (`torch.cuda.max_memory_allocated`), on a CPU there are none.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import RunError
+from pcr_exp.system import MIB
+from pcr_exp.training.clocks import Clocks
+from pcr_exp.training.device import synchronizer
+from pcr_exp.training.models import open_model
+from pcr_exp.training.normalization import normalization_of
+from pcr_exp.training.trainer import Trainer
+
+NUM_CLASSES = 100
+_UPDATES_BEFORE = 3
+"""Not timed: the allocator fills its cache, and the fastest convolutions are looked for."""
+_FINENESS = 16
+"""The largest batch is known to one part in so many."""
+
+
+def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
+    """A fresh model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
+    torch.manual_seed(config.seed)
+    return Trainer(
+        open_model(config.model, NUM_CLASSES),
+        config.training,
+        device=device,
+        seed=config.seed,
+        activations=config.activations,
+        normalization=normalization_of(config.model),
+    )
+
+
+def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
+    """Images, uint8 [B, px, px, 3], and labels, int64 [B], of a fixed seed, on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (batch_size, image_size, image_size, 3)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    return images, torch.randint(0, NUM_CLASSES, (batch_size,), generator=generator)
+
+
+def measure_updates(config: TrainConfig, device: torch.device, num_updates: int) -> dict[str, Any]:
+    """Take updates on one batch, and say what each of them took.
+
+    Returns:
+        `batch_size`; `n` timed updates; `update_s`, mean by the clock that runs keep; `images_per_s`;
+        `clock_error`: that clock over the device's own (CUDA events, on a CPU a second clock), less 1;
+        `peak_bytes` of one update, weights included, None on a CPU; `kept_bytes`, what waits for backward;
+        `loss` of the last.
+    """
+    trainer = open_trainer(config, device)
+    images, labels = random_batch(config.training.batch_size, config.training.image_size)
+    rate = config.training.learning_rate
+    for step in range(_UPDATES_BEFORE):
+        trainer.update(images, labels, step=step, learning_rate=rate)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    clocks, stopped = Clocks(synchronizer(device)), _stopwatch(device)
+    clocks.switch("train")
+    for step in range(_UPDATES_BEFORE, _UPDATES_BEFORE + num_updates):
+        loss = trainer.update(images, labels, step=step, learning_rate=rate)
+    passed_s = stopped()
+    clocks.pause()
+    update_s = clocks.read()["train_s"] / num_updates
+    return {
+        "batch_size": len(labels),
+        "n": num_updates,
+        "update_s": update_s,
+        "images_per_s": len(labels) / update_s,
+        "clock_error": update_s * num_updates / passed_s - 1,
+        "peak_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        "kept_bytes": trainer.kept.columns()["kept_bytes_max"],
+        "loss": loss,
+    }
+
+
+def _stopwatch(device: torch.device) -> Callable[[], float]:
+    """Begins now; returns the seconds until it is called, by the device's own count."""
+    if device.type != "cuda":
+        begun_s = time.perf_counter()
+        return lambda: time.perf_counter() - begun_s
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize(device)
+    begun.record()
+
+    def stop() -> float:
+        ended.record()
+        ended.synchronize()
+        return float(begun.elapsed_time(ended)) / 1e3
+
+    return stop
+
+
+def largest(fits: Callable[[int], bool], most: int, fineness: int = _FINENESS) -> int:
+    """The largest number that fits, up to `most` and to one part in `fineness`; 0 if not even 1 does.
+
+    Args:
+        fits: Is asked for a number; of every number below one that fits it is taken to say yes.
+        most: From 1.
+        fineness: Parts.
+    """
+    good, bad = 0, None
+    trial = 1
+    while bad is None and good < most:
+        if fits(trial):
+            good, trial = trial, min(2 * trial, most)
+        else:
+            bad = trial
+    while bad is not None and bad - good > max(1, good // fineness):
+        trial = (good + bad) // 2
+        good, bad = (trial, bad) if fits(trial) else (good, trial)
+    return good
+
+
+def largest_batch(config: TrainConfig, device: torch.device, most: int) -> int:
+    """How many images an update can have before the device's memory is full (`largest`)."""
+
+    def fits(batch_size: int) -> bool:
+        try:
+            _update_twice(config, device, batch_size)
+        except torch.OutOfMemoryError:
+            enough = False
+        else:
+            enough = True
+        gc.collect()  # once the error, and with it the model, is gone
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        return enough
+
+    return largest(fits, most)
+
+
+def _update_twice(config: TrainConfig, device: torch.device, batch_size: int) -> None:
+    trainer = open_trainer(config, device)
+    images, labels = random_batch(batch_size, config.training.image_size)
+    for step in range(2):  # the second has the optimizer's state beside it
+        trainer.update(images, labels, step=step, learning_rate=config.training.learning_rate)
+
+
+def measure_all_reduce(device: torch.device, num_bytes: int, n: int) -> dict[str, Any]:
+    """Sum a tensor over a team of this process alone: NCCL on a GPU, gloo on a CPU.
+
+    Returns:
+        `backend`, `num_bytes`, `n`, `all_reduce_s` (mean) and `mib_per_s`.
+
+    Raises:
+        RunError: the sum over one process is not what was given, or there is a team already.
+    """
+    if dist.is_initialized():
+        raise RunError("there is a process group already: measure before processes are joined, or without.")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    with tempfile.TemporaryDirectory() as folder:
+        store = dist.FileStore(str(Path(folder) / "store"), 1)
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+        try:
+            values = torch.arange(max(1, num_bytes // 4), dtype=torch.float32, device=device)
+            wanted = values.clone()
+            dist.all_reduce(values)
+            if not torch.equal(values, wanted):
+                raise RunError(f"{backend}: the sum over one process is not what it gave. Report it.")
+            wait = synchronizer(device)
+            wait()
+            begun_s = time.perf_counter()
+            for _ in range(n):
+                dist.all_reduce(values)
+            wait()
+            passed_s = (time.perf_counter() - begun_s) / n
+        finally:
+            dist.destroy_process_group()
+    mib_per_s = values.nbytes / MIB / passed_s
+    return {
+        "backend": backend,
+        "num_bytes": values.nbytes,
+        "n": n,
+        "all_reduce_s": passed_s,
+        "mib_per_s": mib_per_s,
+    }
+
+
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """What a row of `measure_updates` is of: model, input, precision and how activations are kept."""
+    return {
+        "model": config.model.name,
+        "image_size_px": config.training.image_size,
+        "amp": config.training.amp,
+        "activations": asdict(config.activations)["name"],
+    }
