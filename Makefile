@@ -8,7 +8,7 @@ DEFAULT_TESTS := not slow and not gpu and not root and not netns
 # Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
 
-.PHONY: demo test test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
+.PHONY: demo figures notebooks test test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
@@ -29,6 +29,14 @@ test-lowest:
 	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone'
+
+# Every committed figure again, from committed files alone: no dataset, no training.
+figures: $(VENV)/.installed
+	$(BIN)/python -m experiments.redraw
+
+# Run the notebooks from top to bottom, and save them with what they show.
+notebooks: $(VENV)/.installed
+	cd notebooks && PYTHONPATH=.. $(abspath $(BIN))/jupyter execute --inplace *.ipynb
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,11 +35,14 @@ from experiments.outcomes import (
     write_outcome,
 )
 from experiments.overrides import check_overrides
+from experiments.smoke import smoke_overrides
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.system.ending import end_with_parent, terminate
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+FLAGS = {"--dry-run": "dry_run=true", "--check": "check=true"}
+"""What people type, and what Hydra is told."""
 T = TypeVar("T")
 
 
@@ -56,7 +59,9 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     SweepFolder.begun, status = None, 0
     with unwinding_signals(job.signalled):
         try:
-            prepare_hydra(named_packages(check_arguments()))
+            typed = check_arguments()
+            prepare_hydra(named_packages(typed))
+            add_overrides(smoke_overrides(config_name, typed))
             main()
         except ConfigError as error:  # what was typed
             tell(error)
@@ -135,7 +140,10 @@ class Job(Generic[T]):
 
     def _run(self, config: DictConfig, name: str) -> Outcome:
         try:
-            return Outcome(name, self.task(load(config, self.schema)))
+            loaded = load(config, self.schema)
+            if getattr(loaded, "dry_run", False):
+                return self._planned(name, loaded)
+            return Outcome(name, self.task(loaded))
         except PcrExpError as error:
             if os.environ.get("HYDRA_FULL_ERROR") == "1":
                 traceback.print_exc()
@@ -147,14 +155,34 @@ class Job(Generic[T]):
             traceback.print_exc()
             return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
 
+    def _planned(self, name: str, config: T) -> Outcome:
+        from experiments.dry_run import plan
+
+        planned = plan(config)
+        print(planned.words)
+        return Outcome(name, planned.status, planned.words, planned.amounts)
+
 
 def check_arguments() -> list[str]:
-    """Refuse what was typed wrongly; returns the overrides. Raises ConfigError."""
+    """Refuse what was typed wrongly; returns the overrides. Raises ConfigError.
+
+    Hydra knows only key=value: FLAGS, which people type, become that here.
+    """
+    flags = [FLAGS[argument] for argument in sys.argv[1:] if argument in FLAGS]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in FLAGS]
+    add_overrides(flags)
     arguments = get_args_parser().parse_args()
     sweeps = arguments.multirun or any(o.startswith("hydra.mode=") for o in arguments.overrides)
     check_overrides(arguments.overrides, sweeps=sweeps)
     overrides: list[str] = arguments.overrides
     return overrides
+
+
+def add_overrides(overrides: Sequence[str]) -> None:
+    """Add to the command line, beside what is there: Hydra reads no override behind another and an option."""
+    places = [i for i, argument in enumerate(sys.argv) if "=" in argument and not argument.startswith("-")]
+    place = places[0] if places else len(sys.argv)
+    sys.argv[place:place] = overrides
 
 
 def end_undisturbed() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +31,8 @@ class Outcome:
     job: str
     status: str
     detail: str = ""
+    amounts: dict[str, float] = field(default_factory=dict)
+    """What it would take, of a job that is only planned: by name and unit, such as `read_bytes`."""
 
     @property
     def failed(self) -> bool:
@@ -100,6 +103,36 @@ def print_outcomes(outcomes: list[Outcome]) -> None:
         style = "red" if outcome.failed else ""
         table.add_row(escape(outcome.job), outcome.status, escape(outcome.detail), style=style)
     Console(stderr=True).print(table)
+    if totals := total_amounts(outcomes):
+        print(f"in all: {amounts_in_words(totals)}")
+
+
+def total_amounts(outcomes: list[Outcome]) -> dict[str, float]:
+    """The sums of what planned jobs would take; an amount that one of them does not know is left out."""
+    planned = [outcome.amounts for outcome in outcomes if outcome.amounts]
+    known = [name for name in AMOUNTS if planned and all(name in amounts for amounts in planned)]
+    return {name: sum(amounts[name] for amounts in planned) for name in known}
+
+
+def amounts_in_words(amounts: Mapping[str, float]) -> str:
+    """`about 1.5 hours, 120 MB read, 3.1 MB of disk`, of those that are known."""
+    return ", ".join(AMOUNTS[name](amounts[name]) for name in AMOUNTS if name in amounts)
+
+
+def _time(seconds: float) -> str:
+    return f"about {seconds / 3600:.1f} hours" if seconds >= 3600 else f"about {seconds / 60:.1f} minutes"
+
+
+def _size(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"
+
+
+AMOUNTS: dict[str, Callable[[float], str]] = {
+    "seconds": _time,
+    "read_bytes": lambda num_bytes: f"{_size(num_bytes)} read",
+    "disk_bytes": lambda num_bytes: f"{_size(num_bytes)} of disk",
+}
+"""What a planned job takes, and how it is said."""
 
 
 def escape(text: object) -> str:

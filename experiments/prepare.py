@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from experiments.launch import launch
@@ -46,6 +45,4 @@ def describe(report: EncodeReport) -> str:
 
 
 if __name__ == "__main__":
-    # What people type; Hydra knows only key=value.
-    sys.argv[1:] = ["check=true" if argument == "--check" else argument for argument in sys.argv[1:]]
     launch(prepare, "prepare", PrepareConfig)

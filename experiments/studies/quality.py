@@ -1,4 +1,4 @@
-"""Measure MS-SSIM, SSIM and bytes per scan group; draw them."""
+"""Measure MS-SSIM, SSIM and bytes per scan group; draw them, or one image as its scans arrive."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pandas as pd
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import load_quality, write_quality
+from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
@@ -18,7 +19,11 @@ from pcr_exp.system.atomic import write_atomic
 
 
 def quality(config: QualityConfig) -> str:
-    """Measure one split of one dataset and draw it; returns "finished"."""
+    """Measure one split of one dataset and draw it, or show one image; returns "finished"."""
+    if config.image is not None:
+        for path in write_sample_image(config.image, sorted(set(config.groups)), Path(config.out)):
+            print(path)
+        return "finished"
     records = open_records(config)
     with counting_bar("quality") as tell:
         rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)

@@ -12,6 +12,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
+from pcr_exp.analysis.core.told_apart import with_settings
 from pcr_exp.analysis.echo.page import write_echo_report
 from pcr_exp.analysis.gradients.page import write_gradient_report
 from pcr_exp.analysis.policies import write_traces
@@ -23,12 +24,11 @@ from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
     draw_efficiency,
-    draw_side_by_side,
     draw_time_to_accuracy,
     with_seconds,
-    with_totals,
 )
 from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.errors import RunError
 
@@ -47,12 +47,18 @@ class Report:
 
 
 def write_report(
-    runs_root: str | Path, quality_root: str | Path, out: str | Path, target: float | None = None
+    runs_root: str | Path,
+    quality_root: str | Path,
+    out: str | Path,
+    target: float | None = None,
+    *,
+    with_quality: bool = True,
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
     Either of the two roots may be missing or empty, not both. `target` as in `read_runs`. Figures of
-    seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
+    seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`). Without `with_quality`
+    measurements are looked up, and have no figures of their own.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
@@ -90,14 +96,14 @@ def write_report(
         ):
             more_tables, more_figures = write(runs, out)
             tables, figures = tables + more_tables, figures + more_figures
-    if not quality.empty:
+    if with_quality and not quality.empty:
         figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
         figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
     return Report(summary, unfinished, tables, figures, num_lone_groups)
 
 
 def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[Path]:
-    curves = scan_comparisons(eval_curves(runs))
+    curves = with_settings(scan_comparisons(eval_curves(runs)), runs)
     if curves.empty:
         return []
     figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
@@ -105,7 +111,7 @@ def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[
     if len(timed):
         figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy")
         figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs")
-    totals = with_totals(scan_comparisons(frame))
+    totals = with_settings(with_totals(scan_comparisons(frame)), runs)
     return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -42,6 +43,14 @@ class RunnerConfig:
     components: list[str] = field(default_factory=list)
     """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
     the command line can name them, for what they register is needed to compose a configuration."""
+    smoke: dict[str, Any] = field(default_factory=dict)
+    """By key, the overrides with which this is tried in seconds, on the embedded dataset: `runner=smoke`."""
+    dry_run: bool = False
+    """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
+
+
+OF_THE_COMMAND = ("smoke", "dry_run")
+"""Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -102,6 +111,9 @@ class QualityConfig(RunnerConfig):
     decodes: list[str] = field(default_factory=list)
     """Values of `loader.decode` whose training crops are measured too (none: whole images only)."""
     crop_size_px: int = 224
+    image: str | None = None
+    """Draw one image at the scan groups, and measure no dataset: a JPEG file, or one of scikit-image's
+    photographs by its name (`astronaut`, `coffee`, `rocket` ...)."""
     out: str = "results/quality/${dataset.name}"
 
     def __post_init__(self) -> None:
@@ -139,6 +151,8 @@ class FiguresConfig:
     the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
     targets_root: str = "results/fair_baseline"
     """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
+    dry_run: bool = False
+    """As RunnerConfig's."""
 
     def __post_init__(self) -> None:
         for key in ("runs_root", "quality_root", "out", "targets_root"):

@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
@@ -116,7 +116,8 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
             _check_config(directory, config, images)
         if directory.status != "finished":
             # What may differ (workers, logging, paths) is as this session has it.
-            text = OmegaConf.to_yaml(OmegaConf.create(asdict(config)))
+            settings = {key: value for key, value in asdict(config).items() if key not in OF_THE_COMMAND}
+            text = OmegaConf.to_yaml(OmegaConf.create(settings))
             write_atomic(directory.config_path, [text.encode()])
         yield directory
 

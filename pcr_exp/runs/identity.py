@@ -11,7 +11,7 @@ from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
 from pcr_exp.config.records import SCANS
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.system.keys import key_of
@@ -25,7 +25,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "storage": ("reads_in_flight",),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "exclusive", "num_threads"),
 }
-_GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components")
+_GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components", *OF_THE_COMMAND)
 # Groups that came after published runs, with the values that describe those runs: while a key has that value
 # it is left out, so that new runs stand beside those in tables. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {

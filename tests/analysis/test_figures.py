@@ -26,16 +26,16 @@ from pcr_exp.analysis.core.look import (
 )
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
-    draw_side_by_side,
     draw_time_to_accuracy,
     mean_over_seeds,
     with_seconds,
-    with_totals,
 )
 from pcr_exp.analysis.scans.one_run import draw_training_curve
+from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.runs.rows import read_rows
 
 BASELINE = ScanLevel("baseline", "baseline", 1)
@@ -94,7 +94,12 @@ def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
         np.array([[10.5, 0.25], [21, 0.5], [31.5, 0.8]])
     )
     assert line_ending_with(ax, "baseline")[:, 0].tolist() == [40, 80, 120]
-    assert len(ax.lines) == 2 * (2 + 1) + 3  # two levels of two seeds and a mean; target, majority, chance
+    assert len(ax.lines) == 2 + 3  # the means of two levels; target, majority, chance
+    assert len(ax.collections) == 2, "a band for each level: the 95 % interval of its mean"
+    vertices = ax.collections[1].get_paths()[0].vertices
+    ends = np.asarray(vertices)[np.isclose(np.asarray(vertices)[:, 0], 31.5), 1]
+    assert ends.max() - ends.min() == pytest.approx(2 * half_width([0.9, 0.7]))
+    assert ax.get_ylim()[1] < 1.0 < ends.max(), "axes hold every run, and not all of a wide band"
     assert "majority\n25%" in texts(ax) and "chance\n12.5%" in texts(ax)
     legend = ax.get_legend()
     assert legend is not None
@@ -120,7 +125,7 @@ def test_one_run_alone_among_means_is_marked(curves: pd.DataFrame) -> None:
 def test_a_seed_that_ran_on_two_machines_is_drawn_once_against_epochs(curves: pd.DataFrame) -> None:
     twins = curves.assign(run_id=curves["run_id"] + "-t", timing="1b1b1b1b")
     (ax,) = draw_accuracy_vs_epoch(pd.concat([curves, twins])).axes
-    assert "n = 2 seeds" in texts(ax) and len(ax.lines) == 2 * (2 + 1) + 3
+    assert "n = 2 seeds" in texts(ax) and len(ax.lines) == 2 + 3
     assert len(draw_time_to_accuracy(pd.concat([curves, twins])).axes) == 2
 
 
@@ -234,7 +239,7 @@ def test_a_renamed_preset_is_drawn_at_its_number(tmp_path: Path, make_run: Calla
 
 
 def test_a_name_that_no_table_of_looks_has_looks_the_same_everywhere() -> None:
-    assert fallback_look("anybodys") == ("#9e8d47", "<"), "by the name alone, in every session"
+    assert fallback_look("anybodys") == ("#478b9e", "<"), "by the name alone, in every session"
     looks = {fallback_look(name) for name in ("anybodys", "another", "a third")}
     assert len(looks) == 3
 

@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, on a run that was really trained, and on no run at all."""
+"""Notebooks run from top to bottom and are saved with what they show; the tour also on a run of its own."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.runs.train_run import run_training
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"
+IMAGES_SHOWN = {"tour": 5, "sweep": 4, "planner": 2}
+"""Figures in each notebook as it is committed."""
 
 
-def execute(monkeypatch: pytest.MonkeyPatch, runs_root: Path) -> str:
+def execute(monkeypatch: pytest.MonkeyPatch, runs_root: Path, path: Path = NOTEBOOK) -> str:
     """All text that the notebook prints, and the types of what it shows."""
     monkeypatch.setenv("PCR_EXP_TOUR_RUNS", str(runs_root))
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))  # also where the package is not installed
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return "\n".join(str(output.get("text", output.get("data"))) for output in outputs)
 
@@ -83,14 +85,31 @@ def test_the_tour_says_how_to_make_a_run_if_there_is_none(
     assert shown.count("image/png") == 3
 
 
-def test_the_notebook_defines_nothing_and_carries_no_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sweep", "planner"])
+def test_other_notebooks_run_as_they_are_committed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("PCR_EXP_SWEEP", "PCR_EXP_IMAGES", "PCR_EXP_W", "PCR_EXP_X"):
+        monkeypatch.delenv(setting, raising=False)
+    shown = execute(monkeypatch, NOTEBOOK.parent / "nothing", NOTEBOOK.with_stem(name))
+    assert shown.count("image/png") == IMAGES_SHOWN[name]
+
+
+@pytest.mark.parametrize("name", sorted(IMAGES_SHOWN))
+def test_notebooks_define_nothing_and_are_saved_with_their_output(name: str) -> None:
+    notebook = nbformat.read(NOTEBOOK.with_stem(name), as_version=4)
     nbformat.validate(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert cell.outputs == [] and cell.execution_count is None
-            nodes = ast.walk(ast.parse(cell.source.replace("%matplotlib inline", "")))
-            assert not any(
-                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
-                for node in nodes
-            )
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)], "run from top to bottom"
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == IMAGES_SHOWN[name]
+    for cell in code:
+        nodes = ast.walk(ast.parse(cell.source.replace("%matplotlib inline", "")))
+        assert not any(
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
+            for node in nodes
+        )
+
+
+def test_there_is_no_other_notebook() -> None:
+    assert {path.stem for path in NOTEBOOK.parent.glob("*.ipynb")} == set(IMAGES_SHOWN)

@@ -11,13 +11,6 @@ from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 
-RUNNER_OF_EXPERIMENT = {
-    "mssim_vs_scan": "quality",
-    "native_scans": "evaluate",
-    "throughput_vs_scan": "throughput",
-    "throughput_model": "throughput",
-}
-"""Experiments of another runner than `train`."""
 GROUPS = ("task", "scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 
 
@@ -28,15 +21,6 @@ def options(group: str) -> list[str]:
 @pytest.mark.parametrize("runner", sorted(RUNNER_SCHEMAS))
 def test_every_runner_composes_without_arguments(runner: str) -> None:
     assert compose(runner) is not None
-
-
-@pytest.mark.parametrize("experiment", options("experiment"))
-def test_every_experiment_composes_and_says_what_it_is(experiment: str) -> None:
-    runner = RUNNER_OF_EXPERIMENT.get(experiment, "train")
-    assert compose(runner, f"experiment={experiment}") is not None
-    text = (CONFIGS / "experiment" / f"{experiment}.yaml").read_text()
-    for heading in ("# Command ", "# Expect ", "# Cost "):
-        assert heading in text, f"{experiment}.yaml is a lab note: it lacks '{heading.strip()}'"
 
 
 def row_of_options(row: int) -> dict[str, str]:

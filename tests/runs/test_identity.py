@@ -30,6 +30,8 @@ WITHOUT_EFFECT = {
         "storage.reads_in_flight",
         "runs_root",
         "components",
+        "smoke",
+        "dry_run",
     ),
     *(
         "training.log_every_steps",

@@ -41,8 +41,8 @@ from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import per_setting
 
-# Colours of Okabe and Ito (2008), as in the figures of data echoing; shapes for readers without colour.
-_LOOKS = {"storage": ("#0072B2", "o"), "network": ("#E69F00", "s"), "memory": ("#009E73", "D")}
+# None is a scan level's colour (`look.OTHER_LOOKS`); shapes for readers without colour.
+_LOOKS = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}
 _COMPUTING = "#c4c4c4"
 _WIDTHS = (1.1, 1.0, 0.8)
 _INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9

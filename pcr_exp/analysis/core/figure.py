@@ -21,6 +21,7 @@ PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 """Inches beside the axes of a panel, and of a letter of a subtitle."""
+_FOOTER_LETTER_IN = 0.062
 ASIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "borderaxespad": 6.5}
 """Where a legend hides no curve: right of the axes and of the words in their margin, in letters."""
 _ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
@@ -48,6 +49,18 @@ def wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
 def new_figure(width_in: float, height_in: float) -> Figure:
     """A figure that pyplot does not know of: nothing to close, and no window system is asked for."""
     return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def title_above(figure: Figure, words: str) -> None:
+    """A title for all panels of a figure, at its upper left."""
+    figure.suptitle(words, x=0.01, ha="left", fontsize=12, fontweight="bold")
+
+
+def footer(figure: Figure, words: str) -> None:
+    """Facts below all panels: n, hardware, storage. Lines wider than the figure are broken."""
+    num_letters = max(40, int(figure.get_size_inches()[0] / _FOOTER_LETTER_IN))
+    text = "\n".join(textwrap.fill(line, num_letters) for line in words.split("\n"))
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color=MUTED)
 
 
 def guessing_lines(ax: Axes, rows: pd.DataFrame, *, upright: bool = False) -> None:

@@ -58,6 +58,11 @@ RC: dict[Any, Any] = {
 
 DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
 
+OTHER_LOOKS = [
+    *(("#0072b2", "o"), ("#009e73", "D"), ("#56b4e9", "^"), ("#8c6d31", "P")),
+    *(("#005f3c", "v"), ("#a0a000", ">"), ("#8a8a8a", "X")),
+]
+"""Colours and shapes of whatever is no scan level: none of them is on the groups' ramp, or near it."""
 _MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
 _BASELINE = "baseline"
 POLICY_LOOKS = {
@@ -73,6 +78,8 @@ POLICY_LOOKS = {
 the groups does not have. Three shapes are those of groups 6, 8 and 9, as there are no more.
 """
 _FALLBACK_MARKERS = ("*", "h", "<", ">")
+_HUES = (60, 215)
+"""Degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
 _LONGEST_LABEL = 24
 
 
@@ -89,7 +96,8 @@ def fallback_look(name: str) -> tuple[str, str]:
     So a user's own policy, codec or echo variant looks the same in every figure and every session.
     """
     digits = zlib.crc32(name.encode())
-    hue, marker = digits % 360, _FALLBACK_MARKERS[digits // 360 % len(_FALLBACK_MARKERS)]
+    low, high = _HUES
+    hue, marker = low + digits % (high - low), _FALLBACK_MARKERS[digits // 360 % len(_FALLBACK_MARKERS)]
     return to_hex(colorsys.hsv_to_rgb(hue / 360, 0.55, 0.62)), marker
 
 

@@ -12,13 +12,13 @@ from pcr_exp.analysis.core.look import INK, fallback_look
 from pcr_exp.analysis.core.runs_table import per_setting
 from pcr_exp.analysis.echo.table import BASELINE, PANEL_KEYS
 
-# Colours of Okabe and Ito (2008): they differ for colour-blind eyes too; shapes for readers without colour.
+# None is a scan level's colour (`look.OTHER_LOOKS`); shapes for readers without colour.
 _LOOKS = {
     BASELINE: (INK, "s"),
-    "batch": ("#E69F00", "D"),
+    "batch": ("#56b4e9", "D"),
     "example_after": ("#009E73", "^"),
     "example_before": ("#0072B2", "o"),
-    "finer repeats": ("#CC79A7", "P"),
+    "finer repeats": ("#8c6d31", "P"),
 }
 _DASHES = ["-", (0, (1, 1)), (0, (4, 2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
 

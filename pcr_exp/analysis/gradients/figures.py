@@ -19,12 +19,10 @@ from pcr_exp.analysis.core.figure import (
     wide_panels,
 )
 from pcr_exp.analysis.core.headline import headline_of
-from pcr_exp.analysis.core.look import INK, MUTED, style
+from pcr_exp.analysis.core.look import MUTED, style
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
-from pcr_exp.analysis.gradients.published import published
 from pcr_exp.analysis.gradients.table import CODEC, DIRECTIONS, PANEL_KEYS
 
-_PUBLISHED_MBIT_PER_S = 10
 _TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
 _WITHOUT_ZERO_RUNS = 1.6
 
@@ -52,7 +50,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
 def draw_speedups(table: pd.DataFrame) -> Figure:
     """Speed-ups and last score of `gradient_table`, a panel of each per mode, link and number of updates.
 
-    Whiskers: smallest and largest seed. Diamonds at 10 Mbit/s: the paper's, of another model on other data.
+    Whiskers: smallest and largest seed. The paper's, which are remembered, are in the table alone.
     Rows without a speed-up, because `none` was not run, are left out.
     """
     with style():
@@ -63,8 +61,6 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
             _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
             _bars(right, rows, ("final_score_mean", "final_score_min", "final_score_max"))
             guessing_lines(right, rows, upright=True)
-            if rows["bandwidth_mbit_per_s"].iloc[0] == _PUBLISHED_MBIT_PER_S:
-                _published_speedups(left, rows)
             left.set_xlabel("speed-up over 32-bit floats")
             left.set_xlim(left=0)
             right.set_xlabel(f"last validation {headline_of(rows).words}")
@@ -90,13 +86,6 @@ def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def _published_speedups(ax: Axes, rows: pd.DataFrame) -> None:
-    speedups = [published(row).speedup_at_10_mbit for row in rows.to_dict("records")]
-    label = "published (remembered)"
-    ax.plot(speedups, range(len(rows)), "D", mfc="white", mec=INK, linestyle="none", label=label)
-    ax.legend(loc="upper right", fontsize=8)
-
-
 def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
     """3LC's rows of `gradient_table`, means over networks, which change no bits: one per s and zero_run.
 
@@ -115,7 +104,7 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
     """Bits per value against s of `traffic_by_sparsity`, with and without zero-run encoding.
 
     A panel per setting, mode and number of updates. Dotted: with all tensors, those included that are small
-    and sent as float32. Diamonds: the paper's.
+    and sent as float32.
     """
     groups = [
         (title, subtitle, mode, updates, alike)
@@ -126,7 +115,6 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
         figure, axes = panels(len(groups))
         for ax, (title, subtitle, mode, updates, rows) in zip(axes, groups, strict=True):
             _lines(ax, rows)
-            _published(ax, rows)
             ax.set_xticks(sorted(rows["sparsity"].unique()))
             ax.set_xlabel("sparsity multiplier s")
             ax.set_yscale("log")
@@ -150,12 +138,6 @@ def _lines(ax: Axes, rows: pd.DataFrame) -> None:
             ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=f"{name}{alone}")
             every = line["sparsity"], line["bits_per_value"]
             ax.plot(*every, ":", color=color, linewidth=1.2, label="small tensors and framing, too")
-
-
-def _published(ax: Axes, rows: pd.DataFrame) -> None:
-    bits = [published(row).bits_per_value for row in rows.to_dict("records")]
-    label = "published (remembered)"
-    ax.plot(rows["sparsity"], bits, "D", mfc="none", mec=INK, linestyle="none", label=label)
 
 
 def draw_bits_over_training(curves: pd.DataFrame) -> Figure:

@@ -15,15 +15,15 @@ from pcr_exp.analysis.core.look import INK, fallback_look
 from pcr_exp.analysis.core.runs_table import per_setting
 from pcr_exp.analysis.gradients.table import PANEL_KEYS, SERIES_KEYS
 
-# Colours of Okabe and Ito (2008) and greys for the others; colormaps for those that have a number (`_depth`).
+# None is a scan level's colour (`look.OTHER_LOOKS`); colormaps for those that have a number (`_depth`).
 _LOOKS = {
     "none": (INK, "s"),
     "fp16": ("#6b6b6b", "D"),
     "bf16": ("#9a9a9a", "d"),
-    "int8": ("#E69F00", "^"),
+    "int8": ("#8c6d31", "^"),
     "topk": ("Greens", "v"),
-    "powersgd": ("#CC79A7", "P"),
-    "ternary_stochastic": ("#D55E00", "<"),
+    "powersgd": ("#a0a000", "P"),
+    "ternary_stochastic": ("#005f3c", "<"),
     "onebit": ("#56B4E9", ">"),
     "threelc": ("Blues", "o"),
 }

@@ -14,6 +14,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.model.figures import draw_predicted_rates, draw_predicted_times
+from pcr_exp.analysis.model.measured_roofline import draw_measured_roofline, roofline_points
 from pcr_exp.analysis.model.predicted_times import TOLERANCE as TIME_TOLERANCE
 from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
@@ -37,6 +38,11 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
     figures = save_figure(
         draw_predicted_rates(cells, RATE_TOLERANCE), cells, folder, "predicted_vs_measured_rates"
     )
+    roof = roofline_points(cells)
+    if len(roof):
+        figures += save_figure(
+            draw_measured_roofline(roof, _facts(measured)), roof, folder, "measured_roofline"
+        )
     if runs_roots:
         times = predict_times([run for root in runs_roots for run in read_runs(root)])
         text += "\n" + times_to_markdown(times)
@@ -46,6 +52,12 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
     table = folder / TABLE_FILE
     table.write_text(text)
     return [table, *figures]
+
+
+def _facts(measured: Validation) -> str:
+    meta, settings = measured.meta, measured.meta["settings"]
+    crops = f"{settings['dataset']}, crops of {settings['image_size']} px"
+    return f"{crops}, a model that is pretended; {meta['cpu']}, {meta['num_cores']} cores"
 
 
 def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:

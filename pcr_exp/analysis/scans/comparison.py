@@ -29,7 +29,7 @@ from pcr_exp.analysis.core.figure import (
     target_line,
 )
 from pcr_exp.analysis.core.headline import headline_of
-from pcr_exp.analysis.core.look import INK, scan_words, style
+from pcr_exp.analysis.core.look import INK, OTHER_LOOKS, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import eval_curves, per_setting, tidy_frame
 from pcr_exp.analysis.core.statistics import paired_difference, spread
@@ -54,11 +54,6 @@ COMPARISON_COLUMNS = [
     "difference_ci95",
     "majority_share",
     "headline",
-]
-# Colours of Okabe and Ito (2008), shapes for readers without colour; after seven values they begin again.
-_VALUE_LOOKS = [
-    *(("#0072B2", "o"), ("#E69F00", "^"), ("#009E73", "D"), ("#CC79A7", "P")),
-    *(("#D55E00", "v"), ("#56B4E9", ">"), ("#6b6b6b", "X")),
 ]
 
 
@@ -172,7 +167,7 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
     shows through its gaps. Where no seconds may be said, there is the panel of epochs alone.
     """
     values = [value for value in reference_first(curves["value"], reference) if value != reference]
-    looks = {value: _VALUE_LOOKS[i % len(_VALUE_LOOKS)] for i, value in enumerate(values)}
+    looks = {value: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, value in enumerate(values)}
     drawn = [
         (title, group, rows, x, x_label)
         for title, group, alike in per_setting(curves, SIDE_BY_SIDE)

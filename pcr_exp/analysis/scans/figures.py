@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from pcr_exp.analysis.core.cells import kilobytes, with_unit
 from pcr_exp.analysis.core.figure import (
-    PANEL_WIDTH_IN,
     accuracy_axis,
-    alone_mark,
+    footer,
     guessing_lines,
-    new_figure,
     panel_title,
     panels,
     target_line,
 )
-from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
-    MUTED,
     scan_levels,
     style,
 )
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting, seconds_of
+from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.analysis.scans.table import one_run_per_seed
-from pcr_exp.system import MIB
 
-MAX_INSIDE = 6
-"""Scan levels whose legend has room within its panel."""
+MAX_CURVES = 6
+"""Scan levels in a panel; of more there are several panels."""
 SECONDS_LABEL = with_unit("training + data wait", "train_s")
-MEASURES = {
-    "time_to_target_s": "seconds to the target",
-    "all_s": "seconds for all epochs",
-    "record_mib": "MiB of records read, probes included",
-    "final_score": "last validation {headline}",
-}
-_LINE_IN, _MARGIN_IN = 0.27, 1.25
+_LEGEND_LINE_IN, _SUBTITLE_LETTERS = 0.19, 55
+_ROOM, _LEAST_SPAN = 0.06, 0.05
+"""Above and below all values, as a share of what they span; and what they span at least."""
+BANDS = "bands: 95 % intervals of means over seeds"
 
 
 def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
-    """`y` against `x` for every scan level: one thin line per run, one thick line for their mean.
+    """`y` against `x` for every scan level: the mean over its runs, in a band that is its 95 % interval.
 
-    The mean of both is taken at each epoch that all seeds of the level have evaluated; a level's legend entry
-    gives the mean bytes that it reads per image, and says so where it is of one run among means of more.
+    The mean of both, and the interval of y (`statistics.half_width`), are taken at each epoch that all seeds
+    of the level have evaluated; a level's legend entry gives the mean bytes that it reads per image, and says
+    so where it is of one run among means of more. Bands may leave the axes, which hold every run.
     """
+    _show_all(ax, rows[y])
     most = rows.groupby("scan")["run_id"].nunique().max()
     for order, (level, runs) in enumerate(scan_levels(rows)):
         # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
@@ -59,10 +56,12 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
         }
         num_runs = runs["run_id"].nunique()
         alone = " · n = 1" if num_runs == 1 < most else ""
-        if num_runs > 1:
-            for _, run in runs.groupby("run_id"):
-                ax.plot(run[x], run[y], **{**look, "linewidth": 0.8, "alpha": 0.4, "linestyle": "-"})
         mean = mean_over_seeds(runs, x, y)
+        if num_runs > 1:
+            widths = mean["epoch"].map(runs.groupby("epoch")[y].agg(half_width))
+            ax.fill_between(
+                mean[x], mean[y] - widths, mean[y] + widths, color=level.color, alpha=0.13, linewidth=0
+            )
         ax.plot(
             mean[x],
             mean[y],
@@ -73,6 +72,24 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
             label=f"{level.short_words} · {kilobytes(runs['mean_image_bytes'].mean())}{alone}",
             **look,
         )
+
+
+def _show_all(ax: Axes, values: pd.Series) -> None:
+    """Limits that hold all values, and not the bands around their means."""
+    room = _ROOM * max(values.max() - values.min(), _LEAST_SPAN)
+    ax.set_ylim(values.min() - room, values.max() + room)
+
+
+def _hold_lines(ax: Axes) -> None:
+    """Widen the limits to hold the lines of targets and of guessing, which have names in the margin."""
+    heights = [
+        float(np.asarray(line.get_ydata())[0])
+        for line in ax.lines
+        if line.get_transform() == ax.get_yaxis_transform(which="grid")
+    ]
+    low, high = ax.get_ylim()
+    room = _ROOM * (high - low)
+    ax.set_ylim(min([low, *(at - room for at in heights)]), max([high, *(at + room for at in heights)]))
 
 
 def mean_over_seeds(level: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -101,12 +118,40 @@ def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
     """Validation score against the column `x`, with each panel's target and what guessing reaches."""
     with style():
-        facts = list(per_panel(curves))
+        facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
         figure, axes = panels(len(facts))
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             draw_accuracy_panel(ax, rows, x, x_label)
             panel_title(ax, title, subtitle)
+        _finish(figure, curves, facts)
     return figure
+
+
+def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
+    """A panel as it is, or, of more than MAX_CURVES scan levels, static levels and policies apart.
+
+    Policies are drawn beside the baseline, at most MAX_CURVES in a panel.
+    """
+    levels = [level for level, _ in scan_levels(rows)]
+    if len(levels) <= MAX_CURVES:
+        return [(title, subtitle, rows)]
+    static = [level.label for level in levels if not math.isnan(level.group)]
+    policies = [level.label for level in levels if math.isnan(level.group)]
+    beside, step = static[:1], MAX_CURVES - 1
+    parts = [static[i : i + MAX_CURVES] for i in range(0, len(static), MAX_CURVES)]
+    parts += [beside + policies[i : i + step] for i in range(0, len(policies), step)]
+    return [(title, subtitle, rows[rows["scan"].isin(part)]) for part in parts if part]
+
+
+def _finish(figure: Figure, curves: pd.DataFrame, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
+    """Room for the legends below panels, and what all panels share in a footer."""
+    num_rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
+    in_legends = 1 + max(-(-rows["scan"].nunique() // 2) for _, _, rows in facts)
+    lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + num_rows * lines * _LEGEND_LINE_IN)
+    hardware = " / ".join(sorted(set(curves["hardware"]))) if "hardware" in curves else ""
+    footer(figure, "; ".join(words for words in (hardware, BANDS) if words))
 
 
 def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
@@ -115,17 +160,12 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     for target in sorted(rows["target_score"].unique()):
         target_line(ax, target)
     guessing_lines(ax, rows)
+    _hold_lines(ax)
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)
     accuracy_axis(ax, rows)
     look: dict[str, Any] = {"title": "scan · bytes per image", "title_fontsize": 8.5, "alignment": "left"}
-    if rows["scan"].nunique() <= MAX_INSIDE:
-        ax.legend(loc="best", **look)
-        return
-    # More would lie on the curves. Nothing is below a single row of panels: they keep their height.
-    legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, **look)
-    grid = ax.get_gridspec()
-    legend.set_in_layout(grid is not None and grid.nrows > 1)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8, **look)
 
 
 def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
@@ -139,7 +179,7 @@ def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
 def draw_efficiency(curves: pd.DataFrame) -> Figure:
     """Two panels per dataset, label and model of `with_seconds`: score against seconds and against epochs."""
     with style():
-        facts = list(per_panel(curves))
+        facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
         figure, axes = panels(2 * len(facts), max_columns=2)
         for i, (title, subtitle, rows) in enumerate(facts):
             against_time, against_epochs = axes[2 * i], axes[2 * i + 1]
@@ -152,6 +192,7 @@ def draw_efficiency(curves: pd.DataFrame) -> Figure:
             legend.remove()  # that of the panel beside it
             panel_title(against_time, title, subtitle)
             panel_title(against_epochs, "the same, per epoch", "statistical efficiency")
+        _finish(figure, curves, facts)
     return figure
 
 
@@ -170,89 +211,13 @@ def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
         facts = [f"storage {group['storage']}", f"{seeds} per scan level"]
         alike = (curves[named] == [group[key] for key in named]).all(axis=1)
         if curves.loc[alike, "setting"].nunique() > 1:
-            facts.append(f"setting {group['setting']}")
+            facts.append(_setting_words(rows, group["setting"]))
         if timed.loc[timed["setting"] == group["setting"], "timing"].nunique() > 1:
             facts.append(f"{' / '.join(sorted(set(rows['hardware'])))}, timing {group['timing']}")
-        yield title, ", ".join(facts), rows
+        px = f" · {rows['image_px'].iloc[0]} px" if "image_px" in rows else ""
+        yield title + px, ", ".join(facts), rows
 
 
-def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `runs_frame` with two columns more.
-
-    `all_s`: training, waiting and probing; NaN where no seconds may be said. `record_mib`: the MiB of records
-    that training and probes read.
-    """
-    return runs.assign(
-        all_s=seconds_of(runs).where(runs["no_seconds"] == ""),
-        record_mib=(runs["record_bytes"] + runs["probe_bytes"]) / MIB,
-    )
-
-
-def draw_side_by_side(runs: pd.DataFrame) -> Figure:
-    """Dots for runs, a bar for the mean of a level's seeds; MEASURES from left to right.
-
-    Levels stand in the order of `scan_levels`, which also is that of the legends elsewhere. A level that has
-    seeds which did not reach the target shows those that did, and says how many did not. Seconds that may not
-    be said are not shown.
-
-    Args:
-        runs: `with_totals` of `runs_frame`; one row of panels per GROUP_KEYS.
-    """
-    with style():
-        facts = list(per_panel(runs))
-        heights = [_MARGIN_IN + _LINE_IN * rows["scan"].nunique() for _, _, rows in facts]
-        figure = new_figure(0.62 * PANEL_WIDTH_IN * len(MEASURES), sum(heights))
-        grid = figure.subplots(len(facts), len(MEASURES), squeeze=False, height_ratios=heights)
-        for axes, (title, subtitle, rows) in zip(grid, facts, strict=True):
-            for ax, (measure, label) in zip(axes, MEASURES.items(), strict=True):
-                _draw_measure(ax, rows, measure)
-                ax.set_xlabel(label.format(headline=headline_of(rows).words))
-                if ax is not axes[0]:
-                    ax.set_yticklabels([])
-            axes[-1].xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            guessing_lines(axes[-1], rows, upright=True)
-            words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
-            panel_title(axes[0], title, words, broken=False)
-            panel_title(axes[1], " ", " ")  # keeps the height for the words above, which run into its width
-            for text in (axes[0].title, *axes[0].texts[-1:]):
-                text.set_in_layout(False)
-    return figure
-
-
-def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
-    levels = scan_levels(rows)
-    for place, (level, runs) in enumerate(levels):
-        values, color = runs[measure], level.color
-        there = values.dropna()
-        look: dict[str, Any] = {"color": color, "markeredgecolor": "white", "zorder": 3}
-        ax.plot(there, [place] * len(there), level.marker, **look)
-        if len(there) == len(values):
-            ax.plot([values.mean()] * 2, [place - 0.36, place + 0.36], color=color, linewidth=2.2, zorder=2)
-        else:
-            missed = _why_missing(runs, measure)
-            ax.annotate(
-                missed,
-                (1, place),
-                xycoords=("axes fraction", "data"),
-                xytext=(-3, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=7.5,
-                color=MUTED,
-            )
-    most = max(len(runs) for _, runs in levels)
-    names = [level.short_words + alone_mark(len(runs), most) for level, runs in levels]
-    ax.set_yticks(range(len(levels)), names, fontsize=8.5)
-    ax.set_ylim(len(levels) - 0.4, -0.6)
-    if measure != "final_score":
-        ax.set_xlim(left=0)
-
-
-def _why_missing(level: pd.DataFrame, measure: str) -> str:
-    if (level["no_seconds"] != "").any():
-        return "not said"
-    if measure == "time_to_target_s" and (level["no_target"] != "").any():
-        return "target is guessed"
-    missing = int(level[measure].isna().sum())
-    return f"{missing} of {len(level)} did not"
+def _setting_words(rows: pd.DataFrame, setting: str) -> str:
+    """In what it differs (`told_apart.with_settings`), or its key where that was not looked at."""
+    return str(rows["told_apart"].iloc[0]) if "told_apart" in rows else f"setting {setting}"

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import panel_title, panels
-from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, style
+from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, ScanLevel, style
 from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
 from pcr_exp.measuring.peers.registry import is_ours, scan_of, title_of
 
 PEER_COLOR = "#9aa5b1"
-_FORMAT_COLORS = {"pcr": "#b5367a", "baseline": "#1a1a1a"}
+_FORMAT_COLORS = {"pcr": OTHER_LOOKS[0][0], "baseline": INK}
 _OTHER_FORMAT = "#9aa5b1"
 _BELOW, _ABOVE = 0.6, 1.6
 
@@ -144,8 +144,11 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
         decodes = list(dict.fromkeys(ours["decode"]))
         figure, axes = panels(len(decodes), max_columns=2)
         for ax, decode in zip(axes, decodes, strict=True):
-            _draw_panel(ax, ours[ours["decode"] == decode])
-            facts = f"n = {ours['n'].min()}, median, smallest to largest; line: min(compute, W / bytes)"
+            lines = ours[ours["decode"] == decode]
+            _draw_panel(ax, lines)
+            facts = f"n = {lines['n'].min()}, median, smallest to largest"
+            if len(bounds(lines)):
+                facts += "; line: min(compute, W / bytes)"
             panel_title(ax, f"throughput per scan level, decode={decode}", facts)
     return figure
 

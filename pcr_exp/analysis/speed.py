@@ -1,0 +1,175 @@
+"""Measurements of parts in figures: the throttle beside slow devices, 3LC's codec, encoding records.
+
+Each figure is drawn from the table of a committed measurement, by `experiments.redraw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.core.figure import footer, new_figure, panels, save_figure, title_above
+from pcr_exp.analysis.core.look import MUTED, OTHER_LOOKS, style
+
+THROTTLED = {
+    "disk.csv": "a disk slowed by the kernel",
+    "head_reads.csv": "reads from a simulated disk head",
+    "head_epochs.csv": "epochs from a simulated disk head",
+    "network.csv": "HTTP over a slowed link",
+    "gradients.csv": "gradients over a slowed link",
+}
+"""Tables of results/throttle that have seconds of a device that is really slow and of the throttle."""
+_CLOSE = 0.05
+_ROW_IN, _AROUND_IN = 0.34, 1.5
+
+
+def throttle_ratios(folder: Path) -> pd.DataFrame:
+    """Rows of `place`, `setting` and `ratio`: the throttle's seconds over those of the slow device.
+
+    Args:
+        folder: With the tables THROTTLED.
+    """
+    parts = []
+    for name, place in THROTTLED.items():
+        rows = pd.read_csv(folder / name)
+        keys = [str(key) for key in rows if key not in _MEASURED]
+        settings = [_words(dict(zip(keys, row, strict=True))) for row in rows[keys].itertuples(index=False)]
+        parts.append(pd.DataFrame({"place": place, "setting": settings, "ratio": rows["ratio"]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+_MEASURED = {
+    *("bytes_over_bandwidth_s", "seeks_and_bytes_s", "repeat", "real_s", "throttle_s", "ratio"),
+    *("num_updates", "bytes_sent", "num_reads", "epochs"),
+}
+_UNITS = {
+    "bandwidth_mib_per_s": "{:g} MiB/s",
+    "bandwidth_mbit_per_s": "{:g} Mbit/s",
+    "seek_ms": "seek {:g} ms",
+    "latency_ms": "{:g} ms",
+    "read_kib": "reads of {:g} KiB",
+    "num_readers": "{:g} at once",
+    "group": "group {:g}",
+    "gradients": "{}",
+    "mode": "{}",
+}
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(_UNITS[key].format(value) for key, value in settings.items())
+
+
+def draw_throttle(ratios: pd.DataFrame) -> Figure:
+    """A dot per repeat of `throttle_ratios`, a line per setting, places by colour; the band is ± 5 %."""
+    settings: list[tuple[Any, pd.DataFrame]] = list(ratios.groupby(["place", "setting"], sort=False))
+    with style():
+        figure = new_figure(8, _AROUND_IN + _ROW_IN * len(settings))
+        ax = figure.subplots()
+        ax.axvspan(1 - _CLOSE, 1 + _CLOSE, color=MUTED, alpha=0.15, linewidth=0)
+        ax.axvline(1, color=MUTED, linewidth=1)
+        places: dict[Any, tuple[str, str]] = dict(zip(THROTTLED.values(), OTHER_LOOKS, strict=False))
+        for row, ((place, _), found) in enumerate(settings):
+            color, marker = places[place]
+            first = place if place not in ax.get_legend_handles_labels()[1] else None
+            ax.plot(found["ratio"], [row] * len(found), marker, color=color, alpha=0.8, label=first)
+        ax.set_yticks(range(len(settings)), [setting for (_, setting), _ in settings], fontsize=8)
+        ax.invert_yaxis()
+        ax.set_xlabel("seconds under the throttle / seconds of the slow device")
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+        title_above(figure, "The throttle takes as long as devices that are really slow")
+        least = min(len(found) for _, found in settings)
+        footer(figure, f"n = {least} or more repeats, each a dot; band: 5 %")
+    return figure
+
+
+def draw_codec(rows: pd.DataFrame) -> Figure:
+    """MB/s of 3LC's codec, encoding and decoding (columns of `speed.gradient_codec`): a bar per tensors."""
+    return _two_bars(
+        rows,
+        "tensors",
+        {"encode_mb_per_s": "encoding, MB/s", "decode_mb_per_s": "decoding, MB/s"},
+        "How fast 3LC's codec works",
+        "of 32-bit floats, one core (results/codec_speed/README.md has the hardware)",
+    )
+
+
+def draw_encode(rows: pd.DataFrame) -> Figure:
+    """Images/s of transcoding and of encoding records on one core and two (columns of `speed.records`)."""
+    found = rows.melt(
+        ["library", "repeat"],
+        ["jpegtran_images_per_s", "transcode_images_per_s", "encode_images_per_s", "two_cores_images_per_s"],
+        "step",
+        "images_per_s",
+    )
+    words = {
+        "jpegtran_images_per_s": "jpegtran, a process per image",
+        "transcode_images_per_s": "transcoding alone, one core",
+        "encode_images_per_s": "encoding records, one core",
+        "two_cores_images_per_s": "encoding records, two cores",
+    }
+    return _two_bars(
+        found.assign(step=found["step"].map(words)),
+        "step",
+        {"images_per_s": "images/s"},
+        "How fast images become records",
+        f"{rows['images'].iloc[0]} native ImageNet files (results/records_speed/README.md has the hardware)",
+    )
+
+
+def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str], title: str, facts: str) -> Figure:
+    names = list(dict.fromkeys(rows[by]))
+    with style():
+        figure, axes = panels(len(measures))
+        width, _ = figure.get_size_inches()
+        figure.set_size_inches(width + 2.4, _AROUND_IN + _ROW_IN * len(names))
+        for ax, (measure, words) in zip(axes, measures.items(), strict=True):
+            _bars(ax, rows, by, names, measure)
+            ax.set_xlabel(words)
+            ax.set_yticks(range(len(names)), names if ax is axes[0] else [""] * len(names), fontsize=8.5)
+            ax.invert_yaxis()
+        title_above(figure, title)
+        least = int(rows.groupby(by).size().min())
+        footer(figure, f"n = {least} repeats, median, smallest to largest; {facts}")
+    return figure
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str) -> None:
+    for place, name in enumerate(names):
+        found = rows.loc[rows[by] == name, measure]
+        middle = found.median()
+        ax.barh(place, middle, height=0.62, color=OTHER_LOOKS[0][0])
+        ax.hlines(place, found.min(), found.max(), color="black", linewidth=1)
+        ax.annotate(
+            f"{middle:,.0f}",
+            (found.max(), place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+        )
+    ax.margins(x=0.2)
+    ax.grid(axis="y", visible=False)
+
+
+def redraw_throttle(folder: Path, out: Path) -> list[Path]:
+    """The figure `throttle` of a folder of tables."""
+    ratios = throttle_ratios(folder)
+    return save_figure(draw_throttle(ratios), ratios, out, "throttle")
+
+
+def redraw_codec(folder: Path, out: Path) -> list[Path]:
+    """The figure `codec_speed` of codec.csv; its own CSV is a copy of it."""
+    rows = pd.read_csv(folder / "codec.csv")
+    return save_figure(draw_codec(rows), rows, out, "codec_speed")
+
+
+def redraw_encode(folder: Path, out: Path) -> list[Path]:
+    """The figure `encode_speed` of encode.csv; its own CSV is a copy of it."""
+    rows = pd.read_csv(folder / "encode.csv")
+    return save_figure(draw_encode(rows), rows, out, "encode_speed")

@@ -1,0 +1,90 @@
+"""Titles say the input size and in what settings differ; legends say which levels read on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.core.told_apart import with_settings, words_of
+from pcr_exp.analysis.scans.figures import MAX_CURVES, few_levels, per_panel
+from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.loading.echo.variants import ExampleBeforeConfig
+
+MakeRun = Callable[..., Path]
+
+
+def test_settings_are_told_apart_by_words_and_not_by_hashes(tmp_path: Path, make_run: MakeRun) -> None:
+    for decode in ("scaled", "libjpeg"):
+        for scan in ("baseline", "group_2"):
+            make_run(tmp_path, scan, more={"loader": LoaderConfig(decode=decode)})
+    runs = read_runs(tmp_path)
+    curves = with_settings(eval_curves(runs), runs)
+    assert set(curves["image_px"]) == {64} and set(curves["told_apart"]) == {
+        "decode=scaled",
+        "decode=libjpeg",
+    }
+    panels = list(per_panel(curves))
+    assert {title for title, _, _ in panels} == {"photos · photo · resnet18 · 64 px"}
+    assert sorted(words.rpartition(", ")[2] for _, words, _ in panels) == ["decode=libjpeg", "decode=scaled"]
+    assert not any("setting" in words for _, words, _ in panels)
+
+
+def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -> None:
+    reads_on = ExampleBeforeConfig(name="example_before", factor=2, buffer=256, repeat_groups=[5])
+    make_run(tmp_path, "group_2", echo=reads_on)
+    make_run(tmp_path, "group_2", seed=1)
+    runs = read_runs(tmp_path)
+    frame = with_settings(runs_frame(runs), runs)
+    assert set(frame["scan"]) == {"group_2 then 5", "group_2"}
+    assert set(frame["told_apart"]) == {"echo=example_before", "as it is"}
+
+
+def test_one_setting_alone_needs_no_words_and_no_rows_none(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    (run,) = read_runs(tmp_path)
+    assert words_of({"a": run.config}) == {"a": ""}
+    empty = with_settings(eval_curves([]), [])
+    assert empty.empty and {"image_px", "told_apart"} <= set(empty.columns)
+
+
+def test_options_of_one_name_are_told_apart_by_what_differs(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    (run,) = read_runs(tmp_path)
+    configs = {
+        factor: {**run.config, "echo": asdict(ExampleBeforeConfig(name="example_before", factor=factor))}
+        for factor in (2.0, 4.0)
+    }
+    found = words_of({str(factor): config for factor, config in configs.items()})
+    assert found == {"2.0": "echo=example_before, factor=2.0", "4.0": "echo=example_before, factor=4.0"}
+
+
+def a_level(scan: str, group: float, encoding: str = "pcr") -> dict[str, object]:
+    return {"scan": scan, "group": group, "encoding": encoding}
+
+
+def test_more_levels_than_a_panel_holds_are_several_panels() -> None:
+    policies = [a_level(name, float("nan")) for name in ("balanced", "cosine", "mixture", "mssim", "plateau")]
+    static = [a_level("baseline", 1, "baseline"), *(a_level(f"group_{g}", g) for g in (1, 2, 5, 10))]
+    rows = pd.DataFrame([*static, *policies])
+    parts = few_levels("title", "words", rows)
+    assert [part["scan"].tolist() for _, _, part in parts] == [
+        [level["scan"] for level in static],
+        ["baseline", *(level["scan"] for level in policies)],
+    ]
+    assert all(part["scan"].nunique() <= MAX_CURVES for _, _, part in parts)
+    ((_, _, alike),) = few_levels("title", "words", rows.head(5))
+    pd.testing.assert_frame_equal(alike, rows.head(5))
+
+
+@pytest.mark.parametrize("num_groups", [7, 10])
+def test_many_static_levels_are_several_panels_too(num_groups: int) -> None:
+    rows = pd.DataFrame([a_level(f"group_{group}", group) for group in range(1, num_groups + 1)])
+    parts = [part["scan"].tolist() for _, _, part in few_levels("", "", rows)]
+    assert [scan for part in parts for scan in part] == rows["scan"].tolist()
+    assert max(map(len, parts)) <= MAX_CURVES

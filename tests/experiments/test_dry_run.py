@@ -1,0 +1,77 @@
+"""What a command would take, said without doing any of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from composing import compose
+from runner_processes import call
+
+from experiments.dry_run import PLANS, WOULD_RUN, plan
+from experiments.outcomes import Outcome, amounts_in_words, total_amounts
+from experiments.pace import finished_paces
+from pcr_exp.config.compose import RUNNER_SCHEMAS
+from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
+
+
+@pytest.mark.parametrize("runner", sorted(RUNNER_SCHEMAS))
+def test_every_runner_says_what_it_would_do_and_does_nothing(
+    runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned = plan(compose(runner))
+    assert planned.status == WOULD_RUN and planned.facts
+    assert list(tmp_path.iterdir()) == []
+    assert RUNNER_SCHEMAS[runner] in PLANS
+
+
+def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path) -> None:
+    roots = [
+        f"dataset.root={tmp_path}/photos",
+        f"records.root={tmp_path}/records",
+        f"runs_root={tmp_path}/runs",
+    ]
+    sweep = [f"hydra.sweep.dir={tmp_path}/sweep", "scan=baseline,group_1", "-m", "--dry-run"]
+    done = call("train", "training.image_size=64", *roots, *sweep)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("1,536 images an epoch") == 2 and "in all: about " in done.stdout
+    assert "of disk" in done.stdout and "records are not made yet" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
+
+
+def a_set(folder: Path, *, image_size: int, wall_s: float) -> None:
+    """A packed set of one run that trained on 200 images and waited for one second."""
+    config = {"model": {"name": "resnet18"}, "training": {"image_size": image_size}}
+    (folder / RUNS_FILE).write_text(json.dumps({"a": {"config": config}}))
+    row: dict[str, Any] = {"run_id": "a", "wall_s": wall_s, "wait_s": 1.0, "samples_seen": 200}
+    pd.DataFrame([row | {"wall_s": 0.5}, row]).to_csv(folder / ROWS_FILE, index=False)
+
+
+def test_seconds_are_those_of_finished_runs_like_it(tmp_path: Path) -> None:
+    a_set(tmp_path, image_size=64, wall_s=5.0)
+    assert finished_paces(tmp_path) == [(("resnet18", 64, 1), pytest.approx(4 / 200))]
+    assert finished_paces(tmp_path / "nothing") == []
+
+
+def test_storage_that_is_slower_than_training_decides(tmp_path: Path) -> None:
+    """And what is not known is said to be not known."""
+    config = compose("train", "model=resnet18", "training.image_size=37", f"records.root={tmp_path}")
+    planned = plan(config)
+    assert "seconds are not known: no finished run of resnet18 at 37 px" in planned.words
+    assert "seconds" not in planned.amounts and "read_bytes" not in planned.amounts
+    weights = 11.7e6 * 4 * 2  # resnet18's and their momentum; its head is of 1,000 classes
+    assert planned.amounts["disk_bytes"] == pytest.approx(weights, rel=0.01)
+
+
+def test_totals_leave_out_what_one_job_does_not_know() -> None:
+    jobs = [
+        Outcome("a", WOULD_RUN, "", {"seconds": 7200.0, "disk_bytes": 1e6}),
+        Outcome("b", WOULD_RUN, "", {"seconds": 3600.0}),
+    ]
+    assert total_amounts(jobs) == {"seconds": 10800.0}
+    assert amounts_in_words({"disk_bytes": 2.5e9, "seconds": 90}) == "about 1.5 minutes, 2.50 GB of disk"
+    assert total_amounts([Outcome("c", "finished")]) == {}

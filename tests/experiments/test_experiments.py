@@ -1,0 +1,109 @@
+"""Every experiment file: its note, its place in the catalogue, and its smoke size, composed and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from composing import compose
+from runner_processes import call
+
+from experiments.catalogue import OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
+from experiments.smoke import SMOKE, beside, smoke_overrides
+from pcr_exp.datasets.photos import PhotosConfig
+
+NOTES = {note.name: note for note in read_notes()}
+PAPERS = {
+    "PCR": 15,
+    "Echoing": 7,
+    "3LC": 7,
+    "COMET": 7,
+}
+"""How many figures and tables of each paper a reproduction has to give."""
+RUN_BY_DEFAULT = ("demo", "sample_image")
+"""A training and a measurement; the others are run by `-m slow`."""
+
+
+def runner_of(note: LabNote) -> str:
+    return "train" if note.runner == "demo" else note.runner
+
+
+def first_values(overrides: list[str]) -> list[str]:
+    """Of each value of a sweep the first: `scan=baseline,group_1` -> `scan=baseline`."""
+    split = (override.partition("=") for override in overrides)
+    return [f"{key}={value if value.startswith('[') else value.split(',')[0]}" for key, _, value in split]
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_every_experiment_says_what_it_is_and_composes_at_both_sizes(name: str) -> None:
+    note = NOTES[name]
+    for heading in ("Papers", "Command", "Expect", "Cost"):
+        assert note.parts.get(heading), f"{name}.yaml is a lab note: it lacks '# {heading}'"
+    runner, experiment = runner_of(note), f"experiment={name}"
+    small = first_values(beside(compose(runner, experiment).smoke, [experiment, SMOKE]))
+    config = compose(runner, experiment, *small)
+    dataset = config.dataset
+    assert isinstance(dataset, PhotosConfig) and dataset.num_train == 48
+    folder = config.runs_root if runner == "train" else config.out
+    assert folder.startswith("results/runs/smoke"), "a trial run does not lie among results"
+
+
+def test_every_figure_of_the_papers_has_one_experiment() -> None:
+    figures = [figure for note in NOTES.values() for figure in note.figures] + [*WITHOUT_AN_EXPERIMENT]
+    assert len(set(figures)) == len(figures), "a figure belongs to one experiment"
+    counted = {paper: sum(figure.startswith(f"{paper}: ") for figure in figures) for paper in PAPERS}
+    assert counted == PAPERS and sum(PAPERS.values()) == len(figures)
+    assert all(note.figures or note.parts["Papers"] == [OURS] for note in NOTES.values())
+
+
+def test_the_catalogue_is_made_of_the_notes() -> None:
+    assert PAGE.read_text() == page(list(NOTES.values())), "run python -m experiments.catalogue"
+
+
+def test_what_was_typed_goes_before_the_smoke_size() -> None:
+    assert smoke_overrides("train", ["experiment=finetuning"]) == []
+    typed = ["experiment=finetuning", "dataset=cars", "seed=3", "~training.nesterov", SMOKE]
+    small = dict(override.split("=", 1) for override in smoke_overrides("train", typed))
+    assert "dataset" not in small and "seed" not in small and "model" not in small
+    assert "dataset.num_train" not in small, "of the embedded dataset alone"
+    assert small["dataset.images_per_record"] == "16" and small["scan"] == "baseline,group_1"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where trial runs and their data lie, for all of them."""
+    return tmp_path_factory.mktemp("smoke")
+
+
+def roots(runner: str, place: Path) -> list[str]:
+    data = [f"dataset.root={place}/photos"]
+    records = [f"records.root={place}/records"]
+    of_runner = {
+        "train": [*records, f"runs_root={place}/runs"],
+        "quality": [*records, f"out={place}/out"],
+        "evaluate": [*records, f"runs=[{place}/trained]", f"out={place}/out"],
+        "activation_study": [*records, f"out={place}/out"],
+        "throughput": [f"work={place}/work", f"out={place}/out", "loader.num_workers=1"],
+    }
+    return [*data, *of_runner[runner], f"hydra.sweep.dir={place}/sweep"]
+
+
+def run_small(name: str, place: Path) -> None:
+    runner = runner_of(NOTES[name])
+    if runner == "evaluate":  # wants something that was trained
+        trained = call("train", SMOKE, *roots("train", place), f"runs_root={place}/trained")
+        assert trained.returncode == 0, trained.stderr
+    plan = [f"plan.out={place}/plan"] if name == "roofline" else []
+    done = call(runner, f"experiment={name}", SMOKE, *roots(runner, place), *plan)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", RUN_BY_DEFAULT)
+def test_experiments_run_at_their_smoke_size(name: str, place: Path) -> None:
+    run_small(name, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(NOTES.keys() - set(RUN_BY_DEFAULT)))
+def test_all_other_experiments_run_at_their_smoke_size(name: str, place: Path) -> None:
+    run_small(name, place)

@@ -1,0 +1,59 @@
+"""`make figures`: every committed figure is drawn again, from committed files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments import redraw as redrawing
+from experiments.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
+
+COMMITTED = sorted(
+    path
+    for path in RESULTS.rglob("*.png")
+    if path.relative_to(RESULTS).parts[0] not in USERS_OWN and path.with_suffix(".csv").exists()
+)
+
+
+def test_every_folder_with_figures_is_drawn_by_one_job() -> None:
+    folders = [job.folder for job in jobs()]
+    for png in COMMITTED:
+        owners = [folder for folder in folders if png.parent in (folder, folder / "traces")]
+        assert owners, f"{png} is drawn by nothing: add its folder to experiments.redraw.jobs"
+        assert png.with_suffix(".pdf").exists()
+
+
+def test_figures_have_the_rows_that_they_draw_beside_them() -> None:
+    pictures = [
+        path for path in RESULTS.rglob("*.png") if path.relative_to(RESULTS).parts[0] not in USERS_OWN
+    ]
+    assert sorted(pictures) == COMMITTED and len(COMMITTED) > 60
+
+
+def test_only_what_is_there_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure that was never committed is not added, and no other file is touched."""
+
+    def draw(_: Path, out: Path) -> None:
+        for name in ("known", "new"):
+            for ending in ("pdf", "png", "csv"):
+                (out / f"{name}.{ending}").write_text("drawn")
+        (out / "table.md").write_text("drawn")
+
+    for name in ("known.pdf", "known.png", "known.csv", "table.md"):
+        (tmp_path / name).write_text("committed")
+    assert list(redraw([Job(tmp_path, draw)])) == [tmp_path / "known.png"]
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert found == {
+        **{f"known.{ending}": "drawn" for ending in ("pdf", "png", "csv")},
+        "table.md": "committed",
+    }
+    monkeypatch.setattr(redrawing, "jobs", lambda: [Job(tmp_path / "elsewhere", draw)])
+    main([str(tmp_path / "here")])  # draws nothing: it would fail, for there is no such folder
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("light_figures")
+def test_all_committed_figures_are_drawn_from_committed_files(tmp_path: Path) -> None:
+    drawn = {path.relative_to(tmp_path) for path in redraw(jobs(), into=tmp_path)}
+    assert {path.relative_to(RESULTS) for path in COMMITTED} <= drawn
