@@ -14,7 +14,7 @@ from pcr_exp.datasets.photos import PhotosConfig
 
 NOTES = {note.name: note for note in read_notes()}
 PAPERS = {
-    "PCR": 15,
+    "PCR": 16,
     "Echoing": 7,
     "3LC": 7,
     "COMET": 7,
