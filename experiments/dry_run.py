@@ -11,6 +11,7 @@ from experiments.outcomes import amounts_in_words
 from experiments.pace import find_pace
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.evaluation import EvaluateConfig
+from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import (
@@ -59,7 +60,12 @@ class Planned:
 
 def plan(config: Any) -> Planned:
     """What a runner would do with its configuration."""
-    return next(made(config) for kind, made in PLANS.items() if isinstance(config, kind))
+    return next((made(config) for kind, made in PLANS.items() if isinstance(config, kind)), _unknown(config))
+
+
+def _unknown(config: Any) -> Planned:
+    """A runner that has no plan of its own: where it would write."""
+    return Planned([f"into {config.out}" if hasattr(config, "out") else "nothing is known of it"])
 
 
 def plan_training(config: TrainConfig) -> Planned:
@@ -160,6 +166,11 @@ def plan_activations(config: ActivationStudyConfig) -> Planned:
     )
 
 
+def plan_gpu(config: GpuConfig) -> Planned:
+    """One part, which begins nothing new after its time."""
+    return Planned([f"part {config.part}, into {config.out}"], {"seconds": config.max_s})
+
+
 def plan_demo(config: DemoConfig) -> Planned:
     """Its grid of trainings."""
     num_runs = len(config.labels) * len(config.scans)
@@ -186,6 +197,7 @@ PLANS: dict[type, Callable[[Any], Planned]] = {
     EvaluateConfig: plan_evaluation,
     ThroughputConfig: plan_throughput,
     DemoConfig: plan_demo,
+    GpuConfig: plan_gpu,
     FiguresConfig: plan_figures,
 }
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator
 
 from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
+    BELOW,
     panel_title,
     panels,
     save_figure,
@@ -134,7 +135,7 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame) -> None:
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
     ax.set_ylabel(" / ".join(SCORE_LABELS.get(measure, measure.replace("_", " ")) for measure in measures))
-    ax.legend(title="scan group", loc="best", title_fontsize=8.5, ncols=2)
+    ax.legend(title="scan group", **BELOW, title_fontsize=8.5, ncols=5)
 
 
 def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -26,7 +27,12 @@ def test_every_runner_says_what_it_would_do_and_does_nothing(
     planned = plan(compose(runner))
     assert planned.status == WOULD_RUN and planned.facts
     assert list(tmp_path.iterdir()) == []
-    assert RUNNER_SCHEMAS[runner] in PLANS
+
+
+def test_a_runner_without_a_plan_says_where_it_would_write() -> None:
+    assert plan(SimpleNamespace(out="results/mine")).facts == ["into results/mine"]
+    assert plan(SimpleNamespace()).facts == ["nothing is known of it"]
+    assert {*PLANS} <= {*RUNNER_SCHEMAS.values()}
 
 
 def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import panel_title, panels
+from pcr_exp.analysis.core.figure import BELOW, panel_title, panels
 from pcr_exp.analysis.core.look import INK, MUTED, style
 
 _MODE_COLORS = {"none": "#1a1a1a", "lossless": "#9aa5b1", "recompute": "#4f8fba"}
@@ -136,7 +136,7 @@ def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
     ax.set_yscale("log")
     ax.set_xlabel("measured standard deviation (log scale)")
     ax.set_ylabel("predicted (log scale)")
-    ax.legend(loc="upper left", labelcolor=MUTED)
+    ax.legend(**BELOW, labelcolor=MUTED)
 
 
 def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
@@ -164,7 +164,7 @@ def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
         ratios.set_ylabel("raw / packed bytes")
         for ax in (bounds, ratios):
             ax.set_xlabel("update")
-        ratios.legend(labelcolor=MUTED)
+        ratios.legend(**BELOW, labelcolor=MUTED)
         panel_title(bounds, f"bounds, {title}", f"{len(names)} layers, light: first, dark: last")
         facts = f"all layers, last: {total.iloc[-1]:.2f}, with {held:.1f}% of the bytes kept elsewhere too"
         panel_title(ratios, "ratios", facts)

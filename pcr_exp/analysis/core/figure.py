@@ -24,6 +24,8 @@ _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 _FOOTER_LETTER_IN = 0.062
 ASIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "borderaxespad": 6.5}
 """Where a legend hides no curve: right of the axes and of the words in their margin, in letters."""
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 8}
+"""Where a legend of few columns hides no curve: under the axes and their label."""
 _ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 """Behind words that stand where bars are."""
 MAX_COLUMNS = 3

@@ -14,6 +14,7 @@ from matplotlib.ticker import NullLocator
 from pcr_exp.analysis.core.cells import target_words, with_unit
 from pcr_exp.analysis.core.figure import (
     ASIDE,
+    BELOW,
     accuracy_axis,
     alone_mark,
     guessing_lines,
@@ -127,7 +128,7 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
             ax.set_ylabel("fresh examples to target")
             ax.set_ylim(bottom=0)
             x_axis(ax, rows, x)
-            ax.legend(loc="best")
+            ax.legend(**BELOW)
             panel_title(ax, title, f"{target_of(rows)}, {subtitle}")
     return figure
 
@@ -217,7 +218,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
             for ax in (pace, seconds, fresh):
                 ax.set_ylim(bottom=0)
                 x_axis(ax, rows, "factor")
-            pace.legend(loc="best")
+            pace.legend(**BELOW)
             ratio = rows["upstream_ratio_mean"].mean()
             panel_title(pace, title, f"lines: max(t_up, e t_down), measured; mean R = {ratio:.2g}")
             panel_title(seconds, " ", target_of(rows))

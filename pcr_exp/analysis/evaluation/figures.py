@@ -10,7 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from pcr_exp.analysis.core.figure import PANEL_HEIGHT_IN, PANEL_WIDTH_IN, new_figure, panel_title, panels
+from pcr_exp.analysis.core.figure import (
+    BELOW,
+    PANEL_HEIGHT_IN,
+    PANEL_WIDTH_IN,
+    new_figure,
+    panel_title,
+    panels,
+)
 from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, group_color, group_marker, scan_words, style
 
 _APART = 0.09
@@ -39,7 +46,7 @@ def draw_losses(table: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
         for ax in axes:
             ax.set_ylim(min(limits), max(limits))
         axes[0].set_ylabel("points against the original images")
-        axes[0].legend(loc="lower right")
+        axes[0].legend(**BELOW, ncols=3)
         _footer(
             figure,
             f"{facts['image_size_px']} px; original images: top-1 {100 * full['top1']:.1f}%, top-5 "

@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
     ASIDE,
+    BELOW,
     accuracy_axis,
     alone_mark,
     guessing_lines,
@@ -122,7 +123,7 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
             ax.yaxis.set_minor_locator(NullLocator())
             ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             ax.set_ylabel("bits per value (log scale)")
-            ax.legend(loc="best", fontsize=8)
+            ax.legend(**BELOW)
             panel_title(ax, title, f"{mode}, {updates:,} updates, {subtitle}")
     return figure
 
@@ -163,6 +164,6 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
             ax.set_ylim(bottom=0)
             ax.set_xlabel("update")
             ax.set_ylabel("bits per value")
-            ax.legend(loc="best", fontsize=8)
+            ax.legend(**BELOW)
             panel_title(ax, way, f"{title}, {subtitle}")
     return figure

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter, StrMethodFormatter
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
 from pcr_exp.analysis.core.look import (
     INK,
     MUTED,
@@ -80,7 +80,7 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     ax.tick_params(axis="y", which="minor", labelsize=7)
     ax.set_xlabel("mean bytes per image (log scale)")
     ax.set_ylabel("images/s, all workers (log scale)")
-    ax.legend(loc="lower left", title="scan · bytes per image · limit", title_fontsize=8.5, alignment="left")
+    ax.legend(**BELOW, ncols=2, title="scan · bytes per image · limit", title_fontsize=8.5, alignment="left")
     workers = int(first["workers"])
     seek_ms = 1e3 * limits["seek_s_per_image"]
     panel_title(

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.figure import panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, style
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
@@ -163,5 +163,5 @@ def draw_decode_modes(crops: pd.DataFrame) -> Figure:
                 ax.set_xticks(positions, [str(group) for group in summary["group"]])
                 ax.set_xlabel("scan group")
                 if ax.get_legend_handles_labels()[0]:
-                    ax.legend()
+                    ax.legend(**BELOW, ncols=3)
     return figure

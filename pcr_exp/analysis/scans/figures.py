@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pcr_exp.analysis.core.cells import kilobytes, with_unit
 from pcr_exp.analysis.core.figure import (
+    BELOW,
     accuracy_axis,
     footer,
     guessing_lines,
@@ -165,7 +166,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     ax.set_xlabel(x_label)
     accuracy_axis(ax, rows)
     look: dict[str, Any] = {"title": "scan · bytes per image", "title_fontsize": 8.5, "alignment": "left"}
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8, **look)
+    ax.legend(**BELOW, ncols=2, **look)
 
 
 def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
+    BELOW,
     accuracy_axis,
     guessing_lines,
     panel_title,
@@ -91,7 +92,7 @@ def draw_training_curve(
             label="validation",
         )
         losses.set_ylabel("loss (cross-entropy)")
-        losses.legend(loc="upper right")
+        losses.legend(**BELOW, ncols=2)
         accuracy.plot(
             evaluated["seconds"], evaluated[score], color=color, marker="o", markeredgecolor="white"
         )
