@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from composing import compose
+from omegaconf import OmegaConf
 from runner_processes import call
 
-from experiments.catalogue import OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
+from experiments.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
 from experiments.smoke import SMOKE, beside, smoke_overrides
+from pcr_exp.config.labels import CONFIGS
 from pcr_exp.datasets.photos import PhotosConfig
 
 NOTES = {note.name: note for note in read_notes()}
@@ -34,18 +37,33 @@ def first_values(overrides: list[str]) -> list[str]:
     return [f"{key}={value if value.startswith('[') else value.split(',')[0]}" for key, _, value in split]
 
 
+def smoke_of(path: Path) -> dict[str, Any]:
+    """`smoke` of a file and of the experiments that it begins with, without the half second of composing."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    parents = [entry for entry in content.get("defaults", []) if isinstance(entry, str) and entry in NOTES]
+    found = {key: value for name in parents for key, value in smoke_of(FOLDER / f"{name}.yaml").items()}
+    return found | content.get("smoke", {})
+
+
 @pytest.mark.parametrize("name", NOTES)
-def test_every_experiment_says_what_it_is_and_composes_at_both_sizes(name: str) -> None:
+def test_every_experiment_says_what_it_is_and_composes_at_its_smoke_size(name: str) -> None:
     note = NOTES[name]
     for heading in ("Papers", "Command", "Expect", "Cost"):
         assert note.parts.get(heading), f"{name}.yaml is a lab note: it lacks '# {heading}'"
     runner, experiment = runner_of(note), f"experiment={name}"
-    small = first_values(beside(compose(runner, experiment).smoke, [experiment, SMOKE]))
-    config = compose(runner, experiment, *small)
+    smoke = smoke_of(CONFIGS / f"{runner}.yaml") | smoke_of(FOLDER / f"{name}.yaml")
+    config = compose(runner, experiment, *first_values(beside(smoke, [experiment, SMOKE])))
+    assert config.smoke == smoke, "it is what is composed"
     dataset = config.dataset
     assert isinstance(dataset, PhotosConfig) and dataset.num_train == 48
     folder = config.runs_root if runner == "train" else config.out
     assert folder.startswith("results/runs/smoke"), "a trial run does not lie among results"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTES)
+def test_every_experiment_composes_at_its_full_size(name: str) -> None:
+    assert compose(runner_of(NOTES[name]), f"experiment={name}") is not None
 
 
 def test_every_figure_of_the_papers_has_one_experiment() -> None:
