@@ -20,6 +20,7 @@ from pcr_exp.config.runners import (
     FiguresConfig,
     PrepareConfig,
     QualityConfig,
+    ReportConfig,
     TrainConfig,
 )
 from pcr_exp.config.scan import PolicyConfig
@@ -188,6 +189,12 @@ def plan_figures(config: FiguresConfig) -> Planned:
     return Planned([*facts, f"into {config.out}"])
 
 
+def plan_report(config: ReportConfig) -> Planned:
+    """What it would read, and write anew."""
+    renewed = f", and the table in {config.readme}" if config.readme else ""
+    return Planned([f"claims.csv and claims.md from the files below {config.results_root}{renewed}"])
+
+
 PLANS: dict[type, Callable[[Any], Planned]] = {
     ActivationStudyConfig: plan_activations,  # is a TrainConfig too
     TrainConfig: plan_training,
@@ -199,6 +206,7 @@ PLANS: dict[type, Callable[[Any], Planned]] = {
     DemoConfig: plan_demo,
     GpuConfig: plan_gpu,
     FiguresConfig: plan_figures,
+    ReportConfig: plan_report,
 }
 
 

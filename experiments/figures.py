@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
 
 def figures(config: FiguresConfig) -> str:
     """Write figures and tables; returns "finished"."""
+    from experiments.studies.shown import track_files
     from pcr_exp.analysis.report import write_report
 
-    show(write_report(config.runs_root, config.quality_root, config.out, config.target))
+    report = write_report(config.runs_root, config.quality_root, config.out, config.target)
+    show(report)
     if config.timing_root is not None:
         Console().print(Markdown(project(config, config.timing_root)))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
+    out = Path(config.out)
+    files = [*report.tables, *report.figures]
+    track_files(config.tracking, f"figures-{out.name}", out, asdict(config), files)
     return "finished"
 
 

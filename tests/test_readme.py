@@ -11,6 +11,7 @@ from composing import compose
 from numbered_records import encode_numbered, square_crops
 
 from pcr_exp.__main__ import command_parser
+from pcr_exp.analysis.claims.page import BEGIN, END
 from pcr_exp.measuring.stalls import measure
 
 REPO = Path(__file__).parents[1]
@@ -96,3 +97,11 @@ def test_the_training_loop_runs_as_it_stands(
     exec(block, seen)
     assert list(seen["images"].shape) == [8, 3, 32, 32] and seen["label"] == 17
     assert "stalls" in capsys.readouterr().out
+
+
+def test_the_table_of_claims_is_the_one_of_the_results() -> None:
+    """`python -m experiments.report readme=README.md` writes both."""
+    _, begun, rest = README.partition(f"{BEGIN}\n")
+    table, ended, _ = rest.partition(f"\n{END}")
+    assert begun and ended and table.count("\n") > 5
+    assert table in (REPO / "results" / "claims.md").read_text()

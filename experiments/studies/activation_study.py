@@ -1,12 +1,14 @@
 """Measure what compressed activations cost and save on one batch; draw it."""
 
 from contextlib import closing
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from experiments.studies.shown import track_files
 from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
@@ -46,6 +48,8 @@ def activation_study(config: ActivationStudyConfig) -> str:
     )
     if config.run is not None:
         files += draw_run_layers(Path(config.run), Path(config.out))
+    out = Path(config.out)
+    track_files(config.tracking, f"activation_study-{out.name}", out, asdict(config), files)
     for path in files:
         if path.suffix in (".png", ".md"):  # PDF and CSV lie beside a figure
             print(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.studies.shown import track_figures
+from experiments.studies.shown import track_files
 from pcr_exp.analysis.evaluation.page import check_headline, write_evaluation
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.errors import ConfigError
@@ -62,7 +62,7 @@ def evaluate(config: EvaluateConfig) -> str:
     }
     out = Path(config.out)
     files = write_evaluation(out, scores, settings, device)
-    track_figures(config.tracking, f"evaluate-{out.name}", out, asdict(config), files)
+    track_files(config.tracking, f"evaluate-{out.name}", out, asdict(config), files)
     for path in files:
         print(path)
     return "finished"

@@ -1,12 +1,16 @@
 """Measure MS-SSIM, SSIM and bytes per scan group; draw them, or one image as its scans arrive."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from experiments.studies.shown import track_files
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
-from pcr_exp.analysis.quality.files import load_quality, write_quality
+from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
 from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.config.storage import StorageConfig
@@ -34,12 +38,21 @@ def quality(config: QualityConfig) -> str:
         "num_scales": sorted({int(num) for num in rows["num_scales"]}),
     }
     write_quality(config.out, rows, records.index, settings)
-    files = draw(load_quality(config.out), config.out)
+    out = Path(config.out)
+    files = [out / SUMMARY_FILE, *draw(load_quality(out), config.out)]
     if config.decodes:
         files += measure_modes(records, config)
+    track_files(config.tracking, f"quality-{out.name}", out, asdict(config), files, lines(files[0]))
     for path in files:
         print(path)
     return "finished"
+
+
+def lines(summary: Path) -> Iterator[dict[str, Any]]:
+    """Rows of kind `quality`, one per scan group, of the means that a tracker draws over it."""
+    for row in pd.read_csv(summary).to_dict("records"):
+        means = {name: row[f"{name}_mean"] for name in ("ms_ssim", "ssim", "bytes")}
+        yield {"kind": "quality", "group": row["group"], **means}
 
 
 def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:

@@ -1,7 +1,7 @@
-"""What a study shows at its end: its tables in the terminal, its figures where runs are tracked."""
+"""What a study shows at its end: its tables in the terminal, all its files where runs are tracked."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from pcr_exp.runs.tracking import open_tracker
 
 _FILE_COLUMNS = 160
 """Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
+_MOST_BYTES_SHOWN = 200_000
+"""Of a CSV file that is shown as a table: larger ones, a row per image, are kept and not shown."""
 
 
 def show(files: Iterable[Path]) -> None:
@@ -25,14 +27,34 @@ def show(files: Iterable[Path]) -> None:
             console.print(f"figure: {path}", soft_wrap=True, highlight=False)
 
 
-def track_figures(
-    tracking: TrackingConfig, name: str, out: Path, settings: dict[str, Any], files: Iterable[Path]
+def track_files(
+    tracking: TrackingConfig,
+    name: str,
+    out: Path,
+    settings: dict[str, Any],
+    files: Iterable[Path],
+    rows: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """Give the figures among `files` to a tracker of their own, which keeps what it keeps below `out`."""
+    """Show a study by a tracker of its own, which keeps what it keeps below `out`.
+
+    Args:
+        tracking: Which tracker.
+        name: The study's name there.
+        out: The study's folder.
+        settings: Its whole configuration.
+        files: Figures and tables; all of them are kept as one artifact besides.
+        rows: Lines to draw, each with its `kind`.
+    """
     tracker = open_tracker(tracking, name, out, settings)
+    files = list(files)
     try:
+        for row in rows:
+            tracker.log(row)
         for path in files:
             if path.suffix == ".png":
                 tracker.figure(path.stem, path)
+            elif path.suffix == ".csv" and path.stat().st_size <= _MOST_BYTES_SHOWN:
+                tracker.table(path.stem, path)
+        tracker.artifact(name, files)
     finally:
         tracker.finish()

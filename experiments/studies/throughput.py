@@ -1,10 +1,11 @@
 """Measure loaders side by side, or predict what a cluster's would do; draw it."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.studies.shown import show
+from experiments.studies.shown import show, track_files
 from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.analysis.model.validation import add_validation
 from pcr_exp.analysis.model.validation_page import report_validation
@@ -28,15 +29,17 @@ from pcr_exp.runs.bars import counting_bar
 def throughput(config: ThroughputConfig) -> str:
     """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
     if config.plan is not None:
-        show(report_plan(config.plan))
+        out, files = config.plan.out, report_plan(config.plan)
     elif config.validate:
         if config.measure:
             validate(config)
-        show(report_validation(config.out, config.runs_roots))
+        out, files = config.out, report_validation(config.out, config.runs_roots)
     else:
         if config.measure:
             measure(config)
-        show(report_throughput(config.out))
+        out, files = config.out, report_throughput(config.out)
+    track_files(config.tracking, f"throughput-{Path(out).name}", Path(out), asdict(config), files)
+    show(files)
     return "finished"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from experiments.studies.shown import show, track_figures
+from experiments.studies.shown import show, track_files
 from pcr_exp.analysis.tolerance.page import write_tolerance
 from pcr_exp.analysis.tolerance.table import Facts, Measured
 from pcr_exp.config.tolerance import ToleranceConfig
@@ -36,7 +36,7 @@ def tolerance(config: ToleranceConfig) -> str:
     }
     out = Path(config.out)
     files = write_tolerance(out, measured, notes)
-    track_figures(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
+    track_files(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
     show(files)
     return "finished"
 

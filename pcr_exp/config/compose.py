@@ -31,6 +31,7 @@ from pcr_exp.config.runners import (
     FiguresConfig,
     PrepareConfig,
     QualityConfig,
+    ReportConfig,
     TrainConfig,
 )
 from pcr_exp.config.storage import STORAGE_SCHEMAS
@@ -53,6 +54,7 @@ RUNNER_SCHEMAS: dict[str, type] = {
     "evaluate": EvaluateConfig,
     "tolerance": ToleranceConfig,
     "gpu": GpuConfig,
+    "report": ReportConfig,
 }
 
 
@@ -132,6 +134,8 @@ def compose(runner: Literal["evaluate"], *overrides: str) -> EvaluateConfig: ...
 def compose(runner: Literal["tolerance"], *overrides: str) -> ToleranceConfig: ...
 @overload
 def compose(runner: Literal["gpu"], *overrides: str) -> GpuConfig: ...
+@overload
+def compose(runner: Literal["report"], *overrides: str) -> ReportConfig: ...
 @overload
 def compose(runner: str, *overrides: str) -> Any: ...
 def compose(runner: str, *overrides: str) -> Any:

@@ -36,6 +36,11 @@ class TrackingConfig:
         require(self.mode in ("offline", "online"), "tracking.mode", self.mode, "offline or online")
 
 
+def no_tracking() -> TrackingConfig:
+    """Nothing is shown besides the files."""
+    return TrackingConfig(name="none")
+
+
 @dataclass(kw_only=True, slots=True)
 class RunnerConfig:
     """What the programs that read data or train share."""
@@ -103,6 +108,7 @@ class QualityConfig(RunnerConfig):
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
+    tracking: TrackingConfig = field(default_factory=no_tracking)
     split: str = "val"
     groups: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     max_images: int = 200
@@ -153,6 +159,7 @@ class FiguresConfig:
     """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
     dry_run: bool = False
     """As RunnerConfig's."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
 
     def __post_init__(self) -> None:
         for key in ("runs_root", "quality_root", "out", "targets_root"):
@@ -162,6 +169,21 @@ class FiguresConfig:
         require(there, "target", self.target, "a share in (0, 1], or null")
         given = self.compare is None or self.reference is not None
         require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
+
+
+@dataclass(kw_only=True, slots=True)
+class ReportConfig(RunnerConfig):
+    """Settings of `python -m experiments.report`."""
+
+    results_root: str = "results"
+    """The folder of committed results that claims are decided by; the table and the page go there, too."""
+    readme: str | None = None
+    """A page whose short table of claims is renewed, between the two lines that mark it; null: none."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+
+    def __post_init__(self) -> None:
+        self.results_root = expanded(self.results_root)
+        self.readme = None if self.readme is None else expanded(self.readme)
 
 
 @dataclass(kw_only=True, slots=True)

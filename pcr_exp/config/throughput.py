@@ -10,7 +10,7 @@ from omegaconf import MISSING
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.runners import RunnerConfig
+from pcr_exp.config.runners import RunnerConfig, TrackingConfig, no_tracking
 from pcr_exp.config.storage import StorageConfig
 
 
@@ -118,6 +118,7 @@ class ThroughputConfig(RunnerConfig):
     """Its training images; `dataset.augment` is not used: all loaders do the same standard crop."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
     """Ours; peers are given its num_workers and prefetch_batches."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
     scans: list[str] = MISSING
     """Ours: baseline, group_1 to group_10."""
     decodes: list[str] = field(default_factory=list)

@@ -1,8 +1,10 @@
-"""Where rows, figures and the summary of a run go besides its directory."""
+"""Where rows, figures, tables and the summary of a run go besides its directory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,15 +14,38 @@ from pcr_exp.errors import ConfigError
 if TYPE_CHECKING:
     import wandb
 
+log = logging.getLogger(__name__)
+
+STEP_METRICS = {
+    "train": "step",
+    "policy": "step",
+    "eval": "time_s",
+    "eval_same": "time_s",
+    "quality": "quality/group",
+}
+"""What the columns of each kind of row are drawn over: evaluations over seconds, so that W&B's own page shows
+time to accuracy, for a group of runs as well."""
+TIME_COLUMNS = ("train_s", "wait_s", "probe_s")
+"""Seconds that count (`time_s` is their sum): evaluation is off the clock."""
+START_TIMEOUT_S, FINISH_TIMEOUT_S = 20.0, 30.0
+"""How long W&B may keep a run waiting; what is not uploaded then stays in the run directory."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+
 
 class Tracker(Protocol):
     """Shows a run elsewhere. The run directory stays the source of every result."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Show a row."""
+        """Show a row: of a run, or of kind `quality` with a `group`."""
 
     def figure(self, name: str, path: Path) -> None:
         """Show a figure: an image file such as a PNG."""
+
+    def table(self, name: str, path: Path) -> None:
+        """Show a table: a CSV file."""
+
+    def artifact(self, name: str, files: Iterable[Path]) -> None:
+        """Keep files together, as they are."""
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Show what became of the run."""
@@ -36,6 +61,12 @@ class NoTracker:
         pass
 
     def figure(self, name: str, path: Path) -> None:
+        pass
+
+    def table(self, name: str, path: Path) -> None:
+        pass
+
+    def artifact(self, name: str, files: Iterable[Path]) -> None:
         pass
 
     def summary(self, values: Mapping[str, Any]) -> None:
@@ -60,12 +91,16 @@ def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: 
 
 
 class WandbTracker:
-    """Curves `train/*` and `eval/*` over the update step, the configuration, figures as images.
+    """Curves of a run, its configuration, figures as images, tables, and files as artifacts.
 
-    Evaluations at the scan group of training are `eval_same/*`.
+    Rows are `train/*`, `eval/*`, `eval_same/*` (evaluations at the scan group of training), `policy/*` and
+    `quality/*`, over what STEP_METRICS says. Runs that differ in seed alone are of one group.
 
     A resumed run goes on under the same id. Rows between its checkpoint and the kill are then logged twice,
     at the same step and with the same values (clocks and rates excepted).
+
+    Nothing that W&B does ends or holds up a run: without a connection it begins offline, and after a failure
+    it is told no more.
     """
 
     def __init__(
@@ -74,54 +109,100 @@ class WandbTracker:
         """Start the run; arguments as in `open_tracker`.
 
         Raises:
-            ConfigError: wandb does not start, for want of a login or a network.
+            ConfigError: wandb does not start, for want of a login.
         """
         # Imported here: a run without it must not wait for wandb, nor need it.
         import wandb
 
-        self._image = wandb.Image
+        self._wandb = wandb
+        self._failed = False
         try:
-            self._run = self._start(config, run_id, folder, run_config)
+            self._run = self._start(config, config.mode, run_id, folder, run_config)
+        except (wandb.errors.CommError, TimeoutError) as error:
+            log.warning("W&B cannot be reached (%s): this run is kept offline, for `wandb sync`", error)
+            self._run = self._start(config, "offline", run_id, folder, run_config)
         except wandb.errors.Error as error:
             raise ConfigError(
                 f"tracking.mode={config.mode!r}: wandb did not start ({error}). "
                 "Say `wandb login` first, or use tracking=wandb, which needs neither account nor network."
             ) from error
-        for kind in ("train", "eval", "eval_same", "policy"):
-            self._run.define_metric(f"{kind}/*", step_metric="step")
+        for kind, step_metric in STEP_METRICS.items():
+            self._run.define_metric(f"{kind}/*", step_metric=step_metric)
 
-    @staticmethod
-    def _start(config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]) -> wandb.Run:
-        import wandb
-
-        return wandb.init(
+    def _start(
+        self, config: TrackingConfig, mode: str, run_id: str, folder: Path, run_config: Mapping[str, Any]
+    ) -> wandb.Run:
+        online = mode == "online"
+        return self._wandb.init(
             project=config.project,
             entity=config.entity,
             id=run_id,
             name=run_id,
+            group=group_of(run_id),
             tags=config.tags,
             config={**run_config, "run_path": str(folder)},
             dir=folder,
-            mode="online" if config.mode == "online" else "offline",
+            mode="online" if online else "offline",
             # Offline there is nothing to look up: the same id joins both parts at `wandb sync`.
-            resume="allow" if config.mode == "online" else None,
-            settings=wandb.Settings(console="off", silent=True),
+            resume="allow" if online else None,
+            settings=self._wandb.Settings(console="off", silent=True, **self._timeouts()),
         )
 
+    def _timeouts(self) -> dict[str, float]:
+        wanted = {"init_timeout": START_TIMEOUT_S, "finish_timeout": FINISH_TIMEOUT_S}
+        known = self._wandb.Settings.model_fields  # older versions wait without an end
+        return {name: seconds for name, seconds in wanted.items() if name in known}
+
+    def _try(self, tell: Callable[[], object]) -> None:
+        if self._failed:
+            return
+        try:
+            tell()
+        except Exception as error:  # whatever it is, the run goes on without W&B
+            self._failed = True
+            log.warning("W&B failed (%s: %s): it is told no more of this run", type(error).__name__, error)
+
     def log(self, row: Mapping[str, Any]) -> None:
-        """Log each column as `<kind>/<column>`, over `step`."""
+        """Log each column as `<kind>/<column>`, with `step` and `time_s`."""
         kind = "eval_same" if row.get("eval_group") == "same" else row["kind"]
         values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
-        self._run.log({"step": row["step"], **values})
+        if "step" in row:
+            values["step"] = row["step"]
+        if all(name in row for name in TIME_COLUMNS):
+            values["time_s"] = sum(row[name] for name in TIME_COLUMNS)
+        self._try(lambda: self._run.log(values))
 
     def figure(self, name: str, path: Path) -> None:
         """Log an image file under `figures/<name>`."""
-        self._run.log({f"figures/{name}": self._image(str(path))})
+        self._try(lambda: self._run.log({f"figures/{name}": self._wandb.Image(str(path))}))
+
+    def table(self, name: str, path: Path) -> None:
+        """Log a CSV file under `tables/<name>`."""
+        from pandas import read_csv  # a run that shows no table does without
+
+        self._try(lambda: self._run.log({f"tables/{name}": self._wandb.Table(dataframe=read_csv(path))}))
+
+    def artifact(self, name: str, files: Iterable[Path]) -> None:
+        """Log files as one artifact of type `results`."""
+
+        def keep() -> None:
+            artifact = self._wandb.Artifact(_NOT_IN_NAMES.sub("_", name), type="results")
+            for path in files:
+                artifact.add_file(str(path))
+            self._run.log_artifact(artifact)
+
+        self._try(keep)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Set summary values."""
-        self._run.summary.update(dict(values))
+        self._try(lambda: self._run.summary.update(dict(values)))
 
     def finish(self, *, failed: bool = False) -> None:
         """Flush everything and end wandb's process."""
-        self._run.finish(exit_code=int(failed))
+        self._failed = False  # it is to end in any case
+        self._try(lambda: self._run.finish(exit_code=int(failed)))
+
+
+def group_of(run_id: str) -> str:
+    """A run's id less seed and key: what the runs of all seeds share, and W&B averages over."""
+    return re.sub(r"-s\d+-[0-9a-f]{8}$", "", run_id)

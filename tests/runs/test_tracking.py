@@ -89,6 +89,7 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
     assert len(history) == len(rows)
     for logged, row in zip(history, rows, strict=True):
         assert logged["step"] == row["step"]
+        assert logged["time_s"] == pytest.approx(row["train_s"] + row["wait_s"] + row["probe_s"])
         shown = {key: value for key, value in logged.items() if key.startswith(f"{row['kind']}/")}
         wanted = {f"{row['kind']}/{key}": v for key, v in row.items() if key not in ("kind", "step")}
         assert shown == pytest.approx(wanted)
@@ -100,7 +101,9 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
     assert logged_config["run_path"] == str(outcome.folder)
     assert logged_config["labels"] == {"storage": "unlimited", "scan": "group_5", "network": "unlimited"}
     axes = {r.metric.glob_name: r.metric.step_metric for r in records if r.HasField("metric")}
-    assert axes == {f"{kind}/*": "step" for kind in ("train", "eval", "eval_same", "policy")}
+    assert (axes["train/*"], axes["policy/*"]) == ("step", "step")
+    assert axes["eval/*"] == axes["eval_same/*"] == "time_s", "W&B draws accuracy over seconds"
+    assert outcome.run_id.startswith(f"{run.run_group}-s0-"), "the seeds of a setting are one group"
     summary: dict[str, Any] = {}
     for record in records:
         if record.WhichOneof("record_type") == "summary":
@@ -112,22 +115,85 @@ def test_an_offline_run_leaves_curves_config_and_figures(configure: Any, tmp_pat
 
 @pytest.mark.usefixtures("offline_home")
 def test_figures_are_logged_as_images_and_a_second_session_keeps_the_id(tmp_path: Path) -> None:
-    picture = tmp_path / "curve.png"
+    picture, table = tmp_path / "curve.png", tmp_path / "summary.csv"
     matplotlib.image.imsave(picture, np.zeros((3, 4, 3)))
+    table.write_text("group,ms_ssim\n1,0.8\n5,0.98\n")
     for failed in (True, False):
         tracker = open_tracker(TrackingConfig(name="wandb"), "run-1", tmp_path, {})
         tracker.figure("top1", picture)
+        tracker.log({"kind": "quality", "group": 5, "ms_ssim": 0.98})
+        tracker.table("summary", table)
+        tracker.artifact("quality of mine", [picture, table])
         tracker.finish(failed=failed)
         folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
         assert len(folders) == (1 if failed else 2)
         records = finished_records(next(folders[-1].glob("*.wandb")))
-        (logged,) = (items(r.history.item) for r in records if r.WhichOneof("record_type") == "history")
+        logged: dict[str, Any] = {}
+        for record in records:
+            if record.WhichOneof("record_type") == "history":
+                logged |= items(record.history.item)
+        assert (logged["quality/group"], logged["quality/ms_ssim"]) == (5, 0.98)
+        shown = json.loads((folders[-1] / "files" / logged["tables/summary/path"]).read_text())
+        assert shown == {"columns": ["group", "ms_ssim"], "data": [[1, 0.8], [5, 0.98]]}
+        kept = {
+            r.request.log_artifact.artifact.name or r.artifact.name
+            for r in records
+            if r.HasField("artifact") or r.HasField("request")
+        }
+        assert "quality_of_mine" in kept
         image = folders[-1] / "files" / logged["figures/top1/path"]
         assert matplotlib.image.imread(image).shape[:2] == (3, 4)
         assert next(r.run.run_id for r in records if r.HasField("run")) == "run-1"
         assert exit_codes(records) == [int(failed)]
         if failed:
             time.sleep(1)  # wandb names folders by the second
+
+
+class DeadRun:
+    """What `wandb.init` gives, when W&B fails at everything."""
+
+    def __getattr__(self, _: str) -> Any:
+        raise OSError("no space left")
+
+    def define_metric(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def test_an_outage_ends_no_run_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import wandb
+
+    modes: list[str] = []
+
+    def start(**settings: Any) -> DeadRun:
+        modes.append(settings["mode"])
+        if settings["mode"] == "online":
+            raise wandb.errors.CommError("no route to host")
+        return DeadRun()
+
+    monkeypatch.setattr(wandb, "init", start)
+    tracker = open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
+    assert modes == ["online", "offline"], "what cannot be uploaded is kept"
+    tracker.log({"kind": "train", "step": 1, "loss": 2.0})
+    tracker.figure("a", tmp_path / "missing.png")
+    tracker.table("b", tmp_path / "missing.csv")
+    tracker.artifact("c", [tmp_path / "missing.csv"])
+    tracker.summary({"top1": 0.5})
+    said = [record.message for record in caplog.records]
+    assert (
+        len(said) == 2 and "cannot be reached" in said[0] and "W&B failed (OSError: no space left)" in said[1]
+    )
+    tracker.finish(failed=True)
+
+
+def test_waiting_for_uploads_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    given: list[Any] = []
+    monkeypatch.setattr(wandb, "init", lambda **settings: given.append(settings["settings"]) or DeadRun())
+    open_tracker(TrackingConfig(name="wandb"), "run-1", tmp_path, {})
+    assert 0 < given[0].init_timeout <= 20 and 0 < given[0].finish_timeout <= 30
 
 
 def test_without_a_login_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +212,8 @@ def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:
         "import sys; import pcr_exp.runs.train_run; from pcr_exp.config.runners import TrackingConfig;"
         "from pcr_exp.runs.tracking import open_tracker; from pathlib import Path;"
         "t = open_tracker(TrackingConfig(name='none'), 'x', Path('.'), {});"
-        "t.log({}); t.figure('a', Path('a')); t.summary({}); t.finish();"
+        "t.log({}); t.figure('a', Path('a')); t.table('a', Path('a')); t.artifact('a', []);"
+        "t.summary({}); t.finish();"
         "print('wandb' in sys.modules)"
     )
     repo = Path(__file__).parents[2]

@@ -1,0 +1,272 @@
+"""What PCR claims of accuracy, and of policies that choose a scan group (arXiv 1911.00472)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import nan
+
+from scipy import stats
+
+from pcr_exp.analysis.claims.claim import FAIRLY_SURE, READ, Claim, Measure
+from pcr_exp.analysis.claims.committed import NONE, OVER_REPEATS, Committed, Measured, plus_minus
+from pcr_exp.analysis.claims.verdict import at_least, at_most
+from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
+
+MARGIN_POINTS, TARGET_POINTS = -1.0, -2.0
+"""Nothing is lost: less than the first, as in experiments.tolerance. In part: no more than the second, as the
+target of a fair baseline has it."""
+LEAST_CORRELATION = 0.9
+TASKS = ("ham10000_dx", "cars_model", "cars_make", "cars_is_corvette", "celebahq_smiling", "imagenet_wnid")
+FROZEN = "frozen features and a linear classifier, nothing was trained at a scan group"
+_TRAIN = "python -m experiments.train -m"
+_FINE_TUNE = f"{_TRAIN} experiment=finetuning"
+_TWELVE = "12 trainings of 15 minutes on one core, after results/fair_baseline has chosen rate and crop"
+
+
+def difference_points(dataset: str, *groups: int) -> Measure:
+    """Final score of runs trained at groups less that of baseline runs of the same seed, points."""
+
+    def measure(committed: Committed, file: str) -> list[Measured]:
+        found = []
+        for group in groups:
+            row = committed.row(file, f"dataset == '{dataset}' and scan == 'group_{group}'")
+            mean, ci95 = (100 * float(row[f"difference_{part}"]) for part in ("mean", "ci95"))
+            found.append(plus_minus(f"group {group}", mean, ci95, int(row["difference_n"])))
+        return found
+
+    return measure
+
+
+def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
+    """`difference_points` of three datasets at group 5."""
+    return [
+        replace(each, case=dataset)
+        for dataset in ("cars", "celebahq", "ham10000")
+        for each in difference_points(dataset, 5)(committed, f"finetuning/{dataset}/summary.csv")
+    ]
+
+
+def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
+    """Points that cars by model lose at group 1 more than coarser labels do, used at full fidelity.
+
+    The interval is the widest that the 95 % intervals of the two losses allow.
+    """
+    query = "train_group == 1 and deployment == 'full'"
+    fine = committed.row(file, query)
+    found = []
+    for task, words in (("cars_make", "make"), ("cars_is_corvette", "Corvette or not")):
+        coarse = committed.row(f"tolerance/{task}/answers.csv", query)
+        value, low, high = (
+            100 * float(fine[of_fine] - coarse[of_coarse])
+            for of_fine, of_coarse in (("loss", "loss"), ("loss_low", "loss_high"), ("loss_high", "loss_low"))
+        )
+        found.append(Measured(words, value, low, high, int(fine["n"]), OVER_REPEATS))
+    return found
+
+
+def correlation_with_ms_ssim(committed: Committed, _: str) -> list[Measured]:
+    """Correlation of scores at full fidelity, learned at a group, with the MS-SSIM of the group's images.
+
+    Pearson's r over the groups, with Fisher's 95 % interval; none for fewer than five, which are no line.
+    """
+    found = []
+    for task in TASKS:
+        answers = committed.rows(f"tolerance/{task}/answers.csv", "deployment == 'full'")
+        loss = answers.set_index("train_group")["loss"]
+        quality = committed.rows(f"quality/{task.split('_')[0]}/quality_summary.csv").set_index("group")
+        fit = stats.pearsonr(quality.loc[loss.index, "ms_ssim_mean"], -loss)
+        low, high = fit.confidence_interval(0.95)
+        measured = Measured(
+            task.replace("_", " "), fit.statistic, float(low), float(high), len(loss), OVER_REPEATS
+        )
+        few = len(loss) < LEAST_LEVELS
+        found.append(replace(measured, low=nan, high=nan, interval=NONE) if few else measured)
+    return found
+
+
+def _fine_tuned(
+    name: str, dataset: str, says: str, published: str, groups: tuple[int, ...], more: str
+) -> Claim:
+    return Claim(
+        name=name,
+        says=says,
+        source="figures of accuracy against time",
+        published=published,
+        certainty=FAIRLY_SURE,
+        ours="score fine-tuned at the group less at baseline, same seed, tested at full fidelity",
+        unit="points",
+        file=f"finetuning/{dataset}/summary.csv",
+        measure=difference_points(dataset, *groups),
+        holds=at_least(MARGIN_POINTS),
+        partly=at_least(TARGET_POINTS),
+        is_accuracy=True,
+        shown_in="",
+        command=f"{_FINE_TUNE} dataset={dataset} dataset.root=../shared/data/{dataset}{more}",
+        cost=_TWELVE,
+    )
+
+
+def _policy(name: str, says: str, published: str, certainty: str, scan: str) -> Claim:
+    return Claim(
+        name=name,
+        says=says,
+        source="autotuning",
+        published=published,
+        certainty=certainty,
+        shown_in="archive/policies/README.md",
+        is_accuracy=True,
+        command=(
+            f"{_FINE_TUNE} dataset=cars dataset.root=../shared/data/cars training.epochs=24 "
+            f"training.eval_every_epochs=4 scan={scan}"
+        ),
+        cost="3 trainings of 15 minutes on one core, beside the static groups of the same experiment",
+    )
+
+
+CLAIMS = [
+    Claim(
+        name="half the bytes suffice",
+        says="Training tolerates images of less than half their bytes",
+        source="abstract",
+        published="tolerates more than 50 % compression",
+        certainty=READ,
+        ours="score fine-tuned at group 5 less at baseline, same seed, tested at full fidelity",
+        unit="points",
+        file="finetuning/ham10000/summary.csv",
+        measure=at_half_the_bytes,
+        holds=at_least(MARGIN_POINTS),
+        partly=at_least(TARGET_POINTS),
+        is_accuracy=True,
+        shown_in="",
+        command=f"{_FINE_TUNE} dataset=ham10000 dataset.root=../shared/data/ham10000 task=balanced",
+        cost=f"for each of three datasets {_TWELVE}",
+    ),
+    Claim(
+        name="ImageNet at group 5",
+        says="ImageNet trains as well on group 5",
+        source="figures of accuracy against time",
+        published="safe at group 5",
+        certainty=FAIRLY_SURE,
+        ours="ShuffleNetV2 from scratch on ten classes, group 5 less baseline, same seed, full fidelity",
+        unit="points",
+        file="from_scratch/imagenet/summary.csv",
+        measure=difference_points("imagenet", 5),
+        holds=at_least(MARGIN_POINTS),
+        partly=at_least(TARGET_POINTS),
+        is_accuracy=True,
+        shown_in="",
+        command=f"{_TRAIN} experiment=from_scratch dataset=imagenet dataset.root=../shared/data/imagenet",
+        cost="12 trainings of 35 minutes on one core",
+    ),
+    _fine_tuned(
+        "HAM10000 at groups 1 and 2",
+        "ham10000",
+        "Skin lesions are told apart as well from groups 1 and 2",
+        "tolerates groups 1 and 2",
+        (1, 2),
+        " task=balanced",
+    ),
+    _fine_tuned(
+        "CelebA-HQ at groups 1 and 2",
+        "celebahq",
+        "Smiles are seen as well at groups 1 and 2",
+        "tolerates groups 1 and 2",
+        (1, 2),
+        " training.epochs=6 training.eval_every_epochs=1",
+    ),
+    _fine_tuned(
+        "Cars at group 5",
+        "cars",
+        "Car models are told apart as well from group 5",
+        "needs about group 5",
+        (5,),
+        " training.epochs=24 training.eval_every_epochs=4",
+    ),
+    Claim(
+        name="Cars below group 5",
+        says="Car models are told apart worse from groups 1 and 2",
+        source="figures of accuracy against time",
+        published="needs about group 5",
+        certainty=FAIRLY_SURE,
+        ours="score fine-tuned at the group less at baseline, same seed, tested at full fidelity",
+        unit="points",
+        file="finetuning/cars/summary.csv",
+        measure=difference_points("cars", 1, 2),
+        holds=at_most(MARGIN_POINTS),
+        partly=at_most(0),
+        is_accuracy=True,
+        shown_in="",
+        command=(
+            f"{_FINE_TUNE} dataset=cars dataset.root=../shared/data/cars "
+            "training.epochs=24 training.eval_every_epochs=4"
+        ),
+        cost=_TWELVE,
+    ),
+    Claim(
+        name="coarser labels",
+        says="Coarser labels of the same cars tolerate lower groups",
+        source="figure of Cars relabelled: Make-Only, Is-Corvette",
+        published="lower groups than by model",
+        certainty=FAIRLY_SURE,
+        ours="points that 32 models lose at group 1 more than the coarser label does",
+        unit="points",
+        file="tolerance/cars_model/answers.csv",
+        measure=coarse_loses_less,
+        holds=at_least(0),
+        is_accuracy=True,
+        stands_in=FROZEN,
+        shown_in="tolerance/README.md",
+    ),
+    Claim(
+        name="accuracy follows MS-SSIM",
+        says="The change of accuracy is about linear in MS-SSIM",
+        source="figure of accuracy against MS-SSIM",
+        published="about linear",
+        certainty=FAIRLY_SURE,
+        ours="correlation of a task's score with MS-SSIM over scan groups",
+        file="tolerance/cars_model/answers.csv",
+        measure=correlation_with_ms_ssim,
+        holds=at_least(LEAST_CORRELATION),
+        partly=at_least(0),
+        is_accuracy=True,
+        stands_in=FROZEN,
+        shown_in="tolerance/README.md",
+        command="python -m experiments.tolerance dataset=cars dataset.root=../shared/data/cars",
+        cost="10 minutes of a core for each of six labels, at all ten groups",
+    ),
+    Claim(
+        name="time to accuracy",
+        says="The same accuracy is reached in about half the time",
+        source="abstract; figures of accuracy against time",
+        published="up to 2 x; version 1: 2 x on average",
+        certainty=READ,
+        shown_in="archive/time_to_accuracy/README.md",
+        is_accuracy=True,
+        command=(
+            f"{_FINE_TUNE} dataset=ham10000 dataset.root=../shared/data/ham10000 "
+            "task=balanced storage=hdd storage.bandwidth_mib_per_s=0.3 scan=baseline,group_2,group_5"
+        ),
+        cost="9 trainings of some 20 minutes with the machine to themselves, a dataset",
+    ),
+    _policy(
+        "MS-SSIM chooses",
+        "The smallest group whose images have a mean MS-SSIM of 0.95 keeps the accuracy",
+        "threshold 0.95",
+        FAIRLY_SURE,
+        "mssim",
+    ),
+    _policy(
+        "gradients choose",
+        "The smallest group whose gradient has a cosine above 0.8 with the full one keeps the accuracy",
+        "cosine above 0.8, from epoch 5",
+        READ,
+        "cosine",
+    ),
+    _policy(
+        "a plateau chooses",
+        "Trying groups when the loss stands still, and taking the cheapest of the good, keeps the accuracy",
+        "trial training with rollback",
+        FAIRLY_SURE,
+        "plateau",
+    ),
+]
