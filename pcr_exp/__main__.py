@@ -131,6 +131,39 @@ def extract(options: argparse.Namespace) -> int:
     return 0
 
 
+def convert(options: argparse.Namespace) -> int:
+    """Make JPEG files of PNG and WebP files, and print what that lost; 1 if a file could not be."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pcr_exp.records.convert_folder import CONVERTED_FILE, convert_folder
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("convert", total=None)
+        outcomes = convert_folder(
+            Path(options.root),
+            Path(options.target),
+            quality=options.quality,
+            num_threads=options.threads,
+            done=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    made = [outcome for outcome in outcomes if not outcome.error]
+    if made:
+        losses = sorted(outcome.psnr_db for outcome in made)
+        share = sum(outcome.bytes_after for outcome in made) / sum(outcome.bytes_before for outcome in made)
+        print(
+            f"{len(made)} images are JPEG files of quality {options.quality} now, with {share:.0%} of the "
+            f"bytes. That is a loss: PSNR {losses[0]:.1f} dB at the lowest, {losses[len(losses) // 2]:.1f} "
+            f"in the median; each image's is in {Path(options.target) / CONVERTED_FILE}."
+        )
+    for what in sorted({outcome.left_out for outcome in made} - {""}):
+        print(f"{sum(outcome.left_out == what for outcome in made)} images lost: {what}")
+    for outcome in outcomes:
+        if outcome.error:
+            print(f"not converted: {outcome.file}: {outcome.error}")
+    return 1 if len(made) < len(outcomes) else 0
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Print what was found, and what to do; 1 if something that is needed is missing."""
     from pcr_exp.measuring.doctor import examine
@@ -173,6 +206,11 @@ def command_parser() -> argparse.ArgumentParser:
     added.add_argument("-o", "--output", help="file, or - for standard output")
     added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
     added.add_argument("--force", action="store_true", help="replace the file if it exists")
+    added = command("convert", convert, "a folder with PNG and WebP images as JPEG files; the loss is said")
+    added.add_argument("root", help="folder of images; it is not changed")
+    added.add_argument("target", help="new folder, for the JPEG files and converted.csv")
+    added.add_argument("--quality", type=int, choices=range(1, 101), metavar="1..100", default=95)
+    added.add_argument("--threads", type=_positive, default=4, help="images at a time")
     added = command("doctor", doctor, "libraries, limits and speed of this machine, and what is missing")
     added.add_argument("folder", nargs="?", default=".", help="where the disk is measured")
     return parser

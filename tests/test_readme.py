@@ -74,7 +74,7 @@ def test_every_command_of_the_package_is_understood() -> None:
     lines = [
         line.partition("  #")[0] for line in README.splitlines() if line.startswith("python -m pcr_exp ")
     ]
-    assert {line.split()[3] for line in lines} == {"inspect", "verify", "extract", "doctor"}
+    assert {line.split()[3] for line in lines} == {"inspect", "verify", "extract", "convert", "doctor"}
     for line in lines:
         assert callable(command_parser().parse_args(shlex.split(line)[3:]).run)
 
