@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
@@ -35,6 +36,8 @@ _NEEDED = (
     "xxhash",
     "fsspec",
 )
+_RELEASES = {"1": "1.x", "2": "2.x", "3": "3.0", "4": "3.1"}
+"""Of libjpeg-turbo, by the second number of libturbojpeg.so.0.x.y, which rises with its interface."""
 _EXTRAS = {
     "remote": ("aiohttp", "tenacity", "s3fs", "gcsfs"),
     "timm": ("timm",),
@@ -78,7 +81,7 @@ def _transcoder() -> Finding:
         path = find_transcoder().path
     except RecordError as error:
         return Finding("transcoder", "missing: records can be read, and not made", str(error), needed=False)
-    return Finding("transcoder", f"{path} (lossless, to progressive JPEG)")
+    return Finding("transcoder", f"{_with_version(path)}: lossless, to progressive JPEG")
 
 
 def _part_decoder() -> Finding:
@@ -88,7 +91,18 @@ def _part_decoder() -> Finding:
             "pip install turbojpeg, or libturbojpeg 3 of the system: crops then decode only what they show"
         )
         return Finding("libturbojpeg 3", "missing: whole images are decoded", remedy, needed=False)
-    return Finding("libturbojpeg 3", decoder.path)
+    return Finding("libturbojpeg 3", _with_version(decoder.path))
+
+
+def _with_version(path: str) -> str:
+    """A library's file, as the loader found it, and the libjpeg-turbo that its number stands for."""
+    maps = Path("/proc/self/maps")
+    loaded = {line.split()[-1] for line in maps.read_text().splitlines()} if maps.exists() else set()
+    files = sorted(file for file in loaded if Path(file).name.startswith(Path(path).name))
+    resolved = files[0] if files else str(Path(path).resolve()) if Path(path).exists() else path
+    found = re.search(r"\.so\.0\.(\d)\.\d", resolved)
+    release = _RELEASES.get(found[1]) if found else None
+    return f"{resolved} (libjpeg-turbo {release})" if release else resolved
 
 
 def _machine() -> Iterator[Finding]:
