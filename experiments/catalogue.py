@@ -16,6 +16,7 @@ PAGE = FOLDER / "README.md"
 OURS = "none of them: ours"
 _HEADING = re.compile(r"^# ([A-Z][a-z]+(?: [a-z]+)?) {2,}(.*)$")
 _HEAD = "# @package _global_"
+_PROCESSES = re.compile(r"torchrun --nproc-per-node (\d+)")
 _RUNNER = re.compile(r"-m experiments\.(\w+)")
 
 WITHOUT_AN_EXPERIMENT = {
@@ -54,6 +55,12 @@ class LabNote:
         """The runner of its first command, such as `train`."""
         found = _RUNNER.search("\n".join(self.parts["Command"]))
         return found[1] if found else "train"
+
+    @property
+    def num_processes(self) -> int:
+        """Processes that its first command starts, which is torchrun's if they are several."""
+        found = _PROCESSES.search("\n".join(self.parts["Command"]))
+        return int(found[1]) if found else 1
 
 
 def read_note(path: Path) -> LabNote:

@@ -34,7 +34,7 @@ from pcr_exp.analysis.model.plan_page import PREDICTIONS_FILE, report_plan
 from pcr_exp.analysis.model.validation import META_FILE as VALIDATION
 from pcr_exp.analysis.model.validation_page import report_validation
 from pcr_exp.analysis.quality.figures import draw_decode_modes
-from pcr_exp.analysis.quality.files import META_FILE as QUALITY
+from pcr_exp.analysis.quality.files import ROWS_FILE as QUALITY
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.quality.one_image import NAME as SAMPLE_IMAGE
 from pcr_exp.analysis.quality.one_image import write_sample_image

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from composing import compose
 from omegaconf import OmegaConf
-from runner_processes import call
+from runner_processes import REPO, call
 
 from experiments.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
 from experiments.smoke import SMOKE, beside, smoke_overrides
@@ -112,8 +115,17 @@ def run_small(name: str, place: Path) -> None:
         trained = call("train", SMOKE, *roots("train", place), f"runs_root={place}/trained")
         assert trained.returncode == 0, trained.stderr
     plan = [f"plan.out={place}/plan"] if name == "roofline" else []
-    done = call(runner, f"experiment={name}", SMOKE, *roots(runner, place), *plan)
+    arguments = [f"experiment={name}", SMOKE, *roots(runner, place), *plan]
+    several = NOTES[name].num_processes
+    done = call(runner, *arguments) if several == 1 else torchrun(several, *arguments)
     assert done.returncode == 0, done.stderr
+
+
+def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`torchrun -m experiments.train`, for what compresses that processes send each other."""
+    start = ["--nproc-per-node", str(processes), "--master-port", str(29500 + os.getpid() % 1000)]
+    command = [sys.executable, "-m", "torch.distributed.run", *start, "-m", "experiments.train", *arguments]
+    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.parametrize("name", RUN_BY_DEFAULT)
