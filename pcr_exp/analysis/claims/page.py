@@ -39,10 +39,10 @@ _CASES = (verdict.__doc__ or "").partition("\n\n")[2].strip()
 RULE = (
     f"{_CASES}\n\n"
     "Intervals are of 95 %: Student's t over seeds or repeats, or the bootstrap of the file that a number is "
-    f"from. *{ALL}*: the claim is about every one of n cells. *{EXACT}*: bytes and counts, which another run "
-    f"gives again. Two numbers are the same if they differ by at most {100 * verdict.EQUAL:g} %, and in part "
-    f"by at most {100 * verdict.NEAR:g} %; nothing is lost if less than a point is, and in part if less than "
-    "two.\n\n"
+    f"from. *{ALL}*: the claim is about every one of n cells. *{EXACT}*: bytes, counts and errors, which "
+    f"another run gives again. Two numbers are the same if they differ by at most {100 * verdict.EQUAL:g} %, "
+    f"and in part by at most {100 * verdict.NEAR:g} %; nothing is lost if less than a point is, and in "
+    "part if less than two.\n\n"
     "Accuracies of trainings that were too short ([archive](archive/README.md) says which) give no verdict: "
     f"*{NOT_YET}*. Where frozen features stand for a training, a claim holds in part at best, and is not "
     f"refuted. *{NOT_HERE}* has its reason beside it. No verdict is set by hand."
@@ -85,7 +85,7 @@ def with_short_table(text: str, table: pd.DataFrame) -> str:
 def claims_to_markdown(table: pd.DataFrame) -> str:
     """The page: the short table, the rule, and a table per system; `table` is `claims_frame`'s."""
     parts = [
-        f"# What the papers claim, and what came out here\n\n{len(_claims(table))} claims, {_counts(table)}.",
+        f"# What the papers claim, and what came out here\n\n{len(_claims(table))} claims: {_counts(table)}.",
         INTRODUCTION,
         short_table(table),
         f"## How a verdict comes about\n\n{RULE}",
@@ -176,7 +176,7 @@ def _open_claims(claims: pd.DataFrame) -> str:
 
 def _counts(table: pd.DataFrame) -> str:
     counts = _claims(table)["verdict"].value_counts()
-    return ", ".join(f"{counts[word]} {word}" for word in VERDICTS if word in counts)
+    return ", ".join(f"*{word}* {counts[word]}" for word in VERDICTS if word in counts)
 
 
 def _left(table: str, num_columns: int) -> str:
