@@ -115,6 +115,16 @@ def test_without_a_run_of_unlimited_storage_there_is_no_curve(roots: tuple[Path,
     assert model_curve(table, table[table["scan"] == "group_1"], [1.0]) == []
 
 
+def test_compute_is_known_from_exclusive_runs_alone(tmp_path: Path, make_run: MakeRun) -> None:
+    learned, timed = tmp_path / "learned", tmp_path / "timed"
+    learn(learned, make_run, "baseline", (0.3, 0.7))
+    short(timed, make_run, "baseline", 1.0, 10.0)
+    short(timed, make_run, "baseline", None, 5.0, others=0.4)
+    row = level(projected_times(read_runs(learned), read_timed_runs(timed), TARGETS), "baseline")
+    assert row["time_s"] == pytest.approx(20)
+    assert pd.isna(row["free_images_per_s"]) and pd.isna(row["model_speedup"])
+
+
 def test_the_interval_is_over_seeds_and_short_runs(tmp_path: Path, make_run: MakeRun) -> None:
     learned, timed = tmp_path / "learned", tmp_path / "timed"
     learn(learned, make_run, "baseline", (0.7, 0.7), (0.3, 0.7))
@@ -155,6 +165,8 @@ def test_times_are_refused_with_the_reason(tmp_path: Path, make_run: MakeRun) ->
         "group_2": NOT_EXCLUSIVE,
         "group_5": UNKNOWN,
     }
+    seconds = projected_times(*runs, TARGETS).set_index("scan")["epoch_s"]
+    assert seconds[["baseline", "group_1"]].notna().all() and seconds[["group_2", "group_5"]].isna().all()
     assert set(projected_times(*runs, {})["no_time"]) == {NO_TARGET}
     (other,) = set(projected_times(*runs, {KEY: ("balanced_accuracy", 0.5)})["no_time"])
     assert other == "the target is of balanced accuracy, and runs are judged by top-1"
@@ -208,7 +220,7 @@ def test_the_page_has_a_table_per_bandwidth_and_a_figure(roots: tuple[Path, Path
     write_targets(tmp_path / "targets", target_top1=0.6)
     tables, figures = write_projected(*roots, tmp_path / "targets", tmp_path)
     text = (tmp_path / "projected_times.md").read_text()
-    assert "### 1 MiB/s\n\nTest CPU, 2 cores." in text
+    assert "### 1 MiB/s\n\nTest CPU, 2 cores, exclusive." in text
     times = "80 s (80 s to 80 s) | 20 s (20 s to 20 s): **4.00 x**"
     assert f"| photos · photo · resnet18 · 64 px | 60.0% top-1 | 2 | {times}" in text
     assert "| photos · photo · resnet18 · 64 px | group 1 | 2 | 4 | 1 | 12.8 |" in text

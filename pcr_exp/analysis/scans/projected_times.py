@@ -23,7 +23,7 @@ from pcr_exp.analysis.core.permitted import (
     NEVER,
     UNLIKE,
     distinct,
-    hardware_of,
+    facts_of,
     is_exclusive,
     may_say_seconds,
     may_say_time_to,
@@ -147,11 +147,10 @@ def projected_times(
     rows = []
     for (setting, scan), runs in epochs.items():
         shorts = speeds.get((setting, scan), [])
-        free = [run for run in shorts if _bandwidth(run) is None]
         baseline = _Level(epochs.get((setting, "baseline"), []), speeds.get((setting, "baseline"), []))
         for bandwidth in sorted({found for run in shorts if (found := _bandwidth(run)) is not None}):
             level = _Level(runs, shorts)
-            rows.append(_row(level, baseline, bandwidth, setting, free, targets))
+            rows.append(_row(level, baseline, bandwidth, setting, targets))
     table = pd.DataFrame(rows, columns=PROJECTED_COLUMNS)
     table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
     order = [*GROUP_COLUMNS, "setting", "bandwidth_mib_per_s", "_place"]
@@ -168,6 +167,12 @@ class _Level:
     def at(self, bandwidth: float) -> list[Run]:
         return [run for run in self.timed if _bandwidth(run) == bandwidth]
 
+    @property
+    def free_images_per_s(self) -> float:
+        """What is trained from unlimited storage by runs that had the machine to themselves; NaN: none."""
+        free = [run for run in self.timed if _bandwidth(run) is None and is_exclusive(run)]
+        return math.exp(log_mean(map(_images_per_s, free)).mean) if free else NEVER
+
     def epochs(self, target: float) -> dict[int, float]:
         """By seed, the epochs to the target; NaN where it was not reached."""
         reached = {run.manifest.seed: first_reached(run.rows, target) for run in self.learned}
@@ -179,7 +184,6 @@ def _row(
     baseline: _Level,
     bandwidth: float,
     setting: str,
-    free: Sequence[Run],
     targets: Mapping[tuple[Any, ...], tuple[str, float]],
 ) -> dict[str, Any]:
     first, shorts = level.learned[0], level.at(bandwidth)
@@ -187,7 +191,7 @@ def _row(
     headline, target = targets.get(tuple(_group_of(first).values()), (first.manifest.headline, NEVER))
     epochs = level.epochs(target)
     seconds = [_epoch_s(run) for run in shorts]
-    free_rate = math.exp(log_mean(map(_images_per_s, free)).mean) if free else NEVER
+    may = not _no_seconds(shorts)
     row = {
         **of_group,
         "scan": scan_label(first.config["scan"]),
@@ -203,22 +207,22 @@ def _row(
         "epochs_min": min(epochs.values()),
         "epochs_max": max(epochs.values()),
         "n_timed": len(shorts),
-        "epoch_s": math.exp(log_mean(seconds).mean),
-        "epoch_s_min": min(seconds),
-        "epoch_s_max": max(seconds),
+        "epoch_s": math.exp(log_mean(seconds).mean) if may else NEVER,
+        "epoch_s_min": min(seconds) if may else NEVER,
+        "epoch_s_max": max(seconds) if may else NEVER,
         "image_bytes": shorts[0].manifest.mean_prefix_bytes,
-        "free_images_per_s": free_rate,
+        "free_images_per_s": level.free_images_per_s,
         "no_time": _no_time(first, shorts, headline, target, epochs),
-        "hardware": " / ".join(sorted({hardware_of(run.manifest) for run in shorts})),
+        "hardware": " / ".join(sorted({facts_of(run)["hardware"] for run in shorts})),
     }
     if not row["no_time"]:
         row |= _with_interval("time_s", log_mean(epochs.values()).times(log_mean(seconds)))
-        row |= _speedups(level, baseline, bandwidth, target, headline, free_rate)
+        row |= _speedups(level, baseline, bandwidth, target, headline)
     return row
 
 
 def _speedups(
-    level: _Level, baseline: _Level, bandwidth: float, target: float, headline: str, free_rate: float
+    level: _Level, baseline: _Level, bandwidth: float, target: float, headline: str
 ) -> dict[str, float]:
     theirs = baseline.at(bandwidth)
     ours, reference = level.epochs(target), baseline.epochs(target)
@@ -232,15 +236,14 @@ def _speedups(
     fewer = log_mean(paired)
     faster = log_mean(map(_epoch_s, theirs)).times(log_mean(map(_epoch_s, level.at(bandwidth))), -1)
     found = _with_interval("speedup", fewer.times(faster))
-    free = [run for run in baseline.timed if _bandwidth(run) is None]
-    if free and not math.isnan(free_rate):
-        rates = [
-            modelled_images_per_s(rate, bandwidth, run.manifest.mean_prefix_bytes or NEVER)
-            for rate, run in (
-                (free_rate, level.at(bandwidth)[0]),
-                (math.exp(log_mean(map(_images_per_s, free)).mean), theirs[0]),
-            )
-        ]
+    rates = [
+        modelled_images_per_s(
+            which.free_images_per_s, bandwidth, which.at(bandwidth)[0].manifest.mean_prefix_bytes or NEVER
+        )
+        for which in (level, baseline)
+        if not math.isnan(which.free_images_per_s)
+    ]
+    if len(rates) == 2:
         found["model_speedup"] = math.exp(fewer.mean) * rates[0] / rates[1]
     return found
 
@@ -268,6 +271,10 @@ def _no_time(
     reached = sum(not math.isnan(found) for found in epochs.values())
     if reached < len(epochs):
         return f"reached by {reached} of {len(epochs)} seeds"
+    return _no_seconds(shorts)
+
+
+def _no_seconds(shorts: Sequence[Run]) -> str:
     unknown = [UNKNOWN for run in shorts if is_exclusive(run) is None]
     reasons = distinct([*map(may_say_seconds, shorts), *unknown])
     if reasons:
