@@ -63,7 +63,7 @@ def make_records(folder: Path) -> Path:
 def open_loader(records: Path, encoding: str = "pcr", group: int = 2, **given: object) -> RecordLoader:
     """With the default settings, but for what is given."""
     settings = {
-        "config": LoaderConfig(num_workers=0),
+        "config": LoaderConfig(num_workers=0, decode="unsmoothed"),
         "transform": TrainTransform(24, AugmentConfig()),
         "label": "number",
         "batch_size": 7,

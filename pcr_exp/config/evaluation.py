@@ -37,7 +37,7 @@ class EvaluateConfig(RunnerConfig):
     split: str = "val"
     groups: list[int] = field(default_factory=lambda: list(PAPER_GROUPS))
     """Scan groups to look at; the original images (baseline) are always looked at, to compare with."""
-    decodes: list[str] = field(default_factory=lambda: ["unsmoothed"])
+    decodes: list[str] = field(default_factory=lambda: ["scaled"])
     """Values of `loader.decode` to look at."""
     image_size: int = 224
     batch_size: int = 50

@@ -44,7 +44,7 @@ class ToleranceConfig(RunnerConfig):
     """What may be lost of the task's headline, as a share: 0.01 is one point."""
     image_size: int = 128
     """Pixels of a side of what the backbone sees: one centre crop of each image."""
-    decode: str = "unsmoothed"
+    decode: str = "scaled"
     """As `loader.decode`."""
     antialias: bool = ANTIALIAS
     """As `loader.antialias`."""

@@ -9,9 +9,10 @@ from tolerance_rows import N, measured
 
 from pcr_exp.analysis.tolerance import modes
 from pcr_exp.analysis.tolerance.modes import mode_page, mode_table
-from pcr_exp.analysis.tolerance.page import write_tolerance
+from pcr_exp.analysis.tolerance.page import load_tolerance, write_tolerance
 from pcr_exp.errors import ConfigError
 
+FROZEN = Path(__file__).parents[2] / "results" / "decode_modes" / "frozen"
 AT_ALL_SCANS, AT_THE_SAME = (0, 2), (0, 0)
 
 
@@ -32,6 +33,12 @@ def test_differences_are_of_the_same_images() -> None:
         line for line in mode_page(table.reset_index()).splitlines() if "| unsmoothed | 97.5% |" in line
     )
     assert row.startswith("| it class | 400 | 1 | the same | unsmoothed | 97.5% | +7.5 (+")
+
+
+def test_the_committed_table_follows_from_the_committed_predictions() -> None:
+    table = mode_table([load_tolerance(folder) for folder in sorted(FROZEN.glob("*/*/"))])
+    pd.testing.assert_frame_equal(table, pd.read_csv(FROZEN / "modes.csv"))
+    assert mode_page(table).strip() in (FROZEN.parent / "README.md").read_text()
 
 
 def test_the_reference_is_wanted() -> None:

@@ -66,7 +66,7 @@ class DatasetLoader:
         world_size: int = 1,
         global_batch_size: int | None = None,
         num_workers: int = 1,
-        decode: str = "unsmoothed",
+        decode: str = "scaled",
         lanes: int | None = None,
         reads_in_flight: int | None = None,
         timeout_s: float | None = 300.0,

@@ -26,7 +26,7 @@ def open(
     labels: Labels = None,
     transform: Callable[..., Any] | None = None,
     images_as: str = "auto",
-    decode: str = "unsmoothed",
+    decode: str = "scaled",
     seed: int | None = None,
     max_pixels: int = MAX_PIXELS,
 ) -> RecordDataset:
@@ -43,7 +43,7 @@ def open(
         transform: Called with every image; torchvision's, albumentations', timm's, or any function of uint8
             [H, W, 3].
         images_as: What the transform takes: `array`, `pil`, `tensor`, or `auto` (`WholeImageTransform`).
-        decode: `unsmoothed`, `libjpeg` or `scaled`, as `loader.decode`.
+        decode: `scaled`, `unsmoothed` or `libjpeg`, as `loader.decode`.
         seed: Seeds what is random in the transform, of each image from this, the epoch (`set_epoch`) and its
             index; None leaves that to the process, as torch's datasets do.
         max_pixels: Images of more are not decoded.

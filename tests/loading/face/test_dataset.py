@@ -33,7 +33,7 @@ MIXTURE = {"name": "mixture", "group": 5, "candidates": [1, 5, 10]}
 def decoded(split: Path, group: int) -> list[np.ndarray]:
     """Every image of the progressive records, from whole prefixes."""
     records = RecordSet(LocalStorage(split), "pcr")
-    decode, images = records.open_decoder("unsmoothed"), []
+    decode, images = records.open_decoder("scaled"), []
     for record in range(len(records.index.records)):
         prefix = records.read_prefix(record, group)
         images += [whole_image(decode(prefix.encoded(i), group, "")) for i in range(len(prefix))]
