@@ -61,7 +61,7 @@ def make_records(folder: Path) -> Path:
 
 
 def open_loader(records: Path, encoding: str = "pcr", group: int = 2, **given: object) -> RecordLoader:
-    """With the default settings, but for what is given."""
+    """With the settings of the first fingerprints, but for what is given."""
     settings = {
         "config": LoaderConfig(num_workers=0, decode="unsmoothed"),
         "transform": TrainTransform(24, AugmentConfig()),

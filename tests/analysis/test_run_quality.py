@@ -22,7 +22,7 @@ MakeRun = Callable[..., Path]
 FILTER = LoaderConfig().antialias
 ENTRY = {
     "group": 2,
-    "decode": "unsmoothed",
+    "decode": "scaled",
     "antialias": FILTER,
     "ms_ssim_mean": 0.9,
     "ms_ssim_std": 0.02,
@@ -42,7 +42,7 @@ def made(root: Path, make_run: MakeRun, scan: str = "group_2", **manifest: Any) 
 
 @pytest.fixture
 def run(tmp_path: Path, make_run: MakeRun) -> Run:
-    """Of group 2, decoded `unsmoothed`."""
+    """Of group 2, decoded `scaled`."""
     return made(tmp_path, make_run)
 
 
@@ -51,7 +51,7 @@ def sets(**changes: Any) -> pd.DataFrame:
         "dataset": "photos",
         "split": "val",
         "fingerprint": "val0",
-        "decode": "unsmoothed",
+        "decode": "scaled",
         "antialias": FILTER,
     }
     row |= {"group": 2, "ms_ssim": 0.8, "num_scales": 5}
@@ -63,7 +63,7 @@ def test_its_own_measurement_comes_first(run: Run) -> None:
     assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.9, 3, OWN)
 
 
-@pytest.mark.parametrize("changes", [{"group": 5}, {"decode": "scaled"}, {"antialias": not FILTER}])
+@pytest.mark.parametrize("changes", [{"group": 5}, {"decode": "unsmoothed"}, {"antialias": not FILTER}])
 def test_of_another_group_mode_or_filter_it_is_not_its_own(run: Run, changes: dict[str, Any]) -> None:
     assert math.isnan(quality_of(replace(run, quality=[ENTRY | changes]), None).ms_ssim)
 
