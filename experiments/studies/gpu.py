@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import torch
 
+from pcr_exp.analysis.core.permitted import others_cpu_share
 from pcr_exp.analysis.core.read_runs import read_timed_runs
 from pcr_exp.config.compose import compose
 from pcr_exp.config.gpu import GpuConfig
@@ -144,7 +145,7 @@ def train_config(config: GpuConfig, model: str, *overrides: str) -> TrainConfig:
         f"model={model}",
         f"training.image_size={config.image_size}",
         f"training.batch_size={config.batch_size}",
-        "training.log_every_steps=5",
+        "training.log_every_steps=1",
         *overrides,
         *config.overrides,
     )
@@ -190,7 +191,7 @@ def _trained(config: TrainConfig) -> list[Row]:
             "n": last["step"] - first["step"],
             "image_bytes": run.manifest.mean_prefix_bytes,
             **passed,
-            "others_cpu_share": last.get("others_cpu_share"),
+            "others_cpu_share": others_cpu_share(run.rows),
         }
     ]
 
