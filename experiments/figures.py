@@ -21,7 +21,13 @@ def figures(config: FiguresConfig) -> str:
     from experiments.studies.shown import track_files
     from pcr_exp.analysis.report import write_report
 
-    report = write_report(config.runs_root, config.quality_root, config.out, config.target)
+    report = write_report(
+        config.runs_root,
+        config.quality_root,
+        config.out,
+        config.target,
+        exclusive_only=config.exclusive_only,
+    )
     show(report)
     if config.timing_root is not None:
         Console().print(Markdown(project(config, config.timing_root)))

@@ -53,19 +53,20 @@ def write_report(
     target: float | None = None,
     *,
     with_quality: bool = True,
+    exclusive_only: bool = True,
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
-    Either of the two roots may be missing or empty, not both. `target` as in `read_runs`. Figures of
-    seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`). Without `with_quality`
-    measurements are looked up, and have no figures of their own.
+    Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
+    `read_runs`. Figures of seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
+    Without `with_quality` measurements are looked up, and have no figures of their own.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
     """
     out = Path(out)
     there = Path(runs_root).is_dir()
-    runs = read_runs(runs_root, target) if there else []
+    runs = read_runs(runs_root, target, exclusive_only=exclusive_only) if there else []
     unfinished = unfinished_runs(runs_root) if there else pd.DataFrame(columns=["run_id", "status"])
     quality = load_quality(quality_root)
     if not runs and quality.empty:

@@ -148,6 +148,9 @@ class FiguresConfig:
     out: str = "results/figures"
     target: float | None = None
     """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
+    exclusive_only: bool = True
+    """Whether seconds are shown only of runs that had the machine to themselves: others took at most 5 % of
+    the CPU. With false `hardware` says which did not."""
     compare: str | None = None
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None

@@ -89,9 +89,15 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
         assert may_say_seconds(found) == (NOT_EXCLUSIVE if exclusive is False else "")
     quiet, crowded = (runs_frame([beside(run, share)]) for share in (0.01, 0.2))
     assert quiet["hardware"].iloc[0].endswith(" cores, exclusive")
-    assert crowded["hardware"].iloc[0].endswith(" cores")
+    assert crowded["hardware"].iloc[0].endswith(" cores, shared with others")
     assert may_say_speedup(crowded, quiet) == may_say_speedup(quiet, crowded) == NOT_EXCLUSIVE
     assert may_say_speedup(quiet, quiet) == ""
+
+
+def test_seconds_of_runs_that_had_company_are_said_where_that_is_asked_for(run: Run) -> None:
+    crowded = replace(beside(run, 0.2), exclusive_only=False)
+    assert may_say_seconds(crowded) == ""
+    assert runs_frame([crowded])["hardware"].iloc[0].endswith(" cores, shared with others")
 
 
 @pytest.mark.parametrize(("target", "majority"), [(0.75, 0.907), (0.5, 0.5)])

@@ -33,7 +33,7 @@ MakeRun = Callable[..., Path]
 def own_quality(**changes: object) -> dict:
     return {
         "group": 2,
-        "decode": "unsmoothed",
+        "decode": "scaled",
         "antialias": LoaderConfig().antialias,
         "ms_ssim_mean": 0.8,
         "num_scales": 3,

@@ -147,7 +147,11 @@ def test_the_report_has_every_cell_and_says_how_many_are_right(tmp_path: Path) -
     files = report_validation(tmp_path, [])
     assert {path.name for path in files} == {
         "validation.md",
-        *(f"predicted_vs_measured_rates.{ending}" for ending in ("pdf", "png", "csv")),
+        *(
+            f"{name}.{ending}"
+            for name in ("predicted_vs_measured_rates", "measured_roofline")
+            for ending in ("pdf", "png", "csv")
+        ),
     }
     text = (tmp_path / "validation.md").read_text()
     assert "| compute | 1 | 1 | 0 within 5 % | 33.3 % | 33.3 % |" in text

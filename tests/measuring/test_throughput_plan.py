@@ -50,7 +50,7 @@ def test_everything_is_measured_free_paced_and_throttled() -> None:
         *("baseline", "group_1", "group_10"),
         *("image_folder_pil", "image_folder_torchvision"),
     ]
-    assert [j.decode for j in free] == ["unsmoothed", "unsmoothed", "unsmoothed", "pil", "torchvision"]
+    assert [j.decode for j in free] == ["scaled", "scaled", "scaled", "pil", "torchvision"]
     assert sum(j.model_images_per_s == 100 for j in jobs) == 5
     throttled = [j for j in jobs if j.storage.name != "unlimited"]
     assert [j.storage.name for j in throttled[::4]] == ["5 MiB/s", "20 ms", "9 requests/s"]

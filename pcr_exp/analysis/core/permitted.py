@@ -21,9 +21,10 @@ FACTS = ["majority_share", "num_classes", "headline", "hardware", "timing", "no_
 """What is said of every run in every table (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
-NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile"
+NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=false shows them)"
 OTHERS_AT_MOST = 0.05
 """Share of the CPU that others may take while a run has the machine to itself."""
+_COMPANY = {True: ", exclusive", False: ", shared with others", None: ""}
 UNLIKE = "runs of unlike hardware or settings"
 
 
@@ -38,7 +39,7 @@ def may_say_seconds(run: Run) -> str:
         return UNLIMITED
     if run.shared_machine:
         return run.shared_machine
-    if is_exclusive(run) is False:
+    if run.exclusive_only and is_exclusive(run) is False:
         return NOT_EXCLUSIVE
     return MIXED if getattr(run.manifest, "timing_is_mixed", False) else ""
 
@@ -135,7 +136,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "majority_share": NEVER if run.majority_share is None else run.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
-        "hardware": hardware_of(manifest) + (", exclusive" if is_exclusive(run) else ""),
+        "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
         "timing": timing_of(run),
         "no_seconds": may_say_seconds(run),
         "no_target": may_say_time_to(

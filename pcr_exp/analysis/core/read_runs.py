@@ -33,6 +33,8 @@ class Run:
     """Share (0 to 1) of the most frequent class among its validation images; None: not known."""
     quality: list[dict[str, Any]] = field(default_factory=list)
     """What each scan group kept of the images that it trained on, as manifests hold it; empty: not known."""
+    exclusive_only: bool = True
+    """Whether its seconds may be said only if it had the machine to itself."""
 
     @property
     def eval_rows(self) -> list[Row]:
@@ -46,20 +48,24 @@ def evaluations_at(eval_group: str, rows: Iterable[Mapping[str, Any]]) -> list[A
     return [row for row in evaluations if row.get("eval_group", "full") == eval_group]
 
 
-def read_runs(runs_root: str | Path, target: float | None = None) -> list[Run]:
+def read_runs(
+    runs_root: str | Path, target: float | None = None, *, exclusive_only: bool = True
+) -> list[Run]:
     """All finished runs in the folders of `runs_root`, or in the packed set that lies there, by run id.
 
     Without those that only measured seconds (`read_timed_runs`).
 
     `target` takes the place of the target in their manifests, which no file is changed for: what a run
     did does not depend on it. What manifests do not say is taken from `notes.json` beside the runs, if it is
-    there (`run_notes`); and which runs went on at the same time, from all manifests.
+    there (`run_notes`); and which runs went on at the same time, from all manifests. Without `exclusive_only`
+    their seconds may be said though others computed beside them.
 
     Raises:
         RunError: `runs_root` is not there; a manifest or the notes are damaged; a row is wrong (names file
             and line); a run is marked finished without an evaluation; or it is in a folder and in the set.
     """
-    runs = [run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config)]
+    found = (run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config))
+    runs = [replace(run, exclusive_only=exclusive_only) for run in found]
     if target is None:
         return runs
     return [replace(run, manifest=replace(run.manifest, target=target)) for run in runs]
