@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hydra.core.config_store import ConfigStore
+from hypothesis import HealthCheck, settings
 
 from pcr_exp.system import provenance
 
@@ -18,6 +19,9 @@ pytest_plugins = ["light_figures", "record_fixtures"]
 multiprocessing.set_forkserver_preload(
     ["pcr_exp.runs.train_run", "torch._dynamo", "torch.distributed", "pytest", "hypothesis", "skimage.data"]
 )
+# How long an example takes says how busy the machine is, not what is tested.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 # Hydra copies its store of schemas, in which nothing changes, for every group of a configuration.
 ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined]
 # Nor does the commit change, which every run that is written asks git for, three times.
