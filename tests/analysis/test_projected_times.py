@@ -10,11 +10,11 @@ import pytest
 
 from pcr_exp.analysis.core.permitted import NOT_EXCLUSIVE
 from pcr_exp.analysis.core.read_runs import Run, read_runs, read_timed_runs
+from pcr_exp.analysis.core.statistics import log_mean
 from pcr_exp.analysis.scans.projected_page import minutes, model_curve, write_projected
 from pcr_exp.analysis.scans.projected_times import (
     NO_TARGET,
     UNKNOWN,
-    log_mean,
     projected_times,
     read_targets,
 )
@@ -180,6 +180,13 @@ def test_no_speedup_over_a_baseline_that_did_not_reach_the_target(tmp_path: Path
         short(timed, make_run, scan, 1.0, 10.0)
     row = level(projected_times(read_runs(learned), read_timed_runs(timed), TARGETS), "group_1")
     assert row["time_s"] == pytest.approx(20) and pd.isna(row["speedup"])
+
+
+def test_a_short_run_of_one_row_has_no_speed(roots: tuple[Path, Path]) -> None:
+    learned, timed = read(roots)
+    timed[0].rows[1:] = []
+    with pytest.raises(RunError, match=r"rows of one update alone, and so no speed.*log_every_steps=1"):
+        projected_times(learned, timed, TARGETS)
 
 
 def test_runs_of_another_speed_are_not_joined(tmp_path: Path, make_run: MakeRun) -> None:

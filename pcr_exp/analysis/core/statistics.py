@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,42 @@ def half_width(values: Iterable[float]) -> float:
     if len(found) < 2:
         return NEVER
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * stats.sem(found))
+
+
+@dataclass(frozen=True, slots=True)
+class LogMean:
+    """A mean on a logarithmic scale, with what is known of its spread."""
+
+    mean: float
+    parts: tuple[tuple[float, int], ...]
+    """Variance of the mean and degrees of freedom of everything it is made of; nothing of a lone value."""
+
+    def times(self, other: LogMean, sign: int = 1) -> LogMean:
+        """The product, or with `sign=-1` the ratio; both are measured apart from each other."""
+        return LogMean(self.mean + sign * other.mean, (*self.parts, *other.parts))
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The geometric mean and its 95 % interval; NaN ends where nothing is known of its spread.
+
+        Student's t, with the degrees of freedom of Welch and Satterthwaite.
+        """
+        middle = math.exp(self.mean)
+        if not self.parts:
+            return middle, NEVER, NEVER
+        variance = sum(part for part, _ in self.parts)
+        if variance == 0:
+            return middle, middle, middle
+        freedom = variance**2 / sum(part**2 / degrees for part, degrees in self.parts)
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
+        return middle, math.exp(self.mean - half), math.exp(self.mean + half)
+
+
+def log_mean(values: Iterable[float]) -> LogMean:
+    """The mean of the logarithms of some values, at least one, and how sure it is."""
+    logs = np.log(np.asarray(list(values), dtype=float))
+    n = len(logs)
+    return LogMean(float(logs.mean()), ((float(logs.var(ddof=1)) / n, n - 1),) if n > 1 else ())
 
 
 def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from pcr_exp.analysis.core.headline import headline_called
 from pcr_exp.analysis.core.permitted import (
@@ -32,7 +31,7 @@ from pcr_exp.analysis.core.permitted import (
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import LEVEL, first_reached, setting_key
-from pcr_exp.analysis.core.statistics import CONFIDENCE
+from pcr_exp.analysis.core.statistics import LogMean, log_mean
 from pcr_exp.analysis.model.predicted_times import steady_images_per_s
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s, images_per_s
 from pcr_exp.analysis.scans.fair_baseline import GROUP_COLUMNS
@@ -65,42 +64,6 @@ PROJECTED_COLUMNS = [
     *("time_s", "time_s_low", "time_s_high", "speedup", "speedup_low", "speedup_high", "model_speedup"),
     *("no_time", "hardware"),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LogMean:
-    """A mean on a logarithmic scale, with what is known of its spread."""
-
-    mean: float
-    parts: tuple[tuple[float, int], ...]
-    """Variance of the mean and degrees of freedom of everything it is made of; nothing of a lone value."""
-
-    def times(self, other: LogMean, sign: int = 1) -> LogMean:
-        """The product, or with `sign=-1` the ratio; both are measured apart from each other."""
-        return LogMean(self.mean + sign * other.mean, (*self.parts, *other.parts))
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """The geometric mean and its 95 % interval; NaN ends where nothing is known of its spread.
-
-        Student's t, with the degrees of freedom of Welch and Satterthwaite.
-        """
-        middle = math.exp(self.mean)
-        if not self.parts:
-            return middle, NEVER, NEVER
-        variance = sum(part for part, _ in self.parts)
-        if variance == 0:
-            return middle, middle, middle
-        freedom = variance**2 / sum(part**2 / degrees for part, degrees in self.parts)
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
-        return middle, math.exp(self.mean - half), math.exp(self.mean + half)
-
-
-def log_mean(values: Iterable[float]) -> LogMean:
-    """The mean of the logarithms of some values, at least one, and how sure it is."""
-    logs = np.log(np.asarray(list(values), dtype=float))
-    n = len(logs)
-    return LogMean(float(logs.mean()), ((float(logs.var(ddof=1)) / n, n - 1),) if n > 1 else ())
 
 
 def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
@@ -142,6 +105,9 @@ def projected_times(
         learned: Runs with evaluations (`read_runs`).
         timed: Short ones (`read_timed_runs`): exclusive and throttled, or of unlimited storage.
         targets: As `read_targets` gives them.
+
+    Raises:
+        RunError: a short run has rows of one update alone.
     """
     epochs, speeds = _by_level(learned), _by_level(timed)
     rows = []
@@ -302,6 +268,11 @@ def _bandwidth(run: Run) -> float | None:
 
 
 def _images_per_s(run: Run) -> float:
+    if len({row["step"] for row in run.rows}) < 2:
+        raise RunError(
+            f"{run.manifest.run_id}: it has rows of one update alone, and so no speed. Wanted several: "
+            "make it with training.log_every_steps=1, or a longer training.stop_after_s."
+        )
     return steady_images_per_s(run.rows)
 
 
