@@ -4,11 +4,11 @@ VENV ?= .venv
 # The versions that results are made with (Python 3.11 on x86-64). Empty: the newest that pyproject.toml admits.
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
-DEFAULT_TESTS := not slow and not gpu and not root and not netns
+DEFAULT_TESTS := not slow and not gpu and not root and not netns and not program
 # Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
 
-.PHONY: demo figures notebooks test test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
+.PHONY: demo figures notebooks test test-programs test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
@@ -16,6 +16,10 @@ demo: $(VENV)/.installed
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
 	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
+
+# Whole programs, servers and engines, each started as a user would start it.
+test-programs: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m 'program and not slow'
 
 # The same tests elsewhere in the range that pyproject.toml promises, each in an environment of its own.
 test-newest:

@@ -11,6 +11,8 @@ from runner_processes import call
 
 from pcr_exp.runs.rows import read_rows
 
+pytestmark = pytest.mark.program
+
 RUN = [
     "experiment=demo",
     "dataset.num_train=64",
