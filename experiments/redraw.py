@@ -46,6 +46,7 @@ from pcr_exp.analysis.throughput.page import PAGE_FILE as THROUGHPUT
 from pcr_exp.analysis.throughput.page import report_throughput
 from pcr_exp.analysis.tolerance.page import META_FILE as TOLERANCE
 from pcr_exp.analysis.tolerance.page import load_tolerance, write_tables
+from pcr_exp.analysis.tolerance.slopes import measured_in, write_slopes
 from pcr_exp.config.compose import compose
 from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.runners import FiguresConfig
@@ -78,6 +79,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         ("decode_modes.csv", _draw_modes),
         (EVALUATION, _in_a_copy(draw_evaluation)),
         (TOLERANCE, lambda folder, out: write_tables(out, load_tolerance(folder))),
+        ("slopes.csv", lambda folder, out: write_slopes(measured_in(folder), out)),
         (THROUGHPUT, _in_a_copy(report_throughput, needs="loaders.png")),
         (VALIDATION, _in_a_copy(_draw_validation)),
         (PREDICTIONS_FILE, _draw_plan),

@@ -18,6 +18,7 @@ from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
 from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
+from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of
@@ -50,16 +51,16 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
     """
     label = config.dataset.label
     samples = choose_samples(dataset, config.splits, config.max_images)
-    found = features_of(
-        config,
-        ImageFiles(
-            samples,
-            config.groups,
-            EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
-            decode=config.decode,
-            max_pixels=config.max_pixels,
-        ),
+    images = ImageFiles(
+        samples,
+        config.groups,
+        EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
+        decode=config.decode,
+        max_pixels=config.max_pixels,
     )
+    found = features_of(config, images)
+    compared = found.positions[: config.num_similarity_images].tolist()
+    similarity = similarity_of_groups(images, compared, config.num_workers) if compared else None
     kept = [samples[position] for position in found.positions]
     labels = np.array([sample.labels[label] for sample in kept])
     if len(set(labels)) < 2:
@@ -102,7 +103,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
         num_train_images=len(dataset.train),
         decode=config.decode,
     )
-    return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes)
+    return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes, similarity)
 
 
 def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:

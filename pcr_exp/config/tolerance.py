@@ -40,6 +40,8 @@ class ToleranceConfig(RunnerConfig):
     """Whose images are looked at. Not val: the answer is a choice, and results are reported on val."""
     max_images: int | None = 2000
     """A random subset of the images of these splits (null: all)."""
+    num_similarity_images: int = 200
+    """Images of them whose crops are compared by MS-SSIM at every group (0: none)."""
     margin: float = 0.01
     """What may be lost of the task's headline, as a share: 0.01 is one point."""
     image_size: int = 128
@@ -73,6 +75,8 @@ class ToleranceConfig(RunnerConfig):
         require(known, "splits", self.splits, f"some of {', '.join(SPLITS)}")
         enough = self.max_images is None or self.max_images >= 10
         require(enough, "max_images", self.max_images, "null or at least 10")
+        count = self.num_similarity_images
+        require(count >= 0, "num_similarity_images", count, "0 or more")
         require(0 < self.margin < 1, "margin", self.margin, "a share in (0, 1): 0.01 is one point")
         require(self.image_size >= 32, "image_size", self.image_size, "at least 32")
         require(self.decode in DECODE_MODES, "decode", self.decode, " or ".join(DECODE_MODES))

@@ -12,10 +12,12 @@ from torch import nn
 from pcr_exp.datasets.sample import Dataset
 from pcr_exp.errors import ConfigError, ImageError
 from pcr_exp.images.decode import decode
+from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.measuring.tolerance import features as module
 from pcr_exp.measuring.tolerance.features import extract_features
 from pcr_exp.measuring.tolerance.images import choose_samples
+from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
 
 
 def test_the_highest_group_shows_the_file_and_lower_ones_less(tmp_path: Path) -> None:
@@ -38,6 +40,16 @@ def test_features_are_what_the_head_would_have_been_given(tmp_path: Path) -> Non
     assert found.values.shape == (len(GROUPS), 7, 4) and found.rejected == {}
     red_green_blue = [cv2.imread(str(s.path))[..., ::-1].reshape(-1, 3).mean(0) / 255 for s in samples]
     np.testing.assert_allclose(found.values[-1, :, :3], red_green_blue, atol=1e-3)
+
+
+def test_similarity_of_a_group_is_that_of_its_crops(tmp_path: Path) -> None:
+    samples = write_samples(tmp_path, "fine", 6)
+    images = image_files(samples)
+    found = similarity_of_groups(images, [1, 4], num_threads=2)
+    assert found.shape == (len(GROUPS), 2) and found.dtype == np.float32
+    crops = images.views(4).crops
+    np.testing.assert_allclose(found[:, 1], [ms_ssim(crops[-1], crop).value for crop in crops], rtol=1e-6)
+    assert (found[-1] == 1).all() and (found[0] < 1).all()
 
 
 def test_kept_features_are_not_made_again(tmp_path: Path) -> None:

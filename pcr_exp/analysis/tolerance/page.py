@@ -74,6 +74,7 @@ def load_tolerance(folder: Path) -> Measured:
             rows["clusters"].astype(np.int64),
             rows["group_bytes"].astype(np.int64),
             rows["original_bytes"].astype(np.int64),
+            rows.get("ms_ssim"),
         )
 
 
@@ -87,6 +88,8 @@ def _packed(measured: Measured) -> bytes:
         "group_bytes": measured.group_bytes.astype(np.int32),
         "original_bytes": measured.original_bytes.astype(np.int32),
     }
+    if measured.ms_ssim is not None:
+        arrays["ms_ssim"] = measured.ms_ssim
     if measured.facts.headline == "auc":
         arrays["log_odds"] = predictions.log_odds
     buffer = io.BytesIO()
@@ -167,6 +170,7 @@ def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
         "group": lambda row: str(row["train_group"]),
         "bytes per image": lambda row: kilobytes(row["image_bytes"]),
         "of the file": lambda row: percent(row["share"]),
+        **({"MS-SSIM": lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
         f"used at group {max(facts.groups)}": lambda row: percent(row["score"]),
         "lost, points": lambda row: _interval(row, "loss", 2),
         "": lambda row: row["verdict"],

@@ -77,6 +77,8 @@ class Measured:
     group_bytes: NDArray[np.int64]
     """[groups, images]."""
     original_bytes: NDArray[np.int64]
+    ms_ssim: NDArray[np.float32] | None = None
+    """[groups, some of the images]: of crops, against the last group's; None where nobody looked."""
 
 
 def matrix_of(measured: Measured) -> pd.DataFrame:
@@ -96,13 +98,14 @@ def matrix_of(measured: Measured) -> pd.DataFrame:
 def bytes_table(measured: Measured) -> pd.DataFrame:
     """One row per group, and one for the files as they were (`original`).
 
-    Columns `group`, `image_bytes` (mean), `share` of the original's, `epoch_mib` of the training split, and
-    `epoch_s`: the seconds in which the storage can bring that, NaN if it has no limit.
+    Columns `group`, `image_bytes` (mean), `share` of the original's, `epoch_mib` of the training split,
+    `epoch_s`: the seconds in which the storage can bring that, NaN if it has no limit; and where it was
+    measured `ms_ssim`, the mean over images, NaN for the files themselves.
     """
     facts = measured.facts
     means = {str(group): row.mean() for group, row in zip(facts.groups, measured.group_bytes, strict=True)}
     means[ORIGINAL] = measured.original_bytes.mean()
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "group": name,
             "image_bytes": mean,
@@ -112,6 +115,9 @@ def bytes_table(measured: Measured) -> pd.DataFrame:
         }
         for name, mean in means.items()
     )
+    if measured.ms_ssim is not None:
+        table["ms_ssim"] = [*measured.ms_ssim.mean(axis=1), math.nan]
+    return table
 
 
 def epoch_s(facts: Facts, image_bytes: float) -> float:
