@@ -1,1 +1,1 @@
-"""Thin runners, one per kind of question."""
+"""What people run in a checkout, `python -m experiments.train`; `pcr-exp train` is the same, installed."""

@@ -1,15 +1,6 @@
 """Measure what compressed activations cost and save on one batch; draw it. See `--help`."""
 
-from experiments.launch import launch
-from pcr_exp.config.runners import ActivationStudyConfig
-
-
-def activation_study(config: ActivationStudyConfig) -> str:
-    """Measure, write tables and figures; returns "finished"."""
-    from experiments.studies import activation_study as study
-
-    return study.activation_study(config)
-
+from pcr_exp.runners.activation_study import main
 
 if __name__ == "__main__":
-    launch(activation_study, "activation_study", ActivationStudyConfig)
+    main()

@@ -1,48 +1,6 @@
 """Encode a dataset's JPEG files as records. See `--help`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from experiments.launch import launch
-from pcr_exp.config.runners import PrepareConfig
-from pcr_exp.system import MIB
-
-if TYPE_CHECKING:
-    from pcr_exp.records.encode import EncodeReport
-
-
-def prepare(config: PrepareConfig) -> str:
-    """Encode all splits in both encodings, or compare images with records; returns one word."""
-    from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
-    from pcr_exp.runs.bars import counting_bar
-
-    if config.check:
-        print(check_records(config.dataset, config.records))
-        return "checked"
-    reports: dict[str, EncodeReport] = {}
-    with counting_bar("records") as tell:
-        folder = prepare_records(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
-    for split, report in reports.items():
-        print(f"{split}: {describe(report)}")
-    for remark in read_remarks(folder):
-        print(remark)
-    print(folder)
-    return "finished"
-
-
-def describe(report: EncodeReport) -> str:
-    """What an encode did, in one line."""
-    parts = [f"{report.num_images} images in {report.num_records} records"]
-    parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
-    if report.num_rejected:
-        parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
-    if report.num_reused:
-        parts.append(f"{report.num_reused} taken over from other records, not transcoded again")
-    if report.num_turned:
-        parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied: pixels as they lie")
-    return ", ".join(parts) + f"; {report.encode_s:.1f} s"
-
+from pcr_exp.runners.prepare import main
 
 if __name__ == "__main__":
-    launch(prepare, "prepare", PrepareConfig)
+    main()

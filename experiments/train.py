@@ -1,24 +1,6 @@
 """Train one model at one scan level; `-m` sweeps. See `--help`."""
 
-from pathlib import Path
-
-from experiments.launch import launch
-from pcr_exp.config.runners import TrainConfig
-
-
-def train(config: TrainConfig) -> str:
-    """One run; returns "finished" or "skipped"."""
-    from pcr_exp.runs.train_run import run_training
-
-    return run_training(config, draw=draw).status
-
-
-def draw(folder: Path) -> dict[str, Path]:
-    """The figures of a run that ended; what draws is imported then, and not by every process of a run."""
-    from pcr_exp.analysis.scans.one_run import draw_run
-
-    return draw_run(folder)
-
+from pcr_exp.runners.train import main
 
 if __name__ == "__main__":
-    launch(train, "train", TrainConfig)
+    main()

@@ -1,31 +1,55 @@
-"""Looking at records, and at what this machine has for them.
+"""All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
 
-python -m pcr_exp inspect data/records/pets-1a2b3c4d/train            # what is in them
-python -m pcr_exp verify s3://bucket/pets/train                       # whether every checksum holds
-python -m pcr_exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
-python -m pcr_exp doctor                                              # libraries, limits, disk
+pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
+pcr-exp verify s3://bucket/pets/train                       # whether every checksum holds
+pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
+pcr-exp doctor                                              # libraries, limits, disk
+pcr-exp train --help                                        # a runner says itself what it takes
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from pcr_exp.errors import PcrExpError
+from pcr_exp.places import COMMAND
 from pcr_exp.records.extract import extract_image, find_image
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.verify import verify_records
 from pcr_exp.records.walk import Found, find_records
+from pcr_exp.runners import RUNNERS
 from pcr_exp.system import MIB
+
+_LOOKING = {
+    "inspect": "what is in records",
+    "verify": "whether every checksum holds; status 1 and names if one does not",
+    "extract": "one image as a JPEG file, at any scan group",
+    "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
+    "doctor": "libraries, limits and speed of this machine, and what is missing",
+}
+"""The commands of this module."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status is 1 if something is damaged or missing."""
-    options = command_parser().parse_args(arguments)
+    """Run a command; its exit status is 1 if something is damaged or missing, and 2 if there is none such."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name = given[0] if given else "--help"
+    if name in ("-h", "--help"):
+        print(listing())
+        return 0
+    if name not in RUNNERS | _LOOKING:
+        print(_unknown(name), file=sys.stderr)
+        return 2
     try:
+        if name in RUNNERS:
+            return start_runner(name, given[1:])
+        options = command_parser().parse_args(given)
         status: int = options.run(options)
     except PcrExpError as error:
         print(f"{error}", file=sys.stderr)
@@ -33,6 +57,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         return 0
     return status
+
+
+def listing() -> str:
+    """Every command with what it is for, in a line each."""
+    lines = [f"  {name:18}{about}" for name, about in (_LOOKING | RUNNERS).items()]
+    usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: what it takes)"
+    return "\n".join([usage, "", *lines])
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, RUNNERS | _LOOKING, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"wanted one of {', '.join(_LOOKING | RUNNERS)}."
+    return f"{COMMAND} {name}: there is no such command; {hint}"
+
+
+def start_runner(name: str, arguments: Sequence[str]) -> int:
+    """Run a runner as `python -m experiments.<name> <arguments>` does; most end the process."""
+    sys.argv = [f"{COMMAND} {name}", *arguments]
+    import_module(f"pcr_exp.runners.{name}").main()
+    return 0
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -179,39 +223,40 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Of all commands; what it parses has the command's function as `run`."""
+    """Of the commands of this module; what it parses has the command's function as `run`."""
     parser = argparse.ArgumentParser(
-        prog="python -m pcr_exp",
+        prog=COMMAND,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True)
     where = "a record (.pcr), or the folder or address of a split's or a dataset's records"
 
-    def command(name: str, run: object, about: str) -> argparse.ArgumentParser:
+    def command(name: str, run: object) -> argparse.ArgumentParser:
+        about = _LOOKING[name]
         added = commands.add_parser(name, help=about, description=about)
         added.set_defaults(run=run)
         return added
 
-    added = command("inspect", inspect, "what is in records")
+    added = command("inspect", inspect)
     added.add_argument("root", help=where)
     added.add_argument("--samples", type=int, default=10, help="images of a single record that are listed")
-    added = command("verify", verify, "whether every checksum holds; status 1 and names if one does not")
+    added = command("verify", verify)
     added.add_argument("root", help=where)
     added.add_argument("--threads", type=_positive, default=4, help="records read at a time")
-    added = command("extract", extract, "one image as a JPEG file, at any scan group")
+    added = command("extract", extract)
     added.add_argument("root", help=where)
     added.add_argument("image", help="its place among the images, from 0, or its id")
     added.add_argument("--group", type=_positive, help="scan group; all unless given")
     added.add_argument("-o", "--output", help="file, or - for standard output")
     added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
     added.add_argument("--force", action="store_true", help="replace the file if it exists")
-    added = command("convert", convert, "a folder with PNG and WebP images as JPEG files; the loss is said")
+    added = command("convert", convert)
     added.add_argument("root", help="folder of images; it is not changed")
     added.add_argument("target", help="new folder, for the JPEG files and converted.csv")
     added.add_argument("--quality", type=int, choices=range(1, 101), metavar="1..100", default=95)
     added.add_argument("--threads", type=_positive, default=4, help="images at a time")
-    added = command("doctor", doctor, "libraries, limits and speed of this machine, and what is missing")
+    added = command("doctor", doctor)
     added.add_argument("folder", nargs="?", default=".", help="where the disk is measured")
     return parser
 

@@ -1,8 +1,16 @@
 """The errors that people read: each says what was given, what was wanted and what to do."""
 
+from pcr_exp.places import as_typed
+
 
 class PcrExpError(Exception):
-    """Base of every error that this package raises on purpose. Runners print it without a traceback."""
+    """Base of every error that this package raises on purpose. Runners print it without a traceback.
+
+    Commands in its message are those of a checkout; it has them as they are typed here.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(as_typed(message))
 
 
 class ConfigError(PcrExpError):

@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from pcr_exp.config.compose import RUNNER_SCHEMAS, load, prepare_hydra
-from pcr_exp.config.labels import CONFIGS
+from pcr_exp.places import CONFIGS
 
 
 def compose(runner: str, *overrides: str) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 REPO = Path(__file__).parents[1]
 LAYERS = [
+    {"places"},
     {"errors", "numerics"},
     {"system"},
     {"config"},
@@ -18,6 +19,7 @@ LAYERS = [
     {"measuring"},
     {"runs"},
     {"analysis"},
+    {"runners"},
     {"experiments"},
 ]
 """Rooms of one layer do not know each other."""

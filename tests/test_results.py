@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.figures import compare
 from pcr_exp.analysis.combined.page import combined_markdown
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core import read_runs as reading
@@ -37,6 +36,7 @@ from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
+from pcr_exp.runners.figures import compare
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
 RESULTS = Path(__file__).parents[1] / "results"

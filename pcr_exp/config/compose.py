@@ -24,7 +24,6 @@ from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.config.gpu import GpuConfig
-from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.runners import (
     ActivationStudyConfig,
     DemoConfig,
@@ -39,6 +38,7 @@ from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.config.training import scaled_learning_rate
 from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS, as_typed
 
 T = TypeVar("T")
 
@@ -79,6 +79,7 @@ def prepare_hydra(packages: Iterable[str] = ()) -> None:
     components.find_components(packages)
     OmegaConf.register_new_resolver("scaled_learning_rate", scaled_learning_rate, replace=True)
     OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
+    OmegaConf.register_new_resolver("as_typed", as_typed, replace=True)
     Plugins.instance().register(UsersConfigs)
     options = {group: components.schemas(group) for group in components.groups()}
     for group, schemas in {**options, "storage": STORAGE_SCHEMAS}.items():

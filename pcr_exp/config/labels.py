@@ -20,8 +20,8 @@ from pcr_exp.config.components import schemas
 from pcr_exp.config.gradients import NetworkConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.storage import STORAGE_SCHEMAS, StorageConfig
+from pcr_exp.places import CONFIGS
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 _PLAIN: dict[str, type] = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}
 """By group, the dataclass of the options whose YAML files name none."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
+from pcr_exp.places import COMMAND, as_typed
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lazy import torch
 
@@ -59,13 +60,19 @@ def command_line() -> str:
 
 
 def _typed(arguments: Sequence[str]) -> list[str]:
-    if "-m" in arguments:
-        module, *overrides = arguments[arguments.index("-m") + 1 :]
-        if module.startswith("experiments."):
-            return [*_launcher(), "-m", module, *overrides]
+    place = next((place for place, word in enumerate(arguments) if not word.startswith("-")), 0)
+    program = Path(arguments[place]).stem if arguments else ""
+    is_module = place > 0 and arguments[place - 1] == "-m"
+    if is_module and (arguments[place].startswith("experiments.") or arguments[place] == "pcr_exp"):
+        return [*_launcher(), "-m", *arguments[place:]]
+    if program == COMMAND:
+        launcher = _launcher()
+        launcher = [*launcher, "--no-python"] if launcher != ["python"] else []
+        return [*launcher, COMMAND, *arguments[place + 1 :]]
     if HydraConfig.initialized():  # a process that one of Hydra's launchers started for this job
         config = HydraConfig.get()
-        return ["python", "-m", f"experiments.{config.job.config_name}", *config.overrides.task]
+        runner = as_typed(f"python -m experiments.{config.job.config_name}")
+        return [*runner.split(), *config.overrides.task]
     return ["python", *arguments]
 
 

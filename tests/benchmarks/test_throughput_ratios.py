@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.studies.throughput import measure
 from pcr_exp.analysis.throughput.table import bounds, summarise_throughput
 from pcr_exp.config.compose import compose
+from pcr_exp.runners.studies.throughput import measure
 
 pytestmark = pytest.mark.slow
 

@@ -137,7 +137,7 @@ def test_a_failed_job_does_not_stop_a_sweep_and_is_listed_at_its_end(
 )
 def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, message: str) -> None:
     program = (
-        "from experiments.launch import launch\n"
+        "from pcr_exp.runners.launch import launch\n"
         "from pcr_exp.config.runners import FiguresConfig\n"
         f"launch({task}, 'figures', FiguresConfig)"
     )
@@ -152,7 +152,7 @@ def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, m
 def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> None:
     program = (
         "import os, signal\n"
-        "from experiments import launch\n"
+        "from pcr_exp.runners import launch\n"
         "from pcr_exp.config.runners import FiguresConfig\n"
         "def interrupted(packages):\n"
         "    try: os.kill(os.getpid(), signal.SIGINT)\n"
@@ -171,7 +171,7 @@ def test_a_failed_job_stops_a_sweep_of_several_processes(
     num_processes: int, jobs_done: int, tmp_path: Path
 ) -> None:
     program = (
-        "from experiments.launch import launch\n"
+        "from pcr_exp.runners.launch import launch\n"
         "from pcr_exp.config.runners import FiguresConfig\n"
         "launch(lambda config: print('began') or 1 / 0, 'figures', FiguresConfig)"
     )

@@ -12,8 +12,8 @@ import pytest
 from gloo_processes import free_port, spawned
 from PIL import Image
 
-from experiments.train import train
 from pcr_exp.config.compose import compose
+from pcr_exp.runners.train import train
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.training.distributed.processes import Processes

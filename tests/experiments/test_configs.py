@@ -6,10 +6,11 @@ from composing import compose
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import schemas
-from pcr_exp.config.compose import CONFIGS, RUNNER_SCHEMAS, load, prepare_hydra
+from pcr_exp.config.compose import RUNNER_SCHEMAS, load, prepare_hydra
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS
 
 GROUPS = ("task", "scan", "storage", "loader", "echo", "activations", "tracking", "gradients", "network")
 

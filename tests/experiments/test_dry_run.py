@@ -12,10 +12,10 @@ import pytest
 from composing import compose
 from runner_processes import call
 
-from experiments.dry_run import PLANS, WOULD_RUN, plan
-from experiments.outcomes import Outcome, amounts_in_words, total_amounts
-from experiments.pace import finished_paces
 from pcr_exp.config.compose import RUNNER_SCHEMAS
+from pcr_exp.runners.dry_run import PLANS, WOULD_RUN, plan
+from pcr_exp.runners.outcomes import Outcome, amounts_in_words, total_amounts
+from pcr_exp.runners.pace import finished_paces
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 import torchvision
 
-from experiments.evaluate import evaluate
-from experiments.train import train
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.runners.evaluate import evaluate
+from pcr_exp.runners.train import train
 from tests.runs.test_tracking import finished_records, items, offline_home
 
 __all__ = ["offline_home"]

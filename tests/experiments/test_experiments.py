@@ -13,10 +13,10 @@ from composing import compose
 from omegaconf import OmegaConf
 from runner_processes import REPO, call
 
-from experiments.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
-from experiments.smoke import SMOKE, beside, smoke_overrides
-from pcr_exp.config.labels import CONFIGS
 from pcr_exp.datasets.photos import PhotosConfig
+from pcr_exp.places import CONFIGS
+from pcr_exp.runners.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
+from pcr_exp.runners.smoke import SMOKE, beside, smoke_overrides
 
 NOTES = {note.name: note for note in read_notes()}
 PAPERS = {

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from composing import compose
 
-from experiments.prepare import prepare
-from experiments.quality import quality
-from experiments.train import train
 from pcr_exp.config.records import records_name
 from pcr_exp.errors import RecordError
+from pcr_exp.runners.prepare import prepare
+from pcr_exp.runners.quality import quality
+from pcr_exp.runners.train import train
 from tests.experiments.test_cli import class_folders, folder_overrides
 
 __all__ = ["class_folders"]

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments.gpu import gpu
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.runners.gpu import gpu
 
 TESTS = Path(__file__).parents[1]
 SMALL = [

@@ -7,8 +7,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.overrides import check_overrides, quote
 from pcr_exp.errors import ConfigError
+from pcr_exp.runners.overrides import check_overrides, quote
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import redraw as redrawing
-from experiments.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
+from pcr_exp.runners import redraw as redrawing
+from pcr_exp.runners.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
 
 COMMITTED = sorted(
     path

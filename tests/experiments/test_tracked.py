@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.quality import quality
-from experiments.report import report
-from experiments.throughput import throughput
+from pcr_exp.runners.quality import quality
+from pcr_exp.runners.report import report
+from pcr_exp.runners.throughput import throughput
 from tests.experiments.test_cli import class_folders, folder_overrides
 from tests.runs.test_tracking import finished_records, items, offline_home
 
@@ -45,7 +45,7 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     tracker = Recorder()
-    monkeypatch.setattr("experiments.studies.shown.open_tracker", lambda *_: tracker)
+    monkeypatch.setattr("pcr_exp.runners.studies.shown.open_tracker", lambda *_: tracker)
     return tracker
 
 
@@ -82,7 +82,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_throughput_shows_tables_and_figures(
     recorder: Recorder, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.studies.throughput.report_throughput", lambda _: files)
+    monkeypatch.setattr("pcr_exp.runners.studies.throughput.report_throughput", lambda _: files)
     config = compose("throughput", "measure=false", f"out={tmp_path / 'loaders'}")
     assert throughput(config) == "finished"
     assert (recorder.shown["table"], recorder.shown["figure"]) == (["table"], ["curve"])
@@ -101,7 +101,7 @@ def test_report_shows_its_table_and_prints_its_page(
         asked.append(results)
         return files[:3]
 
-    monkeypatch.setattr("experiments.studies.report.write_claims", write_claims)
+    monkeypatch.setattr("pcr_exp.runners.studies.report.write_claims", write_claims)
     assert report(compose("report")) == "finished"
     assert asked == [Path("results")]
     assert recorder.shown["table"] == ["table"] and recorder.shown["artifact"][0] == "report"

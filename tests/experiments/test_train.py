@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.train import train
 from pcr_exp.config.compose import compose
+from pcr_exp.runners.train import train
 
 TINY = [
     "training=debug",

@@ -3,13 +3,23 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.studies.shown import show, track_files
 from pcr_exp.analysis.claims.page import write_claims
 from pcr_exp.config.runners import ReportConfig
+from pcr_exp.errors import RunError
+from pcr_exp.runners.studies.shown import show, track_files
 
 
 def report(config: ReportConfig) -> str:
-    """Write claims.csv and claims.md into the folder of results; returns "finished"."""
+    """Write claims.csv and claims.md into the folder of results; returns "finished".
+
+    Raises:
+        RunError: there is no such folder.
+    """
+    if not Path(config.results_root).is_dir():
+        raise RunError(
+            f"results_root={config.results_root}: there is no such folder. Claims are decided by committed "
+            "results: wanted the folder `results` of a checkout of the repository."
+        )
     readme = None if config.readme is None else Path(config.readme)
     files = write_claims(Path(config.results_root), readme)
     track_files(config.tracking, "report", Path(config.results_root), asdict(config), files)

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.outcomes import amounts_in_words
-from experiments.pace import find_pace
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.config.gpu import GpuConfig
-from pcr_exp.config.labels import CONFIGS
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import (
     ActivationStudyConfig,
@@ -28,8 +25,11 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.errors import PcrExpError
+from pcr_exp.places import CHECKOUT
 from pcr_exp.records.index import RecordIndex, read_index
 from pcr_exp.records.prepare import records_folder
+from pcr_exp.runners.outcomes import amounts_in_words
+from pcr_exp.runners.pace import find_pace
 from pcr_exp.storage.open import open_storage
 from pcr_exp.system import MIB
 
@@ -87,7 +87,8 @@ def plan_training(config: TrainConfig) -> Planned:
     amounts = {"disk_bytes": float(_checkpoint_bytes(config, indexes["baseline"]))}
     if num_images is not None:
         facts.append(f"{num_images:,} images an epoch")
-    pace = find_pace(config, [Path(config.runs_root), CONFIGS.parent / "results"])
+    committed = [] if CHECKOUT is None else [CHECKOUT / "results"]
+    pace = find_pace(config, [Path(config.runs_root), *committed])
     facts.append(pace.words)
     lasts_s = []
     if index is not None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.studies.shown import track_files
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
@@ -17,6 +16,7 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.open import open_storage
 from pcr_exp.system.atomic import write_atomic

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.studies.shown import show, track_files
 from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.analysis.model.validation import add_validation
 from pcr_exp.analysis.model.validation_page import report_validation
@@ -23,6 +22,7 @@ from pcr_exp.measuring.throughput.formats import (
 from pcr_exp.measuring.throughput.interleave import Contest
 from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
 from pcr_exp.measuring.throughput.shared import validation_rows
+from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 
 

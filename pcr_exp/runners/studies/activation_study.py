@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from experiments.studies.shown import track_files
 from pcr_exp.activations.codec import Codec
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
@@ -18,6 +17,7 @@ from pcr_exp.config.components import schemas
 from pcr_exp.config.runners import ActivationStudyConfig
 from pcr_exp.measuring.activation_study import Batch, codec_errors, gradient_errors, memory_table
 from pcr_exp.policies.policy import StaticScan
+from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes

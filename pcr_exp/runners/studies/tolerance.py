@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from experiments.studies.shown import show, track_files
 from pcr_exp.analysis.tolerance.page import write_tolerance
 from pcr_exp.analysis.tolerance.table import Facts, Measured
 from pcr_exp.config.tolerance import ToleranceConfig
@@ -19,6 +18,7 @@ from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
 from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
+from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from experiments.studies.shown import track_files
 from pcr_exp.analysis.evaluation.page import check_headline, write_evaluation
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.errors import ConfigError
@@ -13,6 +12,7 @@ from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.evaluation import Trained, levels_of, outputs_of_classes, score_images
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import ensure_records
+from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import open_published, open_runs
 from pcr_exp.runs.data import open_unthrottled

@@ -8,8 +8,8 @@ from typing import Any
 
 import hydra
 
-from pcr_exp.config.compose import CONFIGS
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.places import CONFIGS
 
 SMOKE = "runner=smoke"
 _OF_ANY_DATASET = {field.name for field in fields(DatasetConfig)}

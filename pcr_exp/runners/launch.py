@@ -20,7 +20,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.outcomes import (
+from pcr_exp.config.compose import load, named_packages, prepare_hydra
+from pcr_exp.errors import ConfigError, PcrExpError
+from pcr_exp.places import CONFIGS
+from pcr_exp.runners.outcomes import (
     BEGUN,
     FAILED,
     INTERRUPTED,
@@ -34,13 +37,10 @@ from experiments.outcomes import (
     sweep_folder,
     write_outcome,
 )
-from experiments.overrides import check_overrides
-from experiments.smoke import smoke_overrides
-from pcr_exp.config.compose import load, named_packages, prepare_hydra
-from pcr_exp.errors import ConfigError, PcrExpError
+from pcr_exp.runners.overrides import check_overrides
+from pcr_exp.runners.smoke import smoke_overrides
 from pcr_exp.system.ending import end_with_parent, terminate
 
-CONFIGS = Path(__file__).parents[1] / "configs"
 FLAGS = {"--dry-run": "dry_run=true", "--check": "check=true"}
 """What people type, and what Hydra is told."""
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class Job(Generic[T]):
             return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
 
     def _planned(self, name: str, config: T) -> Outcome:
-        from experiments.dry_run import plan
+        from pcr_exp.runners.dry_run import plan
 
         planned = plan(config)
         print(planned.words)

@@ -1,0 +1,93 @@
+"""Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from pcr_exp.config.runners import FiguresConfig
+from pcr_exp.runners.launch import launch
+
+if TYPE_CHECKING:
+    from pcr_exp.analysis.report import Report
+
+
+def figures(config: FiguresConfig) -> str:
+    """Write figures and tables; returns "finished"."""
+    from pcr_exp.analysis.report import write_report
+    from pcr_exp.runners.studies.shown import track_files
+
+    report = write_report(
+        config.runs_root,
+        config.quality_root,
+        config.out,
+        config.target,
+        exclusive_only=config.exclusive_only,
+    )
+    show(report)
+    if config.timing_root is not None:
+        Console().print(Markdown(project(config, config.timing_root)))
+    if config.compare is not None and config.reference is not None:
+        Console().print(Markdown(compare(config, config.compare, config.reference)))
+    out = Path(config.out)
+    files = [*report.tables, *report.figures]
+    track_files(config.tracking, f"figures-{out.name}", out, asdict(config), files)
+    return "finished"
+
+
+def compare(config: FiguresConfig, key: str, reference: str) -> str:
+    """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    from pcr_exp.analysis.core.figure import save_figure
+    from pcr_exp.analysis.core.headline import as_written
+    from pcr_exp.analysis.core.read_runs import read_runs
+    from pcr_exp.analysis.scans.comparison import (
+        compare_setting,
+        comparison_curves,
+        comparison_to_markdown,
+        draw_comparison,
+    )
+
+    runs, out = read_runs(config.runs_root, config.target), Path(config.out)
+    table = compare_setting(runs, key, reference)
+    as_written(table).to_csv(out / "comparison.csv", index=False)
+    text = comparison_to_markdown(table, key, reference)
+    (out / "comparison.md").write_text(text + "\n")
+    curves = comparison_curves(runs, key)
+    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves")
+    return text
+
+
+def project(config: FiguresConfig, timing_root: str) -> str:
+    """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
+    from pcr_exp.analysis.scans.projected_page import write_projected
+
+    tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))
+    return tables[1].read_text()
+
+
+def show(report: Report) -> None:
+    """Print the tables, what did not finish, and where the figures are."""
+    from pcr_exp.analysis.scans.page import to_rich
+
+    console = Console()
+    for table in to_rich(report.summary):
+        console.print(table)
+    for run in report.unfinished.to_dict("records"):
+        console.print(f"not in the tables: {run['run_id']} ({run['status']})", style="yellow")
+    if report.num_lone_groups:
+        settings = f"{report.num_lone_groups} settings with one scan level each"
+        console.print(
+            f"not in the figures of scan levels: {settings}; compare=<config group> compares settings"
+        )
+    for path in report.figures:
+        if path.suffix == ".png":  # PDF and CSV lie beside it
+            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(figures, "figures", FiguresConfig)

@@ -1,0 +1,25 @@
+"""Train one model at one scan level; `-m` sweeps. See `--help`."""
+
+from pathlib import Path
+
+from pcr_exp.config.runners import TrainConfig
+from pcr_exp.runners.launch import launch
+
+
+def train(config: TrainConfig) -> str:
+    """One run; returns "finished" or "skipped"."""
+    from pcr_exp.runs.train_run import run_training
+
+    return run_training(config, draw=draw).status
+
+
+def draw(folder: Path) -> dict[str, Path]:
+    """The figures of a run that ended; what draws is imported then, and not by every process of a run."""
+    from pcr_exp.analysis.scans.one_run import draw_run
+
+    return draw_run(folder)
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(train, "train", TrainConfig)
