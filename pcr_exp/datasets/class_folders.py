@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from pcr_exp.datasets.sample import Dataset
@@ -46,7 +45,7 @@ def copy_classes(dataset: Dataset, label: str, max_images: int, root: Path) -> t
             if sample.labels[label] in kept:
                 folder = root / split / dataset.classes[label][sample.labels[label]]
                 folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"{num_images:06d}{sample.path.suffix}"
-                shutil.copyfile(sample.path, path)
-                num_images, num_bytes = num_images + 1, num_bytes + path.stat().st_size
+                content = sample.file.read_bytes()
+                (folder / f"{num_images:06d}{Path(sample.id).suffix}").write_bytes(content)
+                num_images, num_bytes = num_images + 1, num_bytes + len(content)
     return num_images, num_bytes

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from pcr_exp.config.components import build
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
@@ -21,6 +22,23 @@ SPLITS = ("train", "tune", "val")
 """Trained on; looked at by scan policies, probes and tuning; reported."""
 
 
+class PackedImage(Protocol):
+    """An image in a file that holds many, which was cut into its scans before."""
+
+    @property
+    def num_bytes(self) -> int:
+        """What `read_bytes` gives."""
+        ...
+
+    def read_bytes(self) -> bytes:
+        """The image as a file of its own. Raises OSError."""
+        ...
+
+    def pieces(self, jpeg: bytes) -> list[bytes]:
+        """What `read_bytes` gave, cut as it lies there; the end marker (EOI) is in no piece."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One image."""
@@ -28,11 +46,18 @@ class Sample:
     id: str
     """Unique in the dataset: the path relative to the dataset's folder, with forward slashes."""
     path: Path
-    """The JPEG file."""
+    """The JPEG file, or the file that `packed` lies in."""
     labels: dict[str, int]
     """Named labels -> class index, 0-based."""
     group: str | None = None
     """What decides the split, if not the id: images of one group are never on two sides."""
+    packed: PackedImage | None = field(default=None, compare=False)
+    """The image, if `path` holds more than this one."""
+
+    @property
+    def file(self) -> Path | PackedImage:
+        """What to ask for `read_bytes`."""
+        return self.path if self.packed is None else self.packed
 
 
 @dataclass(frozen=True, slots=True)

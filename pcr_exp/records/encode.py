@@ -12,13 +12,13 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.config.records import MAX_PIXELS, SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
-from pcr_exp.records.image import StoredImage, load_image
+from pcr_exp.records.image import Known, StoredImage, load_image, pieces_as_they_lie
 from pcr_exp.records.receipts import (
     Receipt,
     has_receipts,
@@ -96,7 +96,7 @@ def encode_split(
         StorageError: the disk is full or refuses.
     """
     started = time.monotonic()
-    tasks = [(sample, file_size(sample.path)) for sample in samples]
+    tasks = [(sample, _num_bytes(sample)) for sample in samples]
     scans = {encoding: codec.name for encoding, codec in codecs.items()}
     key = fingerprint(
         tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record, scans=scans
@@ -132,6 +132,10 @@ def encode_split(
         num_reused=num_reused,
         encode_s=time.monotonic() - started,
     )
+
+
+def _num_bytes(sample: Sample) -> int | None:
+    return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
 
 
 def _num_taken(reuse: StoredImages | None) -> int:
@@ -203,9 +207,11 @@ def _load(
     reuse: StoredImages | None,
     codec: ImageCodec,
 ) -> StoredImage | ImageError:
-    known = None if reuse is None else partial(reuse.groups, sample.id)
+    known: Known | None = None if reuse is None else partial(reuse.groups, sample.id)
+    if sample.packed is not None and codec.name == SCANS["pcr"]:
+        known = partial(pieces_as_they_lie, sample.packed)
     try:
-        return load_image(sample.path, num_bytes, max_pixels, known, codec)
+        return load_image(sample.file, num_bytes, max_pixels, known, codec)
     except ImageError as error:
         return error
 

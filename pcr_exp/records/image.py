@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.datasets.sample import PackedImage
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE
+from pcr_exp.images.jpeg import group_pieces, read_header, split_scans
+from pcr_exp.images.transcode import default_num_scans
 from pcr_exp.records.groups import MAX_PIECE_BYTES
 
 Known = Callable[[bytes], list[bytes] | None]
@@ -27,7 +30,7 @@ class StoredImage:
 
 
 def load_image(
-    path: Path,
+    file: Path | PackedImage,
     num_bytes: int | None,
     max_pixels: int = MAX_PIXELS,
     known: Known | None = None,
@@ -36,7 +39,7 @@ def load_image(
     """Read and encode one file, and check that its pieces give the whole encoded file back.
 
     Args:
-        path: the image.
+        file: the image.
         num_bytes: its size when the encode began; None if it could not be looked at.
         max_pixels: `records.max_pixels`.
         known: asked for the pieces before anything is encoded.
@@ -49,7 +52,7 @@ def load_image(
     if num_bytes is not None and num_bytes > MAX_PIECE_BYTES:
         raise ImageError(f"{num_bytes} bytes are too many for a record: at most {MAX_PIECE_BYTES}")
     try:
-        original = path.read_bytes()
+        original = file.read_bytes()
     except OSError as error:
         raise ImageError(f"cannot be read: {error.strerror}") from error
     if len(original) != num_bytes:
@@ -60,5 +63,29 @@ def load_image(
         encoded = codec.encode(original, max_pixels)
         groups = codec.split(encoded)
         if len(groups) != codec.num_groups or b"".join(codec.join(groups)) != encoded:
-            raise RecordError(f"{path}: its scan groups do not give the file back. Please report this.")
+            raise RecordError(f"{file}: its scan groups do not give the file back. Please report this.")
     return StoredImage(original, groups, codec.is_turned(original))
+
+
+def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
+    """The pieces of an image that is progressive already: not a byte of it is coded anew.
+
+    Args:
+        packed: the image in its file.
+        original: what its `read_bytes` gave.
+
+    Raises:
+        ImageError: it does not have libjpeg's default scans, or is not cut where each of them ends.
+    """
+    header = read_header(original)
+    wanted = default_num_scans(header.num_components)
+    if not header.is_progressive or header.num_scans not in wanted:
+        kind = "progressive" if header.is_progressive else "not progressive"
+        raise ImageError(
+            f"it is {kind} and has {header.num_scans} scans for {header.num_components} components; wanted "
+            f"{' or '.join(map(str, sorted(wanted)))}, those of libjpeg's default script"
+        )
+    groups = group_pieces(split_scans(original))
+    if groups != group_pieces(packed.pieces(original), len(groups)):
+        raise ImageError("it is cut elsewhere than where its scans end")
+    return groups

@@ -102,7 +102,7 @@ def resolved(root: str) -> str:
 def look(dataset: Dataset) -> dict[str, SourceImage]:
     """Every image of a dataset and its file's state, by id."""
     return {
-        sample.id: SourceImage(split, _labels(sample), _state(sample.path))
+        sample.id: SourceImage(split, _labels(sample), _state(sample))
         for split, samples in dataset.splits.items()
         for sample in samples
     }
@@ -190,8 +190,9 @@ def _labels(sample: Sample) -> str:
     return " ".join(f"{name}={sample.labels[name]}" for name in sorted(sample.labels))
 
 
-def _state(path: Path) -> State | None:
+def _state(sample: Sample) -> State | None:
     try:
-        return file_state(path)
+        num_bytes, changed_at_ns = file_state(sample.path)
     except OSError:
         return None
+    return (num_bytes if sample.packed is None else sample.packed.num_bytes), changed_at_ns

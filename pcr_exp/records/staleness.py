@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.datasets.sample import Dataset, PackedImage, open_dataset
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import read_rejected
@@ -27,7 +27,9 @@ from pcr_exp.records.sources import (
 )
 
 
-def of_other_bytes(folder: Path, paths: Mapping[str, Path], images: Mapping[str, SourceImage]) -> list[str]:
+def of_other_bytes(
+    folder: Path, files: Mapping[str, Path | PackedImage], images: Mapping[str, SourceImage]
+) -> list[str]:
     """Ids of those files that differ from what the records in `folder` hold of them, sorted.
 
     Reads the original bytes in the baseline records, and the files. A file that records do not hold (it was
@@ -35,7 +37,7 @@ def of_other_bytes(folder: Path, paths: Mapping[str, Path], images: Mapping[str,
 
     Args:
         folder: holds the splits.
-        paths: the files to compare, by id.
+        files: those to compare, by id.
         images: says which split each is in.
 
     Raises:
@@ -44,8 +46,8 @@ def of_other_bytes(folder: Path, paths: Mapping[str, Path], images: Mapping[str,
     """
     other = []
     storage = _Folder(folder)
-    for split in sorted({images[id_].split for id_ in paths}):
-        wanted = {id_ for id_ in paths if images[id_].split == split}
+    for split in sorted({images[id_].split for id_ in files}):
+        wanted = {id_ for id_ in files if images[id_].split == split}
         records = RecordSet(storage, f"{split}/baseline")
         for number in range(len(records.index.records)):
             if not wanted:
@@ -54,7 +56,7 @@ def of_other_bytes(folder: Path, paths: Mapping[str, Path], images: Mapping[str,
             for i, id_ in enumerate(prefix.ids):
                 if id_ in wanted:
                     wanted.remove(id_)
-                    if not _holds(paths[id_], prefix.encoded(i)):
+                    if not _holds(files[id_], prefix.encoded(i)):
                         other.append(id_)
         other += wanted & {id_ for id_, _ in read_rejected(folder / split)}
     return sorted(other)
@@ -73,9 +75,9 @@ class _Folder:
         return (self.root / path).stat().st_size
 
 
-def _holds(path: Path, content: bytes) -> bool:
+def _holds(file: Path | PackedImage, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        return file.read_bytes() == content
     except OSError:
         return False
 
@@ -144,9 +146,9 @@ class Comparison:
         self.changes, doubtful = compare(self._before, self.images)
         if doubtful and self._dataset.root and self._source.root == resolved(self._dataset.root):
             log.info("%d images have another time than before: their bytes are compared", len(doubtful))
-            paths = {s.id: s.path for samples in self.opened.splits.values() for s in samples}
+            files = {s.id: s.file for samples in self.opened.splits.values() for s in samples}
             self.changes.replaced.extend(
-                of_other_bytes(self._folder, {id_: paths[id_] for id_ in doubtful}, self.images)
+                of_other_bytes(self._folder, {id_: files[id_] for id_ in doubtful}, self.images)
             )
 
     def describe(self) -> str:

@@ -16,6 +16,7 @@ LABELS = {
     "celebahq": "smiling",
     "folder": "class",
     "photos": "photo",
+    "pcr_release": "class",
 }
 
 

@@ -39,7 +39,15 @@ def test_composes_into_its_dataclass(name: str):
 
 @pytest.mark.parametrize(
     ("name", "images"),
-    [("imagenet", 1024), ("ham10000", 64), ("cars", 128), ("celebahq", 256), ("photos", 64), ("folder", 128)],
+    [
+        ("imagenet", 1024),
+        ("ham10000", 64),
+        ("cars", 128),
+        ("celebahq", 256),
+        ("photos", 64),
+        ("folder", 128),
+        ("pcr_release", 1024),
+    ],
 )
 def test_record_sizes_are_the_papers(name: str, images: int):
     assert dataset_of(f"dataset={name}").images_per_record == images

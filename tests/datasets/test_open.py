@@ -8,7 +8,7 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import open_dataset
 from pcr_exp.errors import ConfigError, DatasetError
 
-NEED_A_ROOT = ["imagenet", "ham10000", "cars", "celebahq", "folder"]
+NEED_A_ROOT = ["imagenet", "ham10000", "cars", "celebahq", "folder", "pcr_release"]
 
 
 @pytest.fixture

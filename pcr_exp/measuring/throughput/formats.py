@@ -16,6 +16,7 @@ from PIL import Image
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.peers.registry import OURS, SourceImage
 from pcr_exp.measuring.throughput.measure import cpu_seconds
 from pcr_exp.measuring.throughput.process import LoaderProcess
@@ -76,6 +77,12 @@ def open_workspace(
         ImageError, RecordError, StorageError: as `encode_split` raises them.
     """
     dataset = open_dataset(config)
+    if any(sample.packed is not None for sample in dataset.train):
+        raise ConfigError(
+            f"dataset={dataset.name}: its images lie in files that hold many, and the formats that are "
+            "compared are made of files of one image each. Choose a dataset of such files, for instance "
+            "dataset=folder."
+        )
     tasks = [(sample, file_size(sample.path)) for sample in dataset.train]
     per_record = config.images_per_record
     key = fingerprint(

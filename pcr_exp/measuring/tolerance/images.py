@@ -85,12 +85,12 @@ class ImageFiles:
 
     def key(self, position: int) -> Any:
         """The content of the file, and how it is looked at."""
-        return [xxhash.xxh3_128_hexdigest(self._samples[position].path.read_bytes()), *self._settings]
+        return [xxhash.xxh3_128_hexdigest(self._samples[position].file.read_bytes()), *self._settings]
 
     def views(self, position: int) -> Views:
         """Read, transcode, cut, decode and crop. Raises ImageError or RecordError if that cannot be done."""
         sample = self._samples[position]
-        original = sample.path.read_bytes()
+        original = sample.file.read_bytes()
         pieces = group_pieces(split_scans(to_progressive(original, self._max_pixels)))
         ends = np.cumsum([len(piece) for piece in pieces])
         crops = np.empty((len(self.groups), *[self._transform.image_size] * 2, 3), dtype=np.uint8)

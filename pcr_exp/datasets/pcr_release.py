@@ -1,0 +1,92 @@
+"""The files of the PCR paper's public code: `train/PCR.db` and `val/PCR.db` beside their records, or one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import OwnSplitConfig
+from pcr_exp.datasets.layout import need_file, open_root
+from pcr_exp.datasets.looked import Looked, some
+from pcr_exp.datasets.release_files import INDEX_FILE, ReleaseImage, read_index, read_record
+from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.errors import DatasetError
+
+LABEL = "class"
+CLASSES_FILE = "classes.txt"
+SOURCE = "They are what the converter of the PCR paper's public code writes."
+_TENSORFLOW_INDEX = "PCR_index.pb"
+
+
+@dataclass(kw_only=True, slots=True)
+class PcrReleaseConfig(OwnSplitConfig):
+    """Records of the PCR paper's public code; label class.
+
+    `val_fraction` of the images is held out when root itself holds PCR.db. Classes are named by their
+    numbers, or by the lines of a file `classes.txt` in root.
+    """
+
+
+@register("dataset", "pcr_release", PcrReleaseConfig)
+def read(config: PcrReleaseConfig) -> Dataset:
+    """Every image of every record that an index lists; a record is read through once to find its images.
+
+    An image's id is its record and its place there. The release keeps no file names.
+
+    Raises:
+        DatasetError: no index, or only one of train/ and val/; a record is missing or damaged.
+    """
+    root = open_root(config.root, "pcr_release", f"{INDEX_FILE} and its records, or train/ and val/", SOURCE)
+    looked = Looked()
+    there = {name for name in ("train", "val") if (root / name).is_dir()}
+    if len(there) == 1:
+        missing = ({"train", "val"} - there).pop()
+        raise DatasetError(
+            f"{root} has {there.pop()}/ but no {missing}/. Wanted both, or {INDEX_FILE} alone."
+        )
+    train = _read_folder(root, root / "train" if there else root, looked)
+    val = _read_folder(root, root / "val", looked) if there else None
+    names = _class_names(root, [*train, *(val or ())], looked)
+    return make_dataset(config, train, {LABEL: names}, looked, val=val)
+
+
+def _read_folder(root: Path, folder: Path, looked: Looked) -> list[Sample]:
+    if not (folder / INDEX_FILE).exists() and (folder / _TENSORFLOW_INDEX).exists():
+        raise DatasetError(
+            f"{folder} holds {_TENSORFLOW_INDEX}, the index of the release's TensorFlow variant, which is "
+            f"not read. Convert the images with its PyTorch variant, which writes {INDEX_FILE}."
+        )
+    index = looked.table(need_file(folder, [INDEX_FILE], SOURCE))
+    samples = []
+    lengths = read_index(index)
+    unlisted = sorted(path.name for path in folder.glob("*.pcr") if path.name not in lengths)
+    if unlisted:
+        looked.remarks.append(
+            f"{len(unlisted)} records are not in {index} and are left out: {some(unlisted)}."
+        )
+    for name, parts in lengths.items():
+        path = looked.table(need_file(folder, [name], f"{index} lists it. {SOURCE}"))
+        record = read_record(path, parts)
+        prefix = path.relative_to(root).as_posix()
+        samples += [
+            Sample(f"{prefix}/{i:05d}.jpg", path, {LABEL: label}, packed=ReleaseImage(record, i))
+            for i, label in enumerate(record.labels)
+        ]
+    looked.num_images += len(samples)
+    return samples
+
+
+def _class_names(root: Path, samples: list[Sample], looked: Looked) -> list[str]:
+    num_classes = 1 + max((sample.labels[LABEL] for sample in samples), default=-1)
+    path = root / CLASSES_FILE
+    if not path.is_file():
+        return [str(label) for label in range(num_classes)]
+    names = looked.table(path).read_text(encoding="utf-8").split("\n")
+    names = [name.strip() for name in names if name.strip()]
+    if len(names) < num_classes or len(set(names)) < len(names):
+        raise DatasetError(
+            f"{path} names {len(set(names))} classes in {len(names)} lines; the records have labels up to "
+            f"{num_classes - 1}. Wanted one name a line, each another, from label 0."
+        )
+    return names
