@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -203,3 +203,18 @@ class RecordDataset(Dataset[tuple[Any, int]]):
             threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if remote else None
             self._reader = os.getpid(), SingleImages(self.records, kept), threads
         return self._reader[1], self._reader[2]
+
+
+class StaticDataset(RecordDataset):
+    """Images that every epoch reads alike: of one scan group, with nothing seeded.
+
+    It has no `set_epoch`. Training scripts ask for one, and timm's then leaves out the epoch of its sampler,
+    whose processes would see the images in the same order again and again.
+    """
+
+    @property
+    def set_epoch(self) -> NoReturn:
+        raise AttributeError(
+            f"scan={self.scan!r} without a seed: every epoch is read alike, and has no set_epoch. Ask first "
+            "with hasattr(dataset, 'set_epoch'), or open it with a seed."
+        )

@@ -10,9 +10,9 @@ from typing import Any
 from pcr_exp.config.check import expanded
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import PcrExpError, RecordError
-from pcr_exp.loading.face.dataset import RecordDataset
+from pcr_exp.loading.face.dataset import RecordDataset, StaticDataset
 from pcr_exp.loading.face.labels import Labels
-from pcr_exp.loading.face.scan import ALL, Scan, encoding_of
+from pcr_exp.loading.face.scan import ALL, Scan, encoding_of, is_static
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.per_process import PerProcessStorage
@@ -56,7 +56,8 @@ def open(
     storage = PerProcessStorage(expanded(os.fspath(root)))
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
-    return RecordDataset(
+    kind = StaticDataset if seed is None and is_static(scan) else RecordDataset
+    return kind(
         records,
         scan,
         label=label,

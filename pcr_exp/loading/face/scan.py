@@ -32,6 +32,11 @@ def encoding_of(scan: Scan) -> str:
     return "baseline" if scan == BASELINE else "pcr"
 
 
+def is_static(scan: Scan) -> bool:
+    """Whether it means one scan group in every epoch."""
+    return not isinstance(scan, Mapping) and scan not in schemas("scan")
+
+
 def policy_of_scan(scan: Scan, run: PolicyInputs) -> ScanPolicy:
     """The policy that a user asked for.
 

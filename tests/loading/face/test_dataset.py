@@ -149,6 +149,22 @@ def test_transforms_get_what_they_take(split: Path) -> None:
     assert {t: WholeImageTransform(t)._images_as for t in wanted} == wanted
 
 
+@pytest.mark.parametrize(
+    ("scan", "seed", "has_epochs"),
+    [("group_2", None, False), ("baseline", None, False), ("all", 1, True), (SCHEDULE, None, True)],
+)
+def test_what_every_epoch_reads_alike_has_no_set_epoch(
+    split: Path, scan: Any, seed: int | None, has_epochs: bool
+) -> None:
+    """timm's script sets the dataset's epoch if it can, and else the sampler's."""
+    train = pcr.open(split, scan=scan, label="number", seed=seed)
+    assert hasattr(train, "set_epoch") == has_epochs
+    if not has_epochs:
+        with pytest.raises(AttributeError, match=r"scan='\w+' without a seed: every epoch is read alike"):
+            train.set_epoch(1)
+        assert len(pickle.loads(pickle.dumps(train))) == len(train)
+
+
 def test_what_is_random_is_seeded_image_by_image(split: Path) -> None:
     def noise(_: object) -> np.ndarray:
         return np.random.random(2)  # noqa: NPY002
