@@ -96,22 +96,6 @@ def test_commands_are_named_as_they_are_typed_there(scripts: Path, tmp_path: Pat
     assert "`pcr-exp prepare`" in failed.stdout and "experiments." not in failed.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["report"], r"results_root=results: "),
-        (["redraw"], "redraw: wanted a checkout"),
-        (["catalogue"], "catalogue: wanted a checkout"),
-    ],
-)
-def test_what_needs_a_checkout_says_so(
-    scripts: Path, arguments: list[str], message: str, tmp_path: Path
-) -> None:
-    done = run(scripts / "pcr-exp", *arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    assert message in done.stdout and "Traceback" not in done.stdout
-
-
 def test_doctor_looks_at_the_machine(scripts: Path, tmp_path: Path) -> None:
     done = run(scripts / "pcr-exp", "doctor", tmp_path, cwd=tmp_path)
     assert "libturbojpeg" in done.stdout and "Traceback" not in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pcr_exp.config.check import expanded, require
-from pcr_exp.config.runners import RunnerConfig
+from pcr_exp.config.runners import RunnerConfig, TrackingConfig, no_tracking
 
 PARTS = ("pack", "tests", "memory", "training")
 
@@ -52,6 +52,7 @@ class GpuConfig(RunnerConfig):
     overrides: list[str] = field(default_factory=list)
     """More settings of the models and runs, as on the command line of `experiments.train`."""
     out: str = "results/gpu"
+    tracking: TrackingConfig = field(default_factory=no_tracking)
     archive: str | None = None
     """A .tar.gz of `out`, for a machine that gives few files back; null: none."""
 

@@ -66,6 +66,12 @@ class PrepareConfig(RunnerConfig):
     records: RecordsConfig = field(default_factory=RecordsConfig)
     check: bool = False
     """Compare every image with what the records were made of, and change nothing; `--check` is the same."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+    out: str = "results/prepare/${dataset.name}"
+    """Where the table of what was encoded goes, if it is tracked."""
+
+    def __post_init__(self) -> None:
+        self.out = expanded(self.out)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -201,6 +207,8 @@ class DemoConfig(RunnerConfig):
     baseline_share: float = 0.5
     """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
     quality_images: int = 100
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+    """Of its measurements, each of its runs, and its report."""
     out: str = "results/demo"
 
     def __post_init__(self) -> None:

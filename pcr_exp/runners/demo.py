@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ CONSOLE = Console()
 def demo(config: DemoConfig) -> str:
     """Prepare, measure, train and draw; returns "finished"."""
     from pcr_exp.analysis.report import write_report
+    from pcr_exp.runners.studies.shown import track_files
     from pcr_exp.runs.train_run import run_training
 
     grid = [
@@ -35,14 +36,19 @@ def demo(config: DemoConfig) -> str:
     storage = calibrate(config)
     CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
     limit = storage.bandwidth_mib_per_s
-    grid = [replace(run, storage=replace(run.storage, bandwidth_mib_per_s=limit)) for run in grid]
+    grid = [
+        replace(run, storage=replace(run.storage, bandwidth_mib_per_s=limit), tracking=config.tracking)
+        for run in grid
+    ]
     for number, run in enumerate(grid, start=1):
         CONSOLE.rule(f"run {number} of {len(grid)}: label {run.dataset.label}, scan {run.scan.name}")
         run_training(run, draw=draw)
     CONSOLE.rule("result")
     # Whoever tries it may have a browser open: what others take of the CPU spoils no lesson of twice as fast.
     runs, quality, figures = (f"{config.out}/{name}" for name in ("runs", "quality", "figures"))
-    show(write_report(runs, quality, figures, exclusive_only=False))
+    report = write_report(runs, quality, figures, exclusive_only=False)
+    show(report)
+    track_files(config.tracking, "demo", Path(config.out), asdict(config), [*report.tables, *report.figures])
     CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
     return "finished"
 
@@ -81,7 +87,11 @@ def measure(config: DemoConfig, run: TrainConfig) -> None:
         return
     quality(
         QualityConfig(
-            dataset=run.dataset, records=run.records, max_images=config.quality_images, out=str(out)
+            dataset=run.dataset,
+            records=run.records,
+            max_images=config.quality_images,
+            tracking=config.tracking,
+            out=str(out),
         )
     )
 

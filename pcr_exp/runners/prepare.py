@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.runners.launch import launch
@@ -25,10 +28,36 @@ def prepare(config: PrepareConfig) -> str:
         folder = prepare_records(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
     for split, report in reports.items():
         print(f"{split}: {describe(report)}")
+    if config.tracking.name != "none":
+        track(config, reports)
     for remark in read_remarks(folder):
         print(remark)
     print(folder)
     return "finished"
+
+
+def track(config: PrepareConfig, reports: Mapping[str, EncodeReport]) -> None:
+    """Write encoded.csv, a row per split and encoding, and show it."""
+    import pandas as pd
+
+    from pcr_exp.runners.studies.shown import track_files
+    from pcr_exp.system.atomic import make_folder
+
+    rows = [
+        {"split": split, "encoding": encoding, "num_bytes": num_bytes, **counts_of(report)}
+        for split, report in reports.items()
+        for encoding, num_bytes in report.num_bytes.items()
+    ]
+    out = Path(config.out)
+    make_folder(out)
+    pd.DataFrame(rows).to_csv(out / "encoded.csv", index=False)
+    name = f"prepare-{config.dataset.name}"
+    track_files(config.tracking, name, out, asdict(config), [out / "encoded.csv"])
+
+
+def counts_of(report: EncodeReport) -> dict[str, Any]:
+    """Images, records and seconds of a split; all but the bytes, which are by encoding."""
+    return {name: value for name, value in asdict(report).items() if name != "num_bytes"}
 
 
 def describe(report: EncodeReport) -> str:

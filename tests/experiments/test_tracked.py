@@ -8,9 +8,16 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from pcr_exp.analysis.report import Report
+from pcr_exp.config.runners import TrackingConfig
+from pcr_exp.runners.demo import demo
+from pcr_exp.runners.gpu import gpu
+from pcr_exp.runners.prepare import prepare
 from pcr_exp.runners.quality import quality
 from pcr_exp.runners.report import report
+from pcr_exp.runners.studies.gpu import PARTS
 from pcr_exp.runners.throughput import throughput
+from pcr_exp.runs.calibration import Calibration
 from tests.experiments.test_cli import class_folders, folder_overrides
 from tests.runs.test_tracking import finished_records, items, offline_home
 
@@ -106,3 +113,57 @@ def test_report_shows_its_table_and_prints_its_page(
     assert asked == [Path("results")]
     assert recorder.shown["table"] == ["table"] and recorder.shown["artifact"][0] == "report"
     assert "Page" in capsys.readouterr().out
+
+
+def test_a_part_of_what_a_gpu_is_asked_shows_its_rows(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"measure": "update", "n": 2, "update_s": 0.5}]
+    monkeypatch.setitem(PARTS, "memory", lambda *_: iter([("updates", lambda: rows)]))
+    gpu(compose("gpu", "part=memory", "device=cpu", f"out={tmp_path}", "tracking=wandb"))
+    assert recorder.shown["table"] == ["memory"] and recorder.shown["finish"] == ["finished"]
+    assert recorder.shown["artifact"] == ["gpu-memory", "measured.json", "memory.csv"]
+
+
+def test_the_demo_shows_its_report_and_each_of_its_runs(
+    recorder: Recorder, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, TrackingConfig]] = []
+    storage = Calibration(images_per_s=100, bytes_per_image=1e4, share=0.5, bandwidth_mib_per_s=0.5)
+    report = Report(pd.DataFrame(), pd.DataFrame(), files[2:3], files[1:2])
+    monkeypatch.setattr("pcr_exp.runners.demo.measure", lambda *_: None)
+    monkeypatch.setattr("pcr_exp.runners.demo.calibrate", lambda _: storage)
+    monkeypatch.setattr("pcr_exp.runners.demo.show", lambda _: None)
+    monkeypatch.setattr("pcr_exp.analysis.report.write_report", lambda *_, **__: report)
+    monkeypatch.setattr(
+        "pcr_exp.runs.train_run.run_training",
+        lambda run, **_: trained.append((run.scan.name, run.tracking)),
+    )
+    asked = ("labels=[photo]", "scans=[baseline,group_1]", f"out={tmp_path}", "tracking=wandb")
+    config = compose("demo", *asked)
+    demo(config)
+    assert trained == [("baseline", config.tracking), ("group_1", config.tracking)]
+    assert recorder.shown["table"] == ["table"] and recorder.shown["figure"] == ["curve"]
+    assert recorder.shown["artifact"] == ["demo", "curve.png", "table.csv"]
+
+
+@pytest.mark.program
+@pytest.mark.usefixtures("offline_home")
+def test_prepare_shows_what_it_encoded(class_folders: Path, tmp_path: Path) -> None:
+    data, out = folder_overrides(class_folders, tmp_path / "records"), tmp_path / "out"
+    prepare(compose("prepare", *data, f"out={out}", "tracking=wandb"))
+    table = pd.read_csv(out / "encoded.csv").set_index(["split", "encoding"])
+    assert table.loc[("train", "pcr"), "num_images"] == 5 and (table["num_bytes"] > 0).all()
+    (file,) = (out / "wandb").glob("offline-run-*/*.wandb")
+    records = finished_records(file)
+    history = [items(r.history.item) for r in records if r.WhichOneof("record_type") == "history"]
+    (shown,) = [row for row in history if "tables/encoded/path" in row]
+    assert shown["tables/encoded/nrows"] == len(table)
+
+
+def test_prepare_leaves_no_table_untracked(
+    class_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    prepare(compose("prepare", *folder_overrides(class_folders, tmp_path / "records")))
+    assert not (tmp_path / "results").exists()

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -26,6 +27,7 @@ from pcr_exp.datasets.class_folders import copy_classes
 from pcr_exp.datasets.sample import open_dataset
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.updates import largest_batch, measure_all_reduce, measure_updates, settings_of
+from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import make_folder
@@ -58,6 +60,8 @@ def gpu(config: GpuConfig) -> str:
     for name in skipped:
         log.warning("no time was left for %s (max_s=%g)", name, config.max_s)
     write_measured(out / "measured.json", {"part": config.part, "skipped": skipped, **_where(device)})
+    files = [path for path in (out / f"{config.part}.csv", out / "measured.json") if path.exists()]
+    track_files(config.tracking, f"gpu-{config.part}", out, asdict(config), files)
     print(pd.DataFrame(rows).to_string(index=False))
     if config.archive is not None:
         with tarfile.open(config.archive, "w:gz") as archive:
@@ -224,7 +228,8 @@ def _words(config: TrainConfig) -> str:
 
 
 def _without_checkpoints(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "/records/" in entry.name or entry.name.endswith((".pt", "/records")) else entry
+    parts = entry.name.split("/")
+    return None if {"records", "wandb"} & set(parts) or entry.name.endswith(".pt") else entry
 
 
 PARTS: dict[str, Callable[[GpuConfig, torch.device, Path], Jobs]] = {
