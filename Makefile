@@ -4,6 +4,8 @@ VENV ?= .venv
 # The versions that results are made with (Python 3.11 on x86-64). Empty: the newest that pyproject.toml admits.
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
+# The files that have tests with a mark: to import all others takes ten seconds.
+marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 DEFAULT_TESTS := not slow and not gpu and not root and not netns and not program
 # Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
@@ -13,13 +15,17 @@ TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 o
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
 
+# Several tests run at once: one thread each, and threads of a program that wait for each other sleep meanwhile.
+test test-programs test-lowest: export OMP_NUM_THREADS = 1
+test test-programs test-lowest: export OMP_WAIT_POLICY = PASSIVE
+
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
-	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone'
+	$(BIN)/python -m pytest -m '$(DEFAULT_TESTS) and alone' $(call marked,alone)
 
 # Whole programs, servers and engines, each started as a user would start it.
 test-programs: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m 'program and not slow'
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m 'program and not slow' $(call marked,program)
 
 # The same tests elsewhere in the range that pyproject.toml promises, each in an environment of its own.
 test-newest:
@@ -32,7 +38,7 @@ test-lowest:
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(DEFAULT_TESTS) and not alone'
-	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone'
+	.venv-lowest/bin/python -m pytest -m '$(DEFAULT_TESTS) and alone' $(call marked,alone)
 
 # Every committed figure again, from committed files alone: no dataset, no training.
 figures: $(VENV)/.installed

@@ -16,6 +16,7 @@ from pcr_exp.analysis.scans.deployment import (
 )
 
 MakeRun = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("light_figures")
 
 
 def evaluate_twice(root: Path, make_run: MakeRun, scan: str, seed: int, full: float, same: float) -> None:

@@ -15,6 +15,7 @@ from pcr_exp.analysis.evaluation.page import check_headline, draw_evaluation, wr
 from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
 from pcr_exp.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("light_figures")
 RESULTS = Path(__file__).parents[2] / "results"
 SETTINGS = {
     "dataset": "birds",

@@ -24,6 +24,8 @@ from pcr_exp.images.transcode import to_progressive
 
 RESULTS = Path(__file__).parents[2] / "results" / "sample_image"
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 
 def test_tour_shows_growing_bytes_and_quality_and_ends_in_the_picture() -> None:
     _, data = cv2.imencode(".jpg", skimage.data.chelsea()[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])

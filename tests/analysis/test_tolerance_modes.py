@@ -15,6 +15,8 @@ from pcr_exp.errors import ConfigError
 FROZEN = Path(__file__).parents[2] / "results" / "decode_modes" / "frozen"
 AT_ALL_SCANS, AT_THE_SAME = (0, 2), (0, 0)
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 
 def test_differences_are_of_the_same_images() -> None:
     """At group 1 libjpeg errs on 40 images where unsmoothed errs on 10; used at all scans on 0 and 20."""

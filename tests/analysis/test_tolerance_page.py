@@ -13,6 +13,8 @@ from pcr_exp.analysis.tolerance.table import Measured, answers_table, bytes_tabl
 
 RESULTS = Path(__file__).parents[2] / "results" / "tolerance"
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 
 def text_of(rows: Measured) -> str:
     matrix, sizes = matrix_of(rows), bytes_table(rows)

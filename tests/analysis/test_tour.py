@@ -66,6 +66,7 @@ def tiny_run(folder: Path) -> TrainConfig:
     )
 
 
+@pytest.mark.program
 def test_the_tour_runs_on_a_trained_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny_run(tmp_path)
     outcome = run_training(config, progress=False)

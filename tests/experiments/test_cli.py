@@ -11,6 +11,8 @@ from PIL import Image
 from runner_processes import REPO, call
 from skimage import data as pictures
 
+pytestmark = pytest.mark.program
+
 
 @pytest.fixture
 def class_folders(tmp_path: Path) -> Path:

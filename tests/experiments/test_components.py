@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from gloo_processes import free_port, spawned
 from PIL import Image
 
 from pcr_exp.config.compose import compose
+from pcr_exp.errors import ConfigError
 from pcr_exp.runners.train import train
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
@@ -21,6 +23,7 @@ from pcr_exp.training.distributed.processes import Processes
 REPO = Path(__file__).parents[2]
 USERS_CODE = Path(__file__).parent / "users_code"
 """Holds the package `garden`, which stands for what a user has elsewhere."""
+NOT_THERE = r"components=\[no_such_package\]: 'no_such_package' cannot be imported"
 OWN = [
     *("dataset=stripes", "model=patches", "scan=alternating", "task=doubt", "echo=there_and_back"),
     *("activations=halves", "records.codec=two-sizes"),
@@ -63,7 +66,7 @@ def settings(images: Path, tmp_path: Path) -> list[str]:
     return [
         *("components=[garden]", *OWN, "gradients=rounded", "gradients.min_values=16"),
         *(f"{key}={place}" for key, place in places.items()),
-        *("training=debug", "loader.num_workers=0", "loader.lanes=2"),
+        *("training=debug", "training.num_threads=1", "loader.num_workers=0", "loader.lanes=2"),
     ]
 
 
@@ -86,6 +89,7 @@ def train_with(_processes: Processes, package: Path, overrides: list[str]) -> st
     return train(compose("train", *overrides))
 
 
+@pytest.mark.program
 def test_a_users_own_components_train_together(package: Path, images: Path, tmp_path: Path) -> None:
     assert spawned(train_with, 2, package, settings(images, tmp_path)) == ["finished"] * 2
     assert_all_were_used(tmp_path / "runs")
@@ -103,6 +107,7 @@ def test_a_users_own_components_train_under_torchrun(package: Path, images: Path
     assert_all_were_used(tmp_path / "runs")
 
 
+@pytest.mark.program
 def test_an_installed_package_is_found_by_its_entry_point(package: Path, images: Path) -> None:
     info = package / "garden-1.0.dist-info"
     info.mkdir()
@@ -119,7 +124,13 @@ def test_an_installed_package_is_found_by_its_entry_point(package: Path, images:
     assert "the entry point 'garden' of the group pcr_exp.components: 'gardens' cannot" in done.stderr
 
 
+def test_a_package_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=NOT_THERE):
+        compose("train", "components=[no_such_package]")
+
+
+@pytest.mark.program
 def test_a_package_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     done = started(tmp_path, "-m", "experiments.train", "components=[no_such_package]", "--help")
     assert done.returncode == 1
-    assert "components=[no_such_package]: 'no_such_package' cannot be imported" in done.stderr
+    assert re.search(NOT_THERE, done.stderr)

@@ -35,6 +35,7 @@ def test_a_runner_without_a_plan_says_where_it_would_write() -> None:
     assert {*PLANS} <= {*RUNNER_SCHEMAS.values()}
 
 
+@pytest.mark.program
 def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path) -> None:
     roots = [
         f"dataset.root={tmp_path}/photos",

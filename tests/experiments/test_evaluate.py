@@ -8,17 +8,19 @@ import pandas as pd
 import pytest
 import torch
 import torchvision
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.runners.evaluate import evaluate
-from pcr_exp.runners.train import train
+from pcr_exp.runs.train_run import run_training
 from tests.runs.test_tracking import finished_records, items, offline_home
 
 __all__ = ["offline_home"]
 
+pytestmark = pytest.mark.usefixtures("light_figures")
+
 DATA = ["dataset=photos", "dataset.num_train=60", "dataset.num_val=20", "dataset.size_px=64"]
-FEW = ["dataset.images_per_record=16", "loader.num_workers=0"]
+FEW = ["dataset.images_per_record=16", "records.num_workers=1", "loader.num_workers=0"]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with records and two finished runs, of baseline and of group 1."""
     root = tmp_path_factory.mktemp("evaluate")
     for scan in ("baseline", "group_1"):
-        settings = ["training=debug", "training.batch_size=16", f"scan={scan}", f"runs_root={root / 'runs'}"]
-        train(compose("train", *settings, *data(root)))
+        settings = [
+            "training=debug",
+            "training.num_threads=1",
+            "training.batch_size=16",
+            f"scan={scan}",
+            f"runs_root={root / 'runs'}",
+        ]
+        run_training(compose("train", *settings, *data(root)), progress=False)
     return root
 
 
@@ -78,6 +86,7 @@ def test_weights_whose_outputs_are_named_by_a_file(place: Path, tmp_path: Path) 
     assert (out / "losses.png").exists()
 
 
+@pytest.mark.program
 @pytest.mark.usefixtures("offline_home")
 def test_figures_are_shown_where_runs_are_shown(place: Path, tmp_path: Path) -> None:
     run = next((place / "runs").glob("photos-*"))

@@ -26,8 +26,8 @@ PAPERS = {
     "COMET": 7,
 }
 """How many figures and tables of each paper a reproduction has to give."""
-RUN_BY_DEFAULT = ("demo", "sample_image")
-"""A training and a measurement; the others are run by `-m slow`."""
+RUN_FIRST = ("demo", "sample_image")
+"""A training and a measurement, run by `-m program`; the others are run by `-m slow`."""
 
 
 def runner_of(note: LabNote) -> str:
@@ -128,12 +128,13 @@ def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=600, check=False)
 
 
-@pytest.mark.parametrize("name", RUN_BY_DEFAULT)
+@pytest.mark.program
+@pytest.mark.parametrize("name", RUN_FIRST)
 def test_experiments_run_at_their_smoke_size(name: str, place: Path) -> None:
     run_small(name, place)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(NOTES.keys() - set(RUN_BY_DEFAULT)))
+@pytest.mark.parametrize("name", sorted(NOTES.keys() - set(RUN_FIRST)))
 def test_all_other_experiments_run_at_their_smoke_size(name: str, place: Path) -> None:
     run_small(name, place)

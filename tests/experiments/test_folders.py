@@ -59,7 +59,13 @@ def test_home_is_meant_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_a_path_with_spaces_trains_and_is_measured(class_folders: Path, tmp_path: Path) -> None:
     root = class_folders.rename(tmp_path / "my photos")
     data = folder_overrides(root, tmp_path / "my records")
-    small = ["training=debug", "loader=debug", "scan=group_2", "training.batch_size=5"]
+    small = [
+        "training=debug",
+        "training.num_threads=1",
+        "loader=debug",
+        "scan=group_2",
+        "training.batch_size=5",
+    ]
     assert train(compose("train", *data, *small, f"runs_root={tmp_path / 'my runs'}")) == "finished"
     (run,) = (tmp_path / "my runs").glob("my_photos-class-*")
     out = tmp_path / "my quality"

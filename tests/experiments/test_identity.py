@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from composing import compose
 from PIL import Image
 from runner_processes import call
@@ -69,6 +70,7 @@ def test_the_same_command_on_another_folder_is_another_run(tmp_path: Path) -> No
     assert again.quality == base.quality != []
 
 
+@pytest.mark.program
 def test_a_folder_is_called_what_its_user_calls_it(tmp_path: Path) -> None:
     root = class_folders(tmp_path / "pictures", 0)
     places = (tmp_path / "records", tmp_path / "runs")

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from composing import compose
 from storage_http_server import range_server
 
-from pcr_exp.config.compose import compose
 from pcr_exp.records.prepare import ensure_records
 from pcr_exp.runners.quality import quality
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 
 
+@pytest.mark.program
 def test_quality_of_remote_records_is_that_of_local_ones(tmp_path: Path) -> None:
     data = [f"dataset.root={tmp_path}/images", "dataset.num_train=16", "dataset.num_val=8"]
     settings = [*data, "dataset.size_px=176", "groups=[1,5,10]", "max_images=4", "num_workers=1"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.runners.quality import quality
 from pcr_exp.runners.train import train
 from pcr_exp.runs.rows import read_rows
@@ -18,6 +18,8 @@ DATASETS = {
     "cars": ["dataset.label=make"],
     "celebahq": [],
 }
+ALL = [name if name == "ham10000" else pytest.param(name, marks=pytest.mark.program) for name in DATASETS]
+"""One by default."""
 FEW = [
     "dataset.max_train_images=24",
     "dataset.max_val_images=12",
@@ -25,7 +27,7 @@ FEW = [
 ]
 
 
-@pytest.fixture(params=DATASETS)
+@pytest.fixture(params=ALL)
 def dataset(request: pytest.FixtureRequest) -> list[str]:
     root = SHARED / request.param
     if not root.is_dir():
@@ -58,6 +60,7 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
     assert (out / "mssim_vs_scan.png").stat().st_size > 0
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("dataset", ["ham10000"], indirect=True)
 def test_crops_of_a_real_dataset_are_measured_in_every_decode_mode(
     dataset: list[str], tmp_path: Path

@@ -9,21 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 from runner_processes import processes_of, wait_until_ended
 
-from pcr_exp.runners.launch import tell_sweep
-from pcr_exp.runners.outcomes import (
-    BEGUN,
-    DIED,
-    FAILED,
-    INTERRUPTED,
-    Outcome,
-    SweepFolder,
-    read_ended,
-    read_outcomes,
-    write_outcome,
-)
+from pcr_exp.runners.outcomes import DIED, read_ended
+
+pytestmark = pytest.mark.program
 
 REPO = Path(__file__).parents[2]
 
@@ -225,38 +215,3 @@ def test_an_interrupt_when_all_is_done_does_not_cut_short_what_is_put_away(tmp_p
         program, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "put away\n", False)
-
-
-def test_outcomes_that_nobody_wrote_are_no_success(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tell_sweep(tmp_path, 0) == 1
-    assert "no job of this sweep has told how it ended" in capsys.readouterr().err
-    assert tell_sweep(tmp_path, 130) == 130
-
-
-def test_each_process_of_a_run_tells_of_its_own_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_outcome(tmp_path, 0, Outcome("a", "finished"))
-    monkeypatch.setenv("RANK", "1")
-    write_outcome(tmp_path, 0, Outcome("a", FAILED, "here"))
-    assert read_outcomes(tmp_path) == [Outcome("a", FAILED, "here")]
-    monkeypatch.setenv("RANK", "0")
-    assert read_outcomes(tmp_path) == [Outcome("a", "finished")]
-
-
-def test_a_job_that_did_not_end_was_stopped_or_died(tmp_path: Path) -> None:
-    write_outcome(tmp_path, 0, Outcome("a", BEGUN))
-    write_outcome(tmp_path, 1, Outcome("b", "skipped"))
-    assert [o.status for o in read_ended(tmp_path, interrupted=True)] == [INTERRUPTED, "skipped"]
-    assert [o.status for o in read_ended(tmp_path, interrupted=False)] == [DIED, "skipped"]
-    assert tell_sweep(tmp_path, 0) == 1
-
-
-def test_what_an_earlier_sweep_left_in_a_chosen_folder_is_not_this_ones(tmp_path: Path) -> None:
-    write_outcome(tmp_path, 3, Outcome("old", FAILED))
-    (tmp_path / "job-notes.json").write_text("the user's own")
-    config = OmegaConf.create({"hydra": {"runtime": {"cwd": "/"}, "sweep": {"dir": str(tmp_path)}}})
-    SweepFolder().on_multirun_start(config)
-    assert read_outcomes(tmp_path) == []
-    assert SweepFolder.begun == tmp_path
-    assert (tmp_path / "job-notes.json").exists()

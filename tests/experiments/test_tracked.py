@@ -56,6 +56,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return tracker
 
 
+@pytest.mark.program
 @pytest.mark.usefixtures("offline_home")
 def test_quality_shows_ms_ssim_over_scan_groups(class_folders: Path, tmp_path: Path) -> None:
     data, out = folder_overrides(class_folders, tmp_path / "records"), tmp_path / "out"

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from composing import compose
 
-from pcr_exp.config.compose import compose
 from pcr_exp.runners.train import train
 
 TINY = [
     "training=debug",
+    "training.num_threads=1",
     "loader=debug",
     "dataset.num_train=32",
     "dataset.num_val=16",
@@ -17,7 +18,8 @@ TINY = [
 ]
 
 
-@pytest.mark.parametrize("tracking", ["none", "wandb"])
+@pytest.mark.usefixtures("light_figures")
+@pytest.mark.parametrize("tracking", ["none", pytest.param("wandb", marks=pytest.mark.program)])
 def test_a_run_s_curve_is_drawn_and_shown(
     tracking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -25,6 +27,7 @@ def test_a_run_s_curve_is_drawn_and_shown(
     config = compose(
         "train",
         *TINY,
+        "records.num_workers=1",
         f"tracking={tracking}",
         f"dataset.root={tmp_path / 'photos'}",
         f"records.root={tmp_path / 'records'}",

@@ -20,7 +20,7 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
-pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("nothing_is_left_behind")]
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 OpenLoader = Callable[..., RecordLoader]
 
 

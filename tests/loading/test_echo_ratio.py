@@ -9,8 +9,6 @@ from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.stream import Effort
 
-pytestmark = pytest.mark.alone
-
 # 200 fresh images of 50 bytes were trained on twice; twice as many bytes were read ahead, in 8 s.
 COUNTERS = {"samples_seen": 200, "samples_trained": 400, "record_bytes": 10_000, "train_s": 4.0}
 READ_S, TRAIN_S = 8.0 / 20_000 * 50, 0.01

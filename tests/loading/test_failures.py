@@ -28,7 +28,7 @@ from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
-pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("nothing_is_left_behind")]
+pytestmark = pytest.mark.usefixtures("nothing_is_left_behind")
 
 OpenLoader = Callable[..., RecordLoader]
 
@@ -124,6 +124,7 @@ def test_a_killed_worker_is_noticed_within_seconds(open_loader: OpenLoader) -> N
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_storage_that_does_not_answer_is_an_error_that_names_what_is_waited_for(
     split: Path, open_loader: OpenLoader, num_workers: int
@@ -148,6 +149,7 @@ def test_storage_that_does_not_answer_is_an_error_that_names_what_is_waited_for(
     assert time.monotonic() - started < 3
 
 
+@pytest.mark.alone
 def test_slow_storage_is_waited_for_while_reads_end(split: Path, open_loader: OpenLoader) -> None:
     """A window takes longer than the timeout, none of its reads does."""
     config = LoaderConfig(num_workers=1, shuffle_records=4, timeout_s=0.3)

@@ -26,8 +26,6 @@ from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_ind
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.local import LocalStorage
 
-pytestmark = pytest.mark.alone
-
 REPO = Path(__file__).parents[2]
 MIB = 2**20
 
@@ -59,11 +57,11 @@ class WatchedRecords(RecordSet):
             self.num_reads += num_bytes > 0
 
     def settle(self) -> None:
-        """Return when no read has begun for 50 ms."""
+        """Return when no read has begun for 20 ms."""
         num_reads = -1
         while num_reads != self.num_reads:
             num_reads = self.num_reads
-            time.sleep(0.05)
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("group", [1, 10])

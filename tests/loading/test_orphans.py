@@ -20,7 +20,7 @@ from pcr_exp.measuring.throughput.process import LoaderProcess
 from pcr_exp.system import ending
 from pcr_exp.system.ending import end_with_parent, terminate
 
-pytestmark = [pytest.mark.alone, pytest.mark.skipif(sys.platform != "linux", reason="forks")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")
 
 OpenLoader = Callable[..., RecordLoader]
 

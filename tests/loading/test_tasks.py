@@ -102,7 +102,7 @@ SHAPE = {
 }
 
 
-@settings(max_examples=40, deadline=None)  # threads, on a machine that may be busy
+@settings(max_examples=20, deadline=None)  # threads, on a machine that may be busy
 @given(**SHAPE)
 def test_an_epoch_is_every_sample_and_every_byte_once(
     sizes: list[int], lanes: int, batch_size: int, ahead: int
@@ -124,7 +124,7 @@ def test_an_epoch_is_every_sample_and_every_byte_once(
     assert Counter(records.reads) == dict.fromkeys(range(len(sizes)), 2)
 
 
-@settings(max_examples=40, deadline=None)  # threads, on a machine that may be busy
+@settings(max_examples=20, deadline=None)  # threads, on a machine that may be busy
 @given(**SHAPE, world_size=st.sampled_from([2, 4]))
 def test_ranks_have_equally_many_batches_and_together_every_sample(
     sizes: list[int], lanes: int, batch_size: int, ahead: int, world_size: int
@@ -149,7 +149,7 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
     assert seen.total() - len(seen) < world_size
 
 
-@settings(max_examples=40, deadline=None)  # threads, on a machine that may be busy
+@settings(max_examples=20, deadline=None)  # threads, on a machine that may be busy
 @given(**SHAPE, data=st.data())
 def test_a_span_from_the_middle_is_the_rest_of_the_whole(
     sizes: list[int], lanes: int, batch_size: int, ahead: int, data: st.DataObject
@@ -166,7 +166,7 @@ def test_a_span_from_the_middle_is_the_rest_of_the_whole(
     assert len(records.reads) == len(needed) + len(sizes), "no record is read that is not needed"
 
 
-@settings(max_examples=25, deadline=None)  # twelve streams, of three threads each
+@settings(max_examples=10, deadline=None)  # twelve streams, of three threads each
 @given(**SHAPE)
 def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
     sizes: list[int], lanes: int, batch_size: int, ahead: int

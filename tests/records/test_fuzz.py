@@ -15,16 +15,14 @@ import pytest
 from fuzz_targets import TARGETS
 from fuzz_worker import BOUND_BYTES, MOST_S
 
-NUM_WORKERS = 2
 
-
-def fuzz(num_inputs: int, folder: Path) -> Counter[str]:
+def fuzz(num_inputs: int, folder: Path, num_workers: int = 2) -> Counter[str]:
     """Give the first inputs to processes of their own; what became of how many."""
     running = []
-    for worker in range(NUM_WORKERS):
+    for worker in range(num_workers):
         current = folder / f"worker-{worker}"
         command = [sys.executable, str(Path(__file__).with_name("fuzz_worker.py"))]
-        command += [str(worker), str(num_inputs // NUM_WORKERS), str(NUM_WORKERS), str(current)]
+        command += [str(worker), str(num_inputs // num_workers), str(num_workers), str(current)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         running.append((process, current))
     outcomes: Counter[str] = Counter()
@@ -41,11 +39,11 @@ def fuzz(num_inputs: int, folder: Path) -> Counter[str]:
 
 
 def test_hostile_files_end_in_our_errors(tmp_path: Path) -> None:
-    outcomes = fuzz(8_000, tmp_path)
+    outcomes = fuzz(3_000, tmp_path, num_workers=1)
     for target in TARGETS:  # else an input would be refused for something that is always wrong
-        assert outcomes[f"{target.__name__} refused"] >= 100
+        assert outcomes[f"{target.__name__} refused"] >= 40
     for name in ("index", "header", "groups", "encoding", "decoding", "notes"):
-        assert outcomes[f"{name} accepted"] >= 10
+        assert outcomes[f"{name} accepted"] >= 4
 
 
 @pytest.mark.slow

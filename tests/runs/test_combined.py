@@ -21,6 +21,8 @@ from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.columns import TRAFFIC
 from pcr_exp.training.distributed.processes import Processes
 
+pytestmark = pytest.mark.program
+
 
 def train_each(_processes: Processes, *configs: TrainConfig) -> list[str]:
     return [run_training(config, progress=False).status for config in configs]

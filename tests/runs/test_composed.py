@@ -44,6 +44,7 @@ def train(_processes: Processes, config: TrainConfig) -> str:
     return run_training(config, progress=False).status
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("scan", ["cosine", "tuned"])
 def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: str, tmp_path: Path) -> None:
     config = dataclasses.replace(

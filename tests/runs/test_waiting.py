@@ -58,6 +58,7 @@ def run(config: TrainConfig, *, die: bool = False) -> None:
     assert [process.exitcode for process in context.processes] == ([-signal.SIGKILL, 7] if die else [0, 0])
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("die", [False, True], ids=["works", "dies"])
 def test_followers_wait_as_long_as_the_first_process_works(configure: Any, die: bool) -> None:
     config = configure(training__epochs=1)

@@ -16,8 +16,6 @@ from pcr_exp.errors import StorageError
 from pcr_exp.storage import remote, retry
 from pcr_exp.storage.remote import FsspecStorage
 
-pytestmark = pytest.mark.alone
-
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
 
 REPO = Path(__file__).parents[2]
@@ -85,6 +83,7 @@ def test_nobody_listening_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
                 attempt()
 
 
+@pytest.mark.alone
 def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "SILENCE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(retry, "PATIENCE_S", 0.0)

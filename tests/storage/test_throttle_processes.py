@@ -14,8 +14,6 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.throttle import Throttle
 
-pytestmark = pytest.mark.alone
-
 MIB = 2**20
 FORK = multiprocessing.get_context("fork")
 
@@ -41,14 +39,15 @@ def _elapsed_s(num_processes: int, num_requests: int) -> float:
     return max(ended) - min(started)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("num_processes", [1, 2, 4])
 def test_processes_share_one_rate_within_two_percent(num_processes: int) -> None:
-    """20 MiB/s for 2 s, however many draw from it."""
+    """20 MiB/s for 1 s, however many draw from it."""
     # A lone reader pays each latency; two or more hide all but the first.
-    wanted_s = 2.0 + 0.002 * (160 if num_processes == 1 else 1)
+    wanted_s = 1.0 + 0.002 * (80 if num_processes == 1 else 1)
     # Other work on the machine can make it slower, so the best of some tries counts; faster is never right.
     for _ in range(4):
-        elapsed_s = _elapsed_s(num_processes, 160)
+        elapsed_s = _elapsed_s(num_processes, 80)
         assert elapsed_s >= wanted_s
         if elapsed_s <= 1.02 * wanted_s:
             return

@@ -105,7 +105,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 @pytest.mark.slow
 def test_tests_that_interrupt_pass_where_interrupts_are_ignored() -> None:
     """`nohup make test &`."""
-    interrupting = "tests/loading/test_failures.py::test_an_interrupt_while_waiting_leaves_nothing_behind"
+    interrupting = "tests/loading/test_closing.py::test_an_interrupt_while_waiting_leaves_nothing_behind"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *interrupting],
         cwd=Path(__file__).parents[2],
