@@ -15,7 +15,10 @@ import pytest
 pytestmark = pytest.mark.program
 
 REPO = Path(__file__).parents[1]
-OF_A_BUILD = ("pcr_exp", "configs", "experiments", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+OF_A_BUILD = (
+    *("pcr_exp", "hydra_plugins", "configs", "experiments"),
+    *("pyproject.toml", "setup.py", "README.md", "LICENSE"),
+)
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -64,10 +67,12 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "bin"
 
 
-def test_nothing_but_the_package_lands_at_the_top_level(wheel: Path) -> None:
+def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.partition("/")[0] for name in names}
-    assert top == {"pcr_exp", f"{'-'.join(wheel.stem.split('-')[:2])}.dist-info"}
+    assert top == {"pcr_exp", "hydra_plugins", f"{'-'.join(wheel.stem.split('-')[:2])}.dist-info"}
+    plugins = [name for name in names if name.startswith("hydra_plugins/")]  # Hydra looks nowhere else
+    assert plugins == ["hydra_plugins/pcr_exp_launchers/__init__.py"]
     configs = {str(path.relative_to(REPO)) for path in (REPO / "configs").rglob("*.yaml")}
     assert configs == {name.removeprefix("pcr_exp/") for name in names if name.endswith(".yaml")}
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)

@@ -7,6 +7,7 @@ RUNNERS = {
     "prepare": "JPEG files become records; --check compares them",
     "tolerance": "which scan group a task tolerates, before any training",
     "train": "one training run, or a sweep with -m",
+    "sweep": "how the jobs of a sweep stand, wherever they run",
     "evaluate": "what trained networks lose at scan groups and decode modes",
     "quality": "MS-SSIM, SSIM and bytes per scan group",
     "throughput": "loaders side by side, or what a cluster's would do",

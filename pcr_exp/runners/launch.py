@@ -24,13 +24,13 @@ from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.places import CONFIGS
 from pcr_exp.runners.outcomes import (
-    BEGUN,
     FAILED,
     INTERRUPTED,
     NOT_BEGUN,
     Outcome,
     SweepFolder,
     escape,
+    handed_over_as,
     is_stopped,
     print_outcomes,
     read_ended,
@@ -38,6 +38,7 @@ from pcr_exp.runners.outcomes import (
     write_outcome,
 )
 from pcr_exp.runners.overrides import check_overrides
+from pcr_exp.runners.running_job import running_job
 from pcr_exp.runners.smoke import smoke_overrides
 from pcr_exp.system.ending import end_with_parent, terminate
 
@@ -56,7 +57,7 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
     """
     job = Job(task, schema)
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
-    SweepFolder.begun, status = None, 0
+    SweepFolder.begun, SweepFolder.handed_over, status = None, False, 0
     with unwinding_signals(job.signalled):
         try:
             typed = check_arguments()
@@ -78,7 +79,7 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
         status = 128 + job.signalled.number
     if status == 130:
         Console(stderr=True).print("interrupted; the same command continues", style="yellow")
-    if SweepFolder.begun is not None:
+    if SweepFolder.begun is not None and not SweepFolder.handed_over:
         status = tell_sweep(SweepFolder.begun, status)
     elif job.outcome is not None and job.outcome.failed:
         status = 1
@@ -119,24 +120,32 @@ class Job(Generic[T]):
         state = HydraConfig.get()
         if state.mode == RunMode.MULTIRUN:
             self._run_in_sweep(config, sweep_folder(state), state.job.num)
+        elif (place := handed_over_as()) is not None:
+            self.outcome = self._run_in_sweep(config, *place)
         else:
             self.outcome = self._run(config, state.job.name)
 
-    def _run_in_sweep(self, config: DictConfig, folder: Path, number: int) -> None:
+    def _run_in_sweep(self, config: DictConfig, folder: Path, number: int) -> Outcome:
         overrides = HydraConfig.get().overrides.task
         name = " ".join(o for o in overrides if not o.startswith(("experiment=", "runner=")))
         if is_stopped(folder):
-            write_outcome(folder, number, Outcome(name, NOT_BEGUN, "another job had failed"))
-            return
-        write_outcome(folder, number, Outcome(name, BEGUN))
+            outcome = Outcome(name, NOT_BEGUN, "another job had failed")
+            write_outcome(folder, number, outcome)
+            return outcome
         try:
-            outcome = self._run(config, name)
-        except BaseException:
-            write_outcome(folder, number, Outcome(name, INTERRUPTED))
-            raise
-        write_outcome(folder, number, outcome)
+            with running_job(folder, number, name) as job:
+                try:
+                    outcome = self._run(config, name)
+                except BaseException:
+                    job.end(Outcome(name, INTERRUPTED))
+                    raise
+                job.end(outcome)
+        except PcrExpError as error:  # another process runs it, and tells of it
+            tell(error)
+            outcome = Outcome(name, FAILED, str(error))
         if outcome.failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise SystemExit(1)  # torchrun then ends the others
+        return outcome
 
     def _run(self, config: DictConfig, name: str) -> Outcome:
         try:

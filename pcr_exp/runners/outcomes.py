@@ -1,4 +1,4 @@
-"""How the jobs of a sweep ended: a small file per job, written by the job itself, wherever it runs.
+"""How the jobs of a sweep stand: a small file per job, written by the job itself, wherever it runs.
 
 A launcher may run jobs in other processes or on other machines, so nothing that the process which began the
 sweep has in memory can tell. The files lie in the sweep's folder, `hydra.sweep.dir`.
@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
 from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.provenance import SWEEP_VARIABLE
 
+JOB_VARIABLE = "PCR_EXP_JOB"
+"""In the environment of a job that is a command of its own, beside SWEEP_VARIABLE: the job's number."""
+PLAN = "sweep.json"
+_HANDS_OVER = ".SlurmLauncher"
 BEGUN, FAILED, DIED, INTERRUPTED, NOT_BEGUN = "begun", "failed", "died", "interrupted", "not begun"
 
 
@@ -34,10 +41,29 @@ class Outcome:
     amounts: dict[str, float] = field(default_factory=dict)
     """What it would take, of a job that is only planned: by name and unit, such as `read_bytes`."""
 
+    run: str = ""
+    """The directory of its run, of a job that trains."""
+    began_s: float | None = None
+    ended_s: float | None = None
+    """Unix time."""
+
     @property
     def failed(self) -> bool:
         """Whether the sweep has failed because of this job."""
         return self.status in (FAILED, DIED)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job of a sweep, begun or not."""
+
+    number: int
+    overrides: list[str]
+    """As typed for this job alone."""
+    job_id: str | None = None
+    """The scheduler's, of a job that was handed over."""
+    cluster: str | None = None
+    """And the scheduler: `slurm`, or `local`."""
 
 
 class SweepFolder(Callback):
@@ -48,6 +74,8 @@ class SweepFolder(Callback):
 
     begun: ClassVar[Path | None] = None
     """The folder of the sweep that this process began."""
+    handed_over: ClassVar[bool] = False
+    """Whether its jobs go on elsewhere when this process ends."""
 
     def __init__(self, fail_fast: bool = False) -> None:
         self.fail_fast = fail_fast
@@ -55,9 +83,12 @@ class SweepFolder(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         folder = sweep_folder(config.hydra)
         make_folder(folder)
+        SweepFolder.begun, SweepFolder.handed_over = folder, False
+        if str(config.hydra.get("launcher", {}).get("_target_")).endswith(_HANDS_OVER):
+            return  # jobs of an earlier command may be under way: the launcher knows which
         for file in _files(folder):  # of an earlier sweep, where the folder was chosen by hand
             file.unlink()
-        SweepFolder.begun = folder
+        write_plan(folder, _planned(config.hydra))
 
 
 def sweep_folder(hydra: Any) -> Path:
@@ -71,15 +102,60 @@ def is_stopped(folder: Path) -> bool:
     return sweep is not None and bool(sweep.fail_fast) and any(o.failed for o in read_outcomes(folder))
 
 
+def handed_over_as() -> tuple[Path, int] | None:
+    """In a job that is a command of its own: its sweep's folder and its number; None in other processes."""
+    folder, number = os.environ.get(SWEEP_VARIABLE), os.environ.get(JOB_VARIABLE)
+    return None if folder is None or number is None else (Path(folder), int(number))
+
+
+def read_plan(folder: Path) -> list[PlannedJob]:
+    """All jobs of a sweep, by their numbers; none of one whose launcher or sweeper is not known."""
+    try:
+        return [PlannedJob(**job) for job in json.loads((folder / PLAN).read_text())]
+    except FileNotFoundError:
+        return []
+
+
+def write_plan(folder: Path, jobs: Iterable[PlannedJob]) -> None:
+    """Write which jobs a sweep has, in place of what was there."""
+    make_folder(folder)
+    write_atomic(folder / PLAN, [json.dumps([asdict(job) for job in jobs], indent=1).encode()])
+
+
+def _planned(hydra: Any) -> list[PlannedJob]:
+    """The jobs that Hydra's own sweeper makes of a command line; none of another's."""
+    if not str(hydra.get("sweeper", {}).get("_target_")).endswith(".BasicSweeper"):
+        return []
+    given = [f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items()]
+    parsed = OverridesParser.create().parse_overrides([*given, *hydra.overrides.task])
+    jobs = BasicSweeper.split_arguments(parsed, None)
+    return [PlannedJob(i, list(job)) for i, job in enumerate(job for batch in jobs for job in batch)]
+
+
 def write_outcome(folder: Path, number: int, outcome: Outcome) -> None:
     """Write how job `number` stands, in place of what was there."""
     make_folder(folder)
     write_atomic(folder / f"job-{number:04d}{_rank()}.json", [json.dumps(asdict(outcome)).encode()])
 
 
-def read_outcomes(folder: Path) -> list[Outcome]:
+def forget_outcome(folder: Path, number: int) -> None:
+    """Remove what a job wrote, if it did: it is to begin anew."""
+    (folder / f"job-{number:04d}{_rank()}.json").unlink(missing_ok=True)
+
+
+def read_numbered(folder: Path) -> dict[int, Outcome]:
     """What the jobs have written so far, by their numbers."""
-    return [Outcome(**json.loads(file.read_text())) for file in _files(folder)]
+    return {int(file.stem[4:8]): Outcome(**json.loads(file.read_text())) for file in _files(folder)}
+
+
+def read_outcomes(folder: Path) -> list[Outcome]:
+    """As `read_numbered`, without the numbers."""
+    return list(read_numbered(folder).values())
+
+
+def job_lock(folder: Path, number: int) -> Path:
+    """What a job holds while it runs."""
+    return folder / f"job-{number:04d}{_rank()}.lock"
 
 
 def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runners.launch import launch
+from pcr_exp.runners.running_job import note_run
 
 
 def train(config: TrainConfig) -> str:
     """One run; returns "finished" or "skipped"."""
     from pcr_exp.runs.train_run import run_training
 
-    return run_training(config, draw=draw).status
+    return run_training(config, draw=draw, claimed=note_run).status
 
 
 def draw(folder: Path) -> dict[str, Path]:

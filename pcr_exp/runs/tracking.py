@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pcr_exp.config.runners import TrackingConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.system.provenance import SWEEP_VARIABLE
 
 if TYPE_CHECKING:
     import wandb
@@ -94,7 +96,8 @@ class WandbTracker:
     """Curves of a run, its configuration, figures as images, tables, and files as artifacts.
 
     Rows are `train/*`, `eval/*`, `eval_same/*` (evaluations at the scan group of training), `policy/*` and
-    `quality/*`, over what STEP_METRICS says. Runs that differ in seed alone are of one group.
+    `quality/*`, over what STEP_METRICS says. The runs of a sweep are one group, and those that differ in seed
+    alone of one job type; outside a sweep, of one group.
 
     A resumed run goes on under the same id. Rows between its checkpoint and the kill are then logged twice,
     at the same step and with the same values (clocks and rates excepted).
@@ -136,9 +139,10 @@ class WandbTracker:
         return self._wandb.init(
             project=config.project,
             entity=config.entity,
-            id=run_id,
+            id=_id_of(run_id),
             name=run_id,
-            group=group_of(run_id),
+            group=sweep_name() or group_of(run_id),
+            job_type=group_of(run_id),
             tags=config.tags,
             config={**run_config, "run_path": str(folder)},
             dir=folder,
@@ -201,6 +205,17 @@ class WandbTracker:
         """Flush everything and end wandb's process."""
         self._failed = False  # it is to end in any case
         self._try(lambda: self._run.finish(exit_code=int(failed)))
+
+
+def _id_of(run_id: str) -> str:
+    # An agent of `wandb agent` waits for the run that it has named.
+    return os.environ.get("WANDB_RUN_ID", run_id) if "WANDB_SWEEP_ID" in os.environ else run_id
+
+
+def sweep_name() -> str | None:
+    """The name of the sweep that this process runs a job of; None outside a sweep."""
+    folder = os.environ.get(SWEEP_VARIABLE)
+    return None if folder is None else Path(folder).name
 
 
 def group_of(run_id: str) -> str:

@@ -59,7 +59,13 @@ DrawRun = Callable[[Path], Mapping[str, Path]]
 """Draws a run from its directory and returns the image file of each figure, by name."""
 
 
-def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | None = None) -> RunOutcome:
+def run_training(
+    config: TrainConfig,
+    *,
+    progress: bool = True,
+    draw: DrawRun | None = None,
+    claimed: Callable[[Path], None] | None = None,
+) -> RunOutcome:
     """Train as configured, in `<runs_root>/<run_id>`.
 
     A finished run is skipped. An interrupted or failed one goes on from its checkpoint, and ends with the
@@ -70,6 +76,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
         config: The whole configuration.
         progress: Show bars on stderr.
         draw: Called when training is done; its figures go to the tracker.
+        claimed: Told the run's directory as soon as this process holds it.
 
     Raises:
         PcrExpError: as its message says; the manifest then says `failed`.
@@ -89,6 +96,8 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
     images = images_key_of(config)
     with claim(config, images) as directory, _own_machine(config, directory):
         name, status = directory.path.name, directory.status
+        if claimed is not None:
+            claimed(directory.path)
         assignment = processes.from_first(lambda: Assignment.of(config, directory))
         if assignment.finished:
             log.info("%s is finished: skipped", directory.path)
@@ -98,7 +107,7 @@ def run_training(config: TrainConfig, *, progress: bool = True, draw: DrawRun | 
             if directory.dead_holder is not None:
                 log.warning("%s died holding this run; taking over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
-            with _recorded(directory, manifest, stop), named_process_death():
+            with _recorded(directory, manifest, stop), named_process_death(processes):
                 set_up_torch(config, device, processes)
                 data = open_data(config, bucket=assignment.bucket)
                 _train(

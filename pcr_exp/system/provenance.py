@@ -28,6 +28,9 @@ _PACKAGES = (
 _ABSOLUTE = re.compile(r"""(?:^|(?<=[=,\['"]))/[^,\]'"]*""")
 """A path from the root on: a word, the value of one, or an item of a list of values."""
 
+SWEEP_VARIABLE = "PCR_EXP_SWEEP"
+"""In the environment of a job of a sweep: the sweep's folder."""
+
 
 def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | None]:
     """Return (commit, has uncommitted changes) of the checkout that tracks `folder`, else (None, None)."""

@@ -1,6 +1,7 @@
 """Trackers; of W&B the real files of an offline run are read back."""
 
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 from pcr_exp.config.runners import TrackingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs.rows import read_rows
-from pcr_exp.runs.tracking import NoTracker, open_tracker
+from pcr_exp.runs.tracking import FINISH_TIMEOUT_S, START_TIMEOUT_S, NoTracker, open_tracker
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.system.provenance import SWEEP_VARIABLE
 
 BLOCK_BYTES, HEADER_BYTES, FILE_HEADER_BYTES = 32768, 7, 7
 
@@ -185,6 +187,46 @@ def test_an_outage_ends_no_run_and_is_said_once(
         len(said) == 2 and "cannot be reached" in said[0] and "W&B failed (OSError: no space left)" in said[1]
     )
     tracker.finish(failed=True)
+
+
+@pytest.mark.program
+@pytest.mark.usefixtures("offline_home")
+def test_a_server_that_never_answers_holds_up_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and says nothing
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+        started_s = time.monotonic()
+        tracker = open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
+        assert time.monotonic() - started_s < 2 * START_TIMEOUT_S
+        started_s = time.monotonic()
+        for step in range(200):
+            tracker.log({"kind": "train", "step": step, "loss": 2.0})
+        assert time.monotonic() - started_s < 10
+        started_s = time.monotonic()
+        tracker.finish()
+        assert time.monotonic() - started_s < 2 * FINISH_TIMEOUT_S
+    assert list((tmp_path / "wandb").glob("*run-*")), "it is kept for `wandb sync`"
+
+
+def test_the_runs_of_a_sweep_are_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    given: list[Any] = []
+    monkeypatch.setattr(wandb, "init", lambda **settings: given.append(settings) or DeadRun())
+    monkeypatch.setenv("WANDB_RUN_ID", "of-an-agent")
+    run_id = "photos-s3-0123abcd"
+    open_tracker(TrackingConfig(name="wandb"), run_id, tmp_path, {})
+    monkeypatch.setenv(SWEEP_VARIABLE, "/somewhere/grid")
+    open_tracker(TrackingConfig(name="wandb"), run_id, tmp_path, {})
+    monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
+    open_tracker(TrackingConfig(name="wandb"), run_id, tmp_path, {})
+    assert [(each["group"], each["job_type"]) for each in given] == [
+        ("photos", "photos"),
+        ("grid", "photos"),
+        ("grid", "photos"),
+    ]
+    assert [each["id"] for each in given] == [run_id, run_id, "of-an-agent"]
+    assert {each["name"] for each in given} == {run_id}
 
 
 def test_waiting_for_uploads_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
