@@ -38,6 +38,11 @@ class RecordsConfig:
     """Local folder of records made before, of any format version: images that are in them, byte for byte, are
     taken over instead of transcoded."""
     num_workers: int = 2
+    engine: str = "local"
+    """`local` encodes with `num_workers` threads; `ray` makes each record as a task of a Ray cluster, whose
+    machines must all see the images and `root`."""
+    ray_address: str | None = "auto"
+    """Of the cluster; `auto`: the one that RAY_ADDRESS or this machine knows; null: one is started here."""
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""
 
@@ -47,6 +52,9 @@ class RecordsConfig:
         require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
         choices = ("fail", "append", "reencode", "ignore")
         require(self.on_change in choices, "records.on_change", self.on_change, " or ".join(choices))
+        require(self.engine in ("local", "ray"), "records.engine", self.engine, "local or ray")
+        alone = self.engine == "local" or self.reuse_from is None
+        require(alone, "records.reuse_from", self.reuse_from, "null with records.engine=ray")
         require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pcr_exp.config.records import MAX_PIXELS, SCANS
+from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
 from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
-from pcr_exp.records.image import Known, StoredImage, load_image, pieces_as_they_lie
+from pcr_exp.records.image import StoredImage
+from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
+from pcr_exp.records.ray_engine import make_on_ray
 from pcr_exp.records.receipts import (
     Receipt,
     has_receipts,
@@ -32,14 +34,14 @@ from pcr_exp.records.writer import ENCODINGS, SplitWriter
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.lock import hold
 
+NO_RAY = "none"
+"""In place of a cluster's address: this process encodes."""
 _LOCK_FILE = ".encode.lock"
 Progress = Callable[[int, int], None]
 """Told (images done, images in all)."""
 
-_Task = tuple[Sample, int | None]
-"""A sample and its file's size, None if that could not be looked at."""
-_Load = Callable[[Sample, int | None], StoredImage | ImageError]
-"""Loads the image of a sample, given its file's size."""
+_Step = Callable[[int], None]
+"""Told how many more images are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def encode_split(
     on_error: str,
     num_workers: int,
     progress: Progress,
+    ray_address: str | None = NO_RAY,
     max_pixels: int = MAX_PIXELS,
     on_change: str = "fail",
     reuse: StoredImages | None = None,
@@ -82,6 +85,8 @@ def encode_split(
 
     With `on_change` "reencode", records of other files that lie there give way. With "append" and the ids
     `known` that finished records were made of, only the other samples are encoded, as records beside those.
+
+    With a `ray_address` a cluster's machines make the records, to the same bytes (`ray_engine`).
 
     `codecs` store the images of each encoding: files as they are in `baseline`, cut into scans in `pcr`.
 
@@ -113,9 +118,9 @@ def encode_split(
             if not writer.is_finished():
                 codecs["pcr"].check_installed()  # before any work: its error says what to install
                 num_taken_before = _num_taken(reuse)
-                load = partial(_load, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"])
+                load = partial(load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"])
                 receipts = _encode_records(
-                    tasks, writer, images_per_record, on_error, num_workers, progress, load
+                    tasks, writer, images_per_record, on_error, num_workers, ray_address, progress, load
                 )
                 writer.finish(receipts)
                 num_turned = sum(receipt.num_turned for receipt in receipts)
@@ -143,14 +148,22 @@ def _num_taken(reuse: StoredImages | None) -> int:
 
 
 def _encode_records(
-    tasks: list[_Task],
+    tasks: list[Task],
     writer: SplitWriter,
     images_per_record: int,
     on_error: str,
     num_workers: int,
+    ray_address: str | None,
     progress: Progress,
-    load: _Load,
+    load: Load,
 ) -> list[Receipt]:
+    num_done = 0
+
+    def step(num_images: int) -> None:
+        nonlocal num_done
+        num_done += num_images
+        progress(num_done, len(tasks))
+
     receipts = read_receipts(writer.folder, writer.fingerprint)
     earlier = {entry.file for entries in writer.earlier.values() for entry in entries}
     remove_leftovers(writer.folder, list(ENCODINGS), receipts, keep=earlier)
@@ -159,34 +172,67 @@ def _encode_records(
     starts = range(0, len(tasks), images_per_record)
     records = [tasks[start : start + images_per_record] for start in starts]
     numbered = dict(enumerate(records, start=writer.first_number))
-    missing = (task for number, record in numbered.items() if number not in receipts for task in record)
-    num_done = 0
+    missing = {number: record for number, record in numbered.items() if number not in receipts}
+    if ray_address == NO_RAY:
+        made = _made_here(missing, writer, images_per_record, on_error, num_workers, load, step)
+    else:
+        made = _made_on_ray(missing, writer, on_error, ray_address, load, step)
     finished = dict(receipts)
-    pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
-    try:
-        outcomes = _in_order(pool, load, missing, ahead=images_per_record)
+    with closing(made):
         for number, record in numbered.items():
             if number in receipts:
                 if on_error == "fail" and receipts[number].rejected:  # begun with skip, continued with fail
-                    raise _explain(*receipts[number].rejected[0])
-                num_done += len(record)
-                progress(num_done, len(tasks))
+                    raise explain(*receipts[number].rejected[0])
+                step(len(record))
                 continue
-            loaded = []
-            for (sample, _), outcome in zip(record, outcomes, strict=False):
-                if on_error == "fail" and isinstance(outcome, ImageError):
-                    raise _explain(str(sample.path), str(outcome))
-                loaded.append((sample, outcome))
-                num_done += 1
-                progress(num_done, len(tasks))
-            finished[number] = writer.write_record(number, loaded)
-    finally:
-        pool.shutdown(cancel_futures=True)
+            finished[number] = next(made)
     return [finished[number] for number in numbered]
 
 
+def _made_here(
+    records: Mapping[int, list[Task]],
+    writer: SplitWriter,
+    ahead: int,
+    on_error: str,
+    num_workers: int,
+    load: Load,
+    step: _Step,
+) -> Generator[Receipt, None, None]:
+    """Receipts of the records, which this process makes one by one, from images that threads load."""
+    pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
+    try:
+        outcomes = _in_order(pool, load, (task for record in records.values() for task in record), ahead)
+        for number, record in records.items():
+            loaded = []
+            for (sample, _), outcome in zip(record, outcomes, strict=False):
+                if on_error == "fail" and isinstance(outcome, ImageError):
+                    raise explain(str(sample.path), str(outcome))
+                loaded.append((sample, outcome))
+                step(1)
+            yield writer.write_record(number, loaded)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _made_on_ray(
+    records: Mapping[int, list[Task]],
+    writer: SplitWriter,
+    on_error: str,
+    address: str | None,
+    load: Load,
+    step: _Step,
+) -> Generator[Receipt, None, None]:
+    """Receipts of the records, in order, which machines of a cluster make."""
+    make = partial(make_record, writer=writer, on_error=on_error, load=load)
+    for number, made in make_on_ray(make, records, address):
+        if isinstance(made, ImageError):
+            raise made
+        step(len(records[number]))
+        yield made
+
+
 def _in_order(
-    pool: ThreadPoolExecutor, load: _Load, tasks: Iterable[_Task], ahead: int
+    pool: ThreadPoolExecutor, load: Load, tasks: Iterable[Task], ahead: int
 ) -> Iterator[StoredImage | ImageError]:
     """Outcomes in the order of the tasks, `ahead` of them at most waiting or at work."""
     remaining = iter(tasks)
@@ -197,30 +243,6 @@ def _in_order(
         outcome = pending.popleft().result()
         pending.extend(pool.submit(load, *task) for task in islice(remaining, 1))
         yield outcome
-
-
-def _load(
-    sample: Sample,
-    num_bytes: int | None,
-    *,
-    max_pixels: int,
-    reuse: StoredImages | None,
-    codec: ImageCodec,
-) -> StoredImage | ImageError:
-    known: Known | None = None if reuse is None else partial(reuse.groups, sample.id)
-    if sample.packed is not None and codec.name == SCANS["pcr"]:
-        known = partial(pieces_as_they_lie, sample.packed)
-    try:
-        return load_image(sample.file, num_bytes, max_pixels, known, codec)
-    except ImageError as error:
-        return error
-
-
-def _explain(image: str, reason: str) -> ImageError:
-    return ImageError(
-        f"{image}: {reason}. Repair or remove it, or set records.on_error=skip to leave such images out and "
-        "list them in rejected.csv."
-    )
 
 
 @contextmanager

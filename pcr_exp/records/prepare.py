@@ -12,7 +12,7 @@ from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.sample import SPLITS, Dataset, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.images.codec import find_codec
-from pcr_exp.records.encode import EncodeReport, Progress, encode_split
+from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, look, read_source, write_source
@@ -159,6 +159,7 @@ def _encode(
             on_change=records.on_change,
             known=known,
             num_workers=records.num_workers,
+            ray_address=records.ray_address if records.engine == "ray" else NO_RAY,
             max_pixels=records.max_pixels,
             reuse=reuse,
             codecs={**ENCODINGS, "pcr": codec},

@@ -14,7 +14,7 @@ from records_pictures import CASES, PLAIN
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import RecordError
-from pcr_exp.records import encode
+from pcr_exp.records import one_record
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.prepare import check_records, prepare_records
 
@@ -37,8 +37,10 @@ def test_append_encodes_what_is_new_and_leaves_the_rest(
     before, old = read_tree(folder), {split: index.fingerprint for split, index in indexes(folder).items()}
     files = more_of_each_split(Path(str(dataset.root)))
     encoded: list[str] = []
-    load = encode.load_image
-    monkeypatch.setattr(encode, "load_image", lambda path, *rest: encoded.append(path) or load(path, *rest))
+    load = one_record.load_image
+    monkeypatch.setattr(
+        one_record, "load_image", lambda path, *rest: encoded.append(path) or load(path, *rest)
+    )
     if times == 2:
         late = Path(str(dataset.root)) / files[0]
         late.rename(tmp_path / "late.jpg")

@@ -1,0 +1,56 @@
+"""Records encoded as tasks of a Ray cluster: `records.engine=ray`.
+
+A task makes one record, from its images to its finished file. Which images those are, and what is written of
+them, does not depend on where that happens, and a file appears whole or not at all: a task whose node died is
+started on another, and the result is byte-identical. All nodes must see the images and the records' folder.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from pcr_exp.system.ray_cluster import connect_to_ray
+
+Outcome = Any
+"""What `make` returns: a receipt, or what stands in its place."""
+
+
+def make_on_ray(
+    make: Callable[[int, Sequence[Any]], Outcome],
+    records: Mapping[int, Sequence[Any]],
+    address: str | None,
+) -> Iterator[tuple[int, Outcome]]:
+    """Call `make(number, tasks)` for each record, somewhere in the cluster; outcomes come in the given order.
+
+    As many are under way as the cluster has CPUs, and as many again wait for one of those.
+
+    Args:
+        make: Picklable; what it returns, too.
+        records: By number, what `make` is given.
+        address: As `records.ray_address`.
+
+    Raises:
+        ConfigError: Ray is not installed, or there is no cluster at the address.
+    """
+    ray = connect_to_ray(address, "records.ray_address")
+    task = ray.remote(num_cpus=1, max_retries=-1)(make)
+    ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    remaining = iter(records.items())
+    pending: deque[tuple[int, Any]] = deque()
+
+    def submit(count: int) -> None:
+        pending.extend((number, task.remote(number, given)) for number, given in islice(remaining, count))
+
+    submit(ahead)
+    try:
+        while pending:
+            number, reference = pending.popleft()
+            outcome = ray.get(reference)
+            submit(1)
+            yield number, outcome
+    finally:
+        for _, reference in pending:
+            ray.cancel(reference, force=True)
