@@ -65,7 +65,7 @@ def follow(config: TrainConfig, device: torch.device, processes: Processes) -> A
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
         RunError: another process has ended.
     """
-    with handled_signals() as stop, named_process_death():
+    with handled_signals() as stop, named_process_death(processes):
         assignment = processes.from_first(_nothing)
         if assignment.finished:
             return assignment

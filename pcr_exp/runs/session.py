@@ -29,7 +29,7 @@ from pcr_exp.training.clocks import Clocks, StopAfter
 from pcr_exp.training.columns import with_declared
 from pcr_exp.training.device import cpu_threads, synchronizer
 from pcr_exp.training.distributed.open import open_exchange
-from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.distributed.processes import Processes, model_of_first
 from pcr_exp.training.evaluate import evaluate
 from pcr_exp.training.loop import fit
 from pcr_exp.training.models import check_model, open_model
@@ -94,7 +94,7 @@ class Session:
             self.policy,
             self.progress,
             self.clocks,
-            evaluate=lambda group: self.processes.from_first(lambda: self._global_scores(group)),
+            evaluate=self._global_scores,
             probe=lambda wanted: self.probes.run(wanted, self.progress),
             bytes_read=self.bytes_read,
             checkpoint=checkpoint,
@@ -136,7 +136,7 @@ class Session:
         return self.trainer.kept.columns() | stages
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
-        with self.trainer.exchange.global_weights():
+        with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):
             return self.validation.scores(self.trainer, scan_group)
 
     def state_dict(self) -> dict[str, Any]:
@@ -217,16 +217,24 @@ def open_session(
         closing(training_loader(config, data, policy, processes)) as loader,
         ExitStack() as others,
     ):
-        batches = {}
+        batches, loaders = {}, {}
         for split in sorted(looked_at):
             looking = others.enter_context(closing(validation_loader(config, data, split)))
             batches[split] = ValidationBatches(looking, training.eval_image_size)
+            loaders[split] = looking
         yield Session(
             trainer=trainer,
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
-            validation=Validation(config, data, batches[training.eval_split]),
+            validation=Validation(
+                config,
+                data,
+                ValidationBatches(
+                    loaders[training.eval_split], training.eval_image_size, processes=processes
+                ),
+                processes,
+            ),
             probes=Probes(
                 config,
                 data,

@@ -9,7 +9,8 @@ from typing import Any
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.runs.data import RunData, validation_loader
-from pcr_exp.training.evaluate import evaluate
+from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.evaluate import scores_of, tally_batches
 from pcr_exp.training.trainer import Trainer
 
 CACHE_BYTES = 2**30
@@ -17,20 +18,35 @@ CACHE_BYTES = 2**30
 
 
 class ValidationBatches:
-    """All validation batches, as often as they are asked for."""
+    """Validation batches, as often as they are asked for: all of them, or a process's share."""
 
-    def __init__(self, loader: RecordLoader, image_size: int, cache_bytes: int | None = None) -> None:
-        """Keep the images if num_samples x image_size^2 x 3 bytes fit in `cache_bytes`, or CACHE_BYTES."""
+    def __init__(
+        self,
+        loader: RecordLoader,
+        image_size: int,
+        cache_bytes: int | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        """Keep the images if they fit in `cache_bytes`, or CACHE_BYTES: image_size^2 x 3 bytes for each.
+
+        With `processes` these are a run of whole batches, which follows that of the process before.
+        """
         self._loader = loader
+        rank, world_size = (0, 1) if processes is None else (processes.rank, processes.world_size)
+        num_batches = loader.num_batches
+        self._first, self._end = rank * num_batches // world_size, (rank + 1) * num_batches // world_size
         self.cached: list[Batch] | None = None
         """All of them, once they have been asked for, if they fit."""
         most = CACHE_BYTES if cache_bytes is None else cache_bytes
-        self._fits = loader.num_samples * image_size**2 * 3 <= most
+        share = (self._end - self._first) / num_batches
+        self._fits = share * loader.num_samples * image_size**2 * 3 <= most
 
     def __iter__(self) -> Iterator[Batch]:
         if self.cached is not None:
             return iter(self.cached)
-        stream = self._loader.batches(0, 0, 1)
+        if self._first == self._end:
+            return iter(())
+        stream = self._loader.batches(0, self._first, 1, self._end)
         if not self._fits:
             return stream
         self.cached = list(stream)
@@ -40,8 +56,11 @@ class ValidationBatches:
 class Validation:
     """The scores of a model at each of `training.eval_groups`, on the images of `training.eval_split`."""
 
-    def __init__(self, config: TrainConfig, data: RunData, full: ValidationBatches) -> None:
-        """`full` are the batches of the original images."""
+    def __init__(
+        self, config: TrainConfig, data: RunData, full: ValidationBatches, processes: Processes
+    ) -> None:
+        """`full` are this process's batches of the original images."""
+        self._processes = processes
         self._config = config
         self._data = data
         self._full = full
@@ -51,12 +70,14 @@ class Validation:
     def scores(self, trainer: Trainer, scan_group: int) -> dict[str, dict[str, Any]]:
         """Return the metrics for each eval group; `same` is read up to `scan_group`.
 
+        All processes call this, each evaluates its share, and all get the metrics of all images.
+
         Baseline records have but one group, the original images: their two scores are equal.
 
         Raises:
             PcrExpError: records are missing or damaged, or a metric is not defined.
         """
-        scores = {"full": _scores(trainer, self._full)}
+        scores = {"full": self._scores(trainer, self._full)}
         if "same" not in self._config.training.eval_groups:
             return scores
         if self._config.scan.encoding == "baseline":
@@ -65,14 +86,15 @@ class Validation:
 
     def _at(self, trainer: Trainer, scan_group: int) -> dict[str, Any]:
         if scan_group in self._at_group:
-            return _scores(trainer, self._at_group[scan_group])
+            return self._scores(trainer, self._at_group[scan_group])
         training = self._config.training
         with closing(validation_loader(self._config, self._data, training.eval_split, scan_group)) as loader:
-            batches = ValidationBatches(loader, training.eval_image_size)
-            scores = _scores(trainer, batches)
+            batches = ValidationBatches(loader, training.eval_image_size, processes=self._processes)
+            scores = self._scores(trainer, batches)
         self._at_group = {} if batches.cached is None else {scan_group: batches.cached}
         return scores
 
-
-def _scores(trainer: Trainer, batches: Iterable[Batch]) -> dict[str, Any]:
-    return evaluate(trainer.model, trainer.forward, trainer.task, batches)
+    def _scores(self, trainer: Trainer, batches: Iterable[Batch]) -> dict[str, Any]:
+        own = tally_batches(trainer.model, trainer.forward, trainer.task, batches)
+        shares = self._processes.gather(own)
+        return self._processes.from_first(lambda: scores_of(shares, trainer.task))

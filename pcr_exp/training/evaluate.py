@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -23,16 +24,27 @@ class LabelledImages(Protocol):
         """int64 [B]."""
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What a process found on its share of the images."""
+
+    tallies: list[Tally]
+    """One per batch, in order."""
+    num_images: int
+
+
 def evaluate(
     model: nn.Module, forward: Callable[[Tensor], Tensor], task: Task, batches: Iterable[LabelledImages]
 ) -> dict[str, Any]:
-    """Score the model, in eval mode; it leaves in the mode it came in.
+    """Score the model on all of the images; see `tally_batches` and `scores_of`."""
+    return scores_of([tally_batches(model, forward, task, batches)], task)
 
-    Args:
-        model: The model that `forward` runs.
-        forward: uint8 [B, H, W, 3] -> float32 outputs, such as logits [B, classes].
-        task: Says what is counted.
-        batches: Each image once; the last batch may be short.
+
+def scores_of(shares: Sequence[Evaluated], task: Task) -> dict[str, Any]:
+    """Finish the shares of all processes into metrics.
+
+    Sums are added batch by batch in the order of the shares: in that of the images, if each process had a run
+    of batches, so that the metrics are those of one process to the last bit.
 
     Returns:
         The task's metrics, of which `val_loss` may be nan or inf; and `num_val`, the images scored.
@@ -40,6 +52,24 @@ def evaluate(
     Raises:
         ValueError: there are no images.
         RunError: a metric is not defined for these images.
+    """
+    num_val = sum(share.num_images for share in shares)
+    if num_val == 0:
+        raise ValueError("nothing to evaluate: the validation split gave no images.")
+    tallies = [tally for share in shares for tally in share.tallies]
+    return {**task.metrics(joined(tallies)), "num_val": num_val}
+
+
+def tally_batches(
+    model: nn.Module, forward: Callable[[Tensor], Tensor], task: Task, batches: Iterable[LabelledImages]
+) -> Evaluated:
+    """Run the model, in eval mode; it leaves in the mode it came in.
+
+    Args:
+        model: The model that `forward` runs.
+        forward: uint8 [B, H, W, 3] -> float32 outputs, such as logits [B, classes].
+        task: Says what is counted.
+        batches: Each image once; the last batch may be short.
     """
     tallies: list[Tally] = []
     num_val = 0
@@ -54,6 +84,4 @@ def evaluate(
                 num_val += len(batch.labels)
     finally:
         model.train(was_training)
-    if num_val == 0:
-        raise ValueError("nothing to evaluate: the validation split gave no images.")
-    return {**task.metrics(joined(tallies)), "num_val": num_val}
+    return Evaluated(tallies, num_val)

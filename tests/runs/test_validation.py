@@ -1,16 +1,20 @@
 """Validation images: what is read, from where, and how often."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 import torch
+from gloo_processes import spawned
 
 from pcr_exp.analysis.core.read_runs import evaluations_at, read_runs
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.runs.data import open_data, training_loader, validation_loader
 from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.session import open_session
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.storage.throttle import ThrottledStorage
@@ -36,6 +40,36 @@ def test_each_evaluation_sees_every_image_once_and_the_same(
     assert first.shape == (20, 32, 32, 3)
     assert torch.equal(first, second)
     assert len(reads) == (1 if cache_bytes else 2)
+
+
+def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, int, bool]:
+    """The scores, how many images this process looked at, and whether its own model is as before."""
+    torch.set_num_threads(1)
+    config = dataclasses.replace(config, world_size=processes.world_size)
+    with open_session(config, open_data(config), torch.device("cpu"), processes) as session:
+        tensors = [*session.trainer.model.parameters(), *session.trainer.model.buffers()]
+        for tensor in tensors:
+            tensor.data += processes.rank  # as statistics of normalisation differ, and with a server weights
+        before = [tensor.clone() for tensor in tensors]
+        scores = session._global_scores(2)
+        unchanged = all(torch.equal(*pair) for pair in zip(tensors, before, strict=True))
+        cached = session.validation._full.cached
+        return scores, sum(len(batch.labels) for batch in cached or ()), unchanged
+
+
+def test_processes_share_the_images_and_score_them_to_the_last_bit(configure: Any) -> None:
+    config = configure(training__batch_size=8, training__eval_groups=["full", "same"])
+    alone, num_images, _ = scores_of_a_team(Processes(), config)
+    assert num_images == alone["full"]["num_val"] == 20
+    team = spawned(scores_of_a_team, 2, config)
+    assert [scores for scores, _, _ in team] == [alone, alone]
+    assert [num for _, num, _ in team] == [8, 12], "whole batches, of 8, 8 and 4 images"
+    assert all(unchanged for _, _, unchanged in team)
+
+
+def test_more_processes_than_batches(val_loader: RecordLoader) -> None:
+    shares = [ValidationBatches(val_loader, 32, processes=Processes(rank, 4)) for rank in range(4)]
+    assert [sum(len(batch.labels) for batch in share) for share in shares] == [0, 16, 0, 4]
 
 
 def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None:

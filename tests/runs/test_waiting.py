@@ -1,6 +1,7 @@
 """Followers wait for the first process as long as it takes, and not a moment longer than it lives."""
 
 import os
+import re
 import signal
 import time
 from datetime import timedelta
@@ -14,7 +15,7 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs import train_run, validation
 from pcr_exp.training.distributed import processes as processes_module
-from pcr_exp.training.distributed.processes import join_processes, named_process_death
+from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 
 TIMEOUT_S = 5.0
 
@@ -26,7 +27,7 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
     # Where there was one timeout for everything.
     processes_module._TIMEOUT = timedelta(seconds=TIMEOUT_S)  # type: ignore[attr-defined]
     join_processes(2)  # imports take longer on one than on the other
-    prepare, scores = train_run.prepare_data, validation._scores
+    prepare, scores = train_run.prepare_data, validation.scores_of
 
     def slowly(work: Any) -> Any:
         def done(*args: Any, **kwargs: Any) -> Any:
@@ -39,12 +40,12 @@ def busy_first(rank: int, port: int, config: TrainConfig, die: bool) -> None:
 
     if rank == 0:
         train_run.prepare_data = slowly(prepare)
-        validation._scores = slowly(scores)
+        validation.scores_of = slowly(scores)
     died_s = time.monotonic()
     try:
         train_run.run_training(config, progress=False)
     except RunError as error:
-        assert "another process of this run has ended" in str(error)
+        assert re.match(r"rank 0 \(process \d+ on .*\) of this run has ended", str(error)), str(error)
         waited_s = time.monotonic() - died_s
         Path(config.runs_root, "told").write_text(str(waited_s))
         os._exit(7)
@@ -73,10 +74,14 @@ def test_followers_wait_as_long_as_the_first_process_works(configure: Any, die: 
         )
 
 
-def test_other_errors_keep_their_names() -> None:
-    with pytest.raises(RuntimeError, match="shapes differ"), named_process_death():
+def test_other_errors_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="shapes differ"), named_process_death(Processes()):
         raise RuntimeError("shapes differ")
-    with pytest.raises(RunError, match="another process of this run has ended"), named_process_death():
+    monkeypatch.setattr(processes_module, "_DYING_S", 0.0)
+    with (
+        pytest.raises(RunError, match="another process of this run has ended"),
+        named_process_death(Processes()),
+    ):
         raise RuntimeError("[pair.cc:561] Connection closed by peer [127.0.0.1]:27313. Typically ...")
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar, cast
 
+import psutil
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.system.ending import end_with_parent, terminate
@@ -24,6 +28,7 @@ _START_TIMEOUT = timedelta(minutes=10)
 _WORK_TIMEOUT = timedelta(days=365)
 """For one that waits while the first makes records of a large dataset, or evaluates: as long as it takes. The
 end of a process is noticed at once, since its connections close."""
+_DYING_S = 2.0
 _SIGNS_OF_DEATH = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -44,6 +49,8 @@ class Processes:
     world_size: int = 1
     per_host: int = 1
     """Processes on this host, which share its cores."""
+    places: tuple[tuple[str, int], ...] = ()
+    """Host and process id of each, by rank."""
 
     @property
     def first(self) -> bool:
@@ -103,18 +110,46 @@ def join_processes(world_size: int) -> Processes:
         return Processes()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent(os.getppid(), terminate)  # torchrun, should it be killed, cannot end those it started
-    if not dist.is_initialized():
-        _meet()
-        atexit.register(_leave)
+    per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
-    return Processes(dist.get_rank(), world_size, per_host)
+    if not dist.is_initialized():
+        _meet(backend_for(per_host))
+        atexit.register(_leave)
+    places: list[tuple[str, int]] = [("", 0)] * world_size
+    dist.all_gather_object(places, (socket.gethostname(), os.getpid()))
+    return Processes(dist.get_rank(), world_size, per_host, tuple(places))
+
+
+def backend_for(per_host: int) -> str:
+    """The backends of a process group: NCCL for what lies on GPUs, if each process of a host has its own."""
+    if torch.cuda.is_available() and dist.is_nccl_available() and per_host <= torch.cuda.device_count():
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
 
 
 @contextmanager
-def named_process_death() -> Iterator[None]:
+def model_of_first(processes: Processes, model: nn.Module) -> Iterator[None]:
+    """Within, every process's model is the first one's: its weights and its statistics of normalisation."""
+    if processes.world_size == 1:
+        yield
+        return
+    tensors = [tensor.data for tensor in (*model.parameters(), *model.buffers())]
+    own = [] if processes.first else [tensor.clone() for tensor in tensors]
+    for tensor in tensors:
+        dist.broadcast(tensor, src=0)
+    try:
+        yield
+    finally:
+        for tensor, value in zip(tensors, own, strict=False):
+            tensor.copy_(value)
+
+
+@contextmanager
+def named_process_death(processes: Processes) -> Iterator[None]:
     """Within, a RunError takes the place of what torch raises where another process cannot be reached.
+
+    It names the process, if that was on this host.
 
     It comes out of whatever is being sent or waited for, be it in the middle of an update: so this belongs
     around a whole run.
@@ -126,12 +161,35 @@ def named_process_death() -> Iterator[None]:
         if not any(sign in str(error) for sign in _SIGNS_OF_DEATH):
             raise
         raise RunError(
-            "another process of this run has ended, or cannot be reached any more. Its own messages say why; "
-            f"the same command goes on from the last checkpoint. ({str(error).splitlines()[0]})"
+            f"{ended_ranks(processes)} of this run has ended, or cannot be reached any more. Its own "
+            "messages say why; the same command goes on from the last checkpoint. "
+            f"({str(error).splitlines()[0]})"
         ) from error
 
 
-def _meet() -> None:
+def ended_ranks(processes: Processes) -> str:
+    """Words for those processes of this host that have ended; it may take one a moment to."""
+    here = socket.gethostname()
+    until_s = time.monotonic() + _DYING_S
+    while True:
+        ended = [
+            f"rank {rank} (process {pid} on {host})"
+            for rank, (host, pid) in enumerate(processes.places)
+            if host == here and not _lives(pid)
+        ]
+        if ended or time.monotonic() > until_s:
+            return " and ".join(ended) or "another process"
+        time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _meet(backend: str) -> None:
     """Wait until all processes have come, and open the process group."""
     world_size = int(os.environ["WORLD_SIZE"])
     try:
@@ -144,7 +202,7 @@ def _meet() -> None:
             f"not all of the {world_size} processes of this run came within {seconds:g} s. Start them "
             "together, with torchrun, and look at the messages of those that ended."
         ) from error
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=_WORK_TIMEOUT)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_WORK_TIMEOUT)
 
 
 def _leave() -> None:
