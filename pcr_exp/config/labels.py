@@ -78,7 +78,7 @@ def _schema(group: str, named: str) -> type:
 
 
 _STATIC_KEYS = {"name", "encoding", "group"}
-_NOT_OF_STORAGE = {"cold_cache", "reads_in_flight"}
+_NOT_OF_STORAGE = {"cold_cache", "reads_in_flight", "cache", "cache_mib"}
 """What the loader does with it, which has its own words or changes seconds alone."""
 _LONGEST_SLUG = 40
 _NO_LIMIT = "unlimited"

@@ -34,11 +34,17 @@ class LoaderConfig:
     antialias: bool = ANTIALIAS
     """Filter where a crop shrinks, as Pillow, torchvision and DALI do; what shrinks is what was decoded, so
     with `scaled` there is less to filter. Runs from before there was a choice did not."""
+    on_corrupt: str = "fail"
+    """`fail` stops at the first image that came damaged twice; `replace` trains on another of its record
+    instead, which follows from the seed and the epoch, says so, and counts it in rows (`num_replaced`)."""
     timeout_s: float | None = 300.0
     """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 
     def __post_init__(self) -> None:
         require(self.num_workers >= 0, "loader.num_workers", self.num_workers, "0 or more")
+        require(
+            self.on_corrupt in ("fail", "replace"), "loader.on_corrupt", self.on_corrupt, "fail or replace"
+        )
         require(
             self.timeout_s is None or self.timeout_s > 0,
             "loader.timeout_s",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.components import component_of
@@ -16,13 +18,25 @@ SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
 MAX_PIXELS = 120_000_000
 """Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
 
+_SECRET = re.compile(r"secret|password|token|access_key|account_key|credential", re.IGNORECASE)
+
 
 @dataclass(kw_only=True, slots=True)
 class RecordsConfig:
     """Where records are written and read, and how they are made."""
 
     root: str = "data/records"
-    """Local folder or any fsspec address; records of a dataset lie in `<root>/<dataset>-<key>`."""
+    """Local folder, s3://, gs://, az://, http(s):// or any fsspec address; records of a dataset lie in
+    `<root>/<dataset>-<key>`."""
+    storage_client: str = "auto"
+    """What reads and writes a root with ://. `obstore` has the object stores and http; `fsspec` (with s3fs,
+    gcsfs, ...) all that it has drivers for; `auto` is obstore where it is installed and knows the address."""
+    storage_options: dict[str, Any] = field(default_factory=dict)
+    """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
+    (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets belong in the environment: these are written into runs."""
+    staging: str = "data/staging"
+    """Local folder in which records are made that go to an object store; what is there already is not made
+    again. It may be removed when they are there."""
     on_error: str = "fail"
     """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
     max_pixels: int = MAX_PIXELS
@@ -48,6 +62,19 @@ class RecordsConfig:
 
     def __post_init__(self) -> None:
         self.root = expanded(self.root)
+        self.staging = expanded(self.staging)
+        clients = ("auto", "obstore", "fsspec")
+        require(
+            self.storage_client in clients,
+            "records.storage_client",
+            self.storage_client,
+            " or ".join(clients),
+        )
+        secret = next((key for key in self.storage_options if _SECRET.search(key)), None)
+        wanted = (
+            "no secret, which would be written into runs: set it in the environment (AWS_..., GOOGLE_...)"
+        )
+        require(secret is None, f"records.storage_options.{secret}", "***", wanted)
         require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
         require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
         choices = ("fail", "append", "reencode", "ignore")

@@ -29,6 +29,12 @@ class StorageConfig:
     reads_in_flight: int | None = None
     """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
     and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""
+    cache: str | None = None
+    """Keep what was read of training records, up to `cache_mib`: in `memory`, or in a local folder, which
+    all processes of the host may share. Nothing is evicted; a higher scan group reads only what is missing.
+    """
+    cache_mib: float = 0.0
+    """Bytes that the cache may take; of a folder, for all that share it."""
     cold_cache: bool = False
     """Drop the training records from the page cache before training, as far as the kernel allows; the log and
     the manifest say what stayed. What an epoch has read, later ones may find there."""
@@ -42,6 +48,9 @@ class StorageConfig:
         for key in ("latency_ms", "seek_ms"):
             value = getattr(self, key)
             require(0 <= value < math.inf, f"storage.{key}", value, "0 or more")
+        is_sized = (self.cache is None) == (self.cache_mib == 0) and 0 <= self.cache_mib < math.inf
+        wanted = "more than 0 with storage.cache, and 0 without"
+        require(is_sized, "storage.cache_mib", self.cache_mib, wanted)
         in_flight = self.reads_in_flight
         require(
             in_flight is None or 1 <= in_flight <= MAX_READS_IN_FLIGHT,

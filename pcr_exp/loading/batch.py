@@ -30,6 +30,8 @@ class Batch:
     """Scan group of the record that was read last, of those in use."""
     num_repeats: int = 0
     """Images whose sample the epoch used before."""
+    num_replaced: int = 0
+    """Images that stand in for damaged ones (`loader.on_corrupt=replace`)."""
     decode_s: float = 0.0
     """Seconds that decoding and augmenting took, in whichever process; 0 if it is a repeat as a whole."""
     slot: int = 0

@@ -206,6 +206,7 @@ class RecordLoader:
             timeout_s=self._config.timeout_s,
             slots=self._share.slots,
             reads=self._stage.reads,
+            replacing=self._seed if self._config.on_corrupt == "replace" else None,
         )
 
     def _epoch_order(self, epoch: int) -> EpochOrder:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,61 +13,14 @@ import numpy.typing as npt
 from pcr_exp.errors import PcrExpError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.encoded import EncodedImages, Files
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import EpochOrder, Span
+from pcr_exp.loading.replace import read_with_replacements
 from pcr_exp.loading.slabs import Slab
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 from pcr_exp.system.lazy import torch
-
-
-class Files:
-    """Image files, each copied once: laid end to end in a slab as far as it has room, else on its own.
-
-    Buffers are writable, so that a decoder may change a header where it lies.
-    """
-
-    def __init__(self, slab: Slab | None = None) -> None:
-        self.slab = slab
-        self._files: list[slice | bytearray] = []
-        self._end = 0
-
-    def add(self, parts: Sequence[Buffer]) -> None:
-        """Copy a file that is given in parts."""
-        start, end = self._end, self._end + sum(map(len, parts))
-        if self.slab is None or end > len(self.slab.files):
-            self._files.append(bytearray().join(parts))
-            return
-        for part in parts:
-            self.slab.files[self._end : self._end + len(part)] = part
-            self._end += len(part)
-        self._files.append(slice(start, end))
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __iter__(self) -> Iterator[Buffer]:
-        for file in self._files:
-            if isinstance(file, slice):
-                assert self.slab is not None
-                yield self.slab.files[file]
-            else:
-                yield file
-
-
-@dataclass(slots=True)
-class EncodedImages:
-    """The images of a batch before decoding: what a worker is sent."""
-
-    files: Files
-    epoch: int
-    slot: int
-    index: int
-    """Number of the update in its epoch: with epoch and slot it says how images are augmented."""
-    groups: list[int] = field(default_factory=list)
-    """Scan group that each image is read at: a policy may mix them."""
-    names: list[str] = field(default_factory=list)
-    """What to call each image in an error."""
 
 
 class Task(NamedTuple):
@@ -84,6 +36,7 @@ class Request(NamedTuple):
     record: int
     group: int
     after: int = 0
+    epoch: int = 0
 
 
 class Samples(Protocol):
@@ -107,6 +60,11 @@ class Samples(Protocol):
     @property
     def num_bytes(self) -> int:
         """Bytes that were read for it."""
+        ...
+
+    @property
+    def replaced(self) -> Mapping[int, int]:
+        """By number, samples that are damaged, and which sample of the record stands in for each."""
         ...
 
     def __len__(self) -> int: ...
@@ -181,11 +139,12 @@ class Tasks:
         timeout_s: float | None = None,
         slots: Sequence[int] = (0,),
         reads: Callable[[RecordSet, EpochOrder], Reads] = Reads,
+        replacing: int | None = None,
     ) -> None:
         """`order(epoch)` is asked twice per epoch: by reading, and later by batching.
 
         `slots` take turns in the batches of `order`; all of them together are what this process gives to an
-        update. `reads` makes the reads of an order.
+        update. `reads` makes the reads of an order. With `replacing`, a seed, damaged images are replaced.
         """
         self.may_wait = True
         """Whether there is nothing to hand over meanwhile."""
@@ -197,7 +156,7 @@ class Tasks:
             num_threads=num_threads,
             ahead=ahead,
             timeout_s=timeout_s,
-            describe=lambda request: records.describe(*request),
+            describe=lambda request: records.describe(request.record, request.group, request.after),
         )
         self._records = records
         self._policy = policy
@@ -207,6 +166,7 @@ class Tasks:
         self.batch_size = batch_size
         self._slots = slots
         self._reads = reads
+        self._replacing = replacing
 
     def __iter__(self) -> Iterator[Task | PcrExpError | None]:
         """Tasks, None where there is none yet, and at the end the error that reading met, if any."""
@@ -224,10 +184,15 @@ class Tasks:
             order = self._order(epoch)
             needed = np.flatnonzero(self._needed(order, first_batch)).tolist()
             choose = functools.partial(self._policy.group, epoch)
-            yield from self._reads(self._records, order).requests(needed, choose)
+            for request in self._reads(self._records, order).requests(needed, choose):
+                yield None if request is None else request._replace(epoch=epoch)
 
     def _read(self, request: Request) -> RecordPrefix | Extension:
         if request.after == 0:
+            if self._replacing is not None:
+                return read_with_replacements(
+                    self._records, request.record, request.group, self._replacing, request.epoch
+                )
             return self._records.read_prefix(request.record, request.group)
         return self._records.read_extension(request.record, request.after, request.group)
 
@@ -282,6 +247,7 @@ class Tasks:
                 slot=self._slots[part],
                 part=part,
                 num_parts=len(self._slots),
+                num_replaced=images.num_replaced,
             )
             yield Task(batch, images)
             if len(to_come) < num_to_come:
@@ -293,5 +259,6 @@ class Tasks:
         record = self._records.index.records[order.records[read]].file
         images.files.add(samples.parts(sample))
         images.groups.append(samples.group)
+        images.num_replaced += sample in samples.replaced
         images.names.append(f"sample {samples.ids[sample]} (record {record}, scan group {samples.group})")
         return int(samples.labels[self._label][sample])

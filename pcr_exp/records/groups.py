@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,26 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: i
     if bounds[-1] != end:
         raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
     return bounds.tolist()
+
+
+def unpack_damaged_group(
+    data: bytes, start: int, end: int, num_samples: int, where: str
+) -> tuple[list[int], set[int]]:
+    """As `unpack_group`, of format 2 on; but single pieces may be damaged, and which are is told besides.
+
+    Raises:
+        RecordError: the lengths do not fit, so that no piece can be found.
+    """
+    pieces_start = start + table_bytes(num_samples, version=2)
+    table = data[start : pieces_start - _CHECKSUM.size]
+    bounds = _bounds(table, num_samples, pieces_start)
+    if bounds[-1] != end:
+        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
+    view, stated = memoryview(data), _piece_checksums(table, num_samples).tolist()
+    pieces = (view[first:last] for first, last in pairwise(bounds.tolist()))
+    return bounds.tolist(), {
+        i for i, piece in enumerate(pieces) if xxhash.xxh3_64_intdigest(piece) != stated[i]
+    }
 
 
 def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: str) -> Table:

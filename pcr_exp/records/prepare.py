@@ -18,6 +18,7 @@ from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, look, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
+from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Pro
         return
     if records.auto_prepare:
         prepare_records(dataset, records, progress=progress, thorough=False)
-    elif _is_finished(folder := _path(dataset, records)):
+    elif is_finished(folder := _path(dataset, records)):
         Comparison(dataset, records, folder).settle(thorough=False)
 
 
@@ -55,6 +56,7 @@ def prepare_records(
     on_report: OnReport | None = None,
     *,
     thorough: bool = True,
+    stored: RangeReader | None = None,
 ) -> Path:
     """Encode all splits, unless that is done already: then the dataset itself need not be there.
 
@@ -68,6 +70,7 @@ def prepare_records(
         progress: told (images done, images in all), over all splits.
         on_report: told (split, report) after each split that was looked at.
         thorough: look at the size and time of every image, not only at folders and label files.
+        stored: where finished records lie, if not in that folder itself.
 
     Returns:
         The folder that holds `train/`, `tune/` and `val/`.
@@ -79,15 +82,15 @@ def prepare_records(
     """
     if "://" in records.root:
         raise ConfigError(
-            f"records.root={records.root!r}: records are written to a local folder. Prepare them with "
-            "a local records.root and copy that folder to it; then train with records.auto_prepare=false."
+            f"records.root={records.root!r}: records are made in a local folder. Give one, or send them to "
+            "an object store with `python -m experiments.prepare`."
         )
     folder = _path(dataset, records)
-    if not _is_finished(folder):
+    if not is_finished(folder):
         opened = open_dataset(dataset)
         _encode(opened, look(opened), dataset, records, folder, progress, on_report)
         return folder
-    comparison = Comparison(dataset, records, folder)
+    comparison = Comparison(dataset, records, folder, stored)
     if not comparison.settle(thorough=thorough):
         assert comparison.opened is not None
         opened, images = comparison.opened, comparison.images
@@ -98,17 +101,21 @@ def prepare_records(
     return folder
 
 
-def check_records(dataset: DatasetConfig, records: RecordsConfig) -> str:
+def check_records(
+    dataset: DatasetConfig, records: RecordsConfig, *, stored: RangeReader | None = None
+) -> str:
     """Compare every image with what the records were made of, and change nothing; says what was found.
+
+    `stored` is where the records lie, if not in their folder below `records.root`.
 
     Raises:
         RecordError: there are no records, or images were added, removed or replaced.
         DatasetError: the images cannot be read.
     """
     folder = _path(dataset, records)
-    if not _is_finished(folder):
+    if not is_finished(folder):
         raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
-    comparison = Comparison(dataset, records, folder)
+    comparison = Comparison(dataset, records, folder, stored)
     comparison.look()
     if comparison.changes is None:
         raise RecordError(
@@ -176,5 +183,6 @@ def _path(dataset: DatasetConfig, records: RecordsConfig) -> Path:
     return Path(records.root) / records_folder(dataset, records)
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether all indexes are there: they are written last."""
     return all((folder / split / name / INDEX_FILE).exists() for split in SPLITS for name in ENCODINGS)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +15,8 @@ from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
-from pcr_exp.records.groups import unpack_group
+from pcr_exp.records.groups import unpack_damaged_group, unpack_group
+from pcr_exp.records.header import check_header, check_length
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
 from pcr_exp.storage import RangeReader
 
@@ -53,6 +54,8 @@ class RecordPrefix:
     """Bytes that were read for it."""
     _stretches: tuple[Stretch, ...]
     _codec: ImageCodec
+    replaced: Mapping[int, int] = field(default_factory=dict)
+    """By number, samples that are damaged, and which sample of the record stands in for each."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,6 +67,7 @@ class RecordPrefix:
         """
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
+        i = self.replaced.get(i, i)
         views = [
             (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
         ]
@@ -199,13 +203,26 @@ class RecordSet:
         num_bytes = self.index.prefix_bytes(record, group)
         return self.read_verified(lambda: self._read_prefix(record, group, num_bytes))
 
-    def _read_prefix(self, record: int, group: int, num_bytes: int) -> RecordPrefix:
+    def read_damaged_prefix(self, record: int, group: int) -> tuple[RecordPrefix, set[int]]:
+        """As `read_prefix`, of a record that it refused; besides, the images that are damaged in it.
+
+        Raises:
+            RecordError: more than single images is damaged: the file is cut short, or its header or a table.
+            StorageError: the storage could not deliver.
+        """
+        damaged: set[int] = set()
+        prefix = self._read_prefix(record, group, self.index.prefix_bytes(record, group), damaged)
+        return prefix, damaged
+
+    def _read_prefix(
+        self, record: int, group: int, num_bytes: int, damaged: set[int] | None = None
+    ) -> RecordPrefix:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, 0, num_bytes)
-        _check_length(data, num_bytes, 0, group, where)
+        check_length(data, num_bytes, 0, group, where)
         header, start = self.unpack_header(data[: stated_header_bytes(data[:HEADER_START])], entry, where)
-        bounds = self._unpack_groups(data, start, entry, 0, group, where)
+        bounds = self._unpack_groups(data, start, entry, 0, group, where, damaged)
         kept = self.index.records[record].num_samples
         labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}
         stretches = (Stretch(data, bounds),)
@@ -234,7 +251,7 @@ class RecordSet:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
         data = self.read_range(record, start, start + num_bytes)
-        _check_length(data, num_bytes, after, group, where)
+        check_length(data, num_bytes, after, group, where)
         bounds = self._unpack_groups(data, 0, entry, after, group, where)
         return Extension(after, group, num_bytes, Stretch(data, bounds))
 
@@ -247,54 +264,35 @@ class RecordSet:
         Raises:
             RecordError: it is damaged, or not that of the record which the index means.
         """
-        index = self.index
         header, end, version = unpack_header(data, where)
-        pairs = {
-            "format version": (version, index.version),
-            "dataset": (header.dataset, index.dataset),
-            "split": (header.split, index.split),
-            "encoding": (header.encoding, index.encoding),
-            "fingerprint": (header.fingerprint, entry.fingerprint or index.fingerprint),
-            "scans": (header.scans, index.scans),
-            "number of groups": (header.num_groups, index.num_groups),
-            "number of samples": (header.num_samples, entry.num_samples),
-            "header's end": (end, entry.header_bytes or end),
-            "labels": (sorted(header.labels), sorted(index.classes)),
-        }
-        for name, (found, wanted) in pairs.items():
-            if found != wanted:
-                raise RecordError(
-                    f"{where} does not belong to its index: {name} is {found!r:.200}, the index says "
-                    f"{wanted!r:.200}. Files of two encodes are mixed: delete the records' folder and encode "
-                    "again."
-                )
-        for name, values in header.labels.items():
-            num_classes = len(index.classes[name])
-            if max(values) >= num_classes:
-                raise RecordError(
-                    f"{where} does not belong to its index: a label of {name!r:.200} is {max(values)}, the "
-                    f"index has {num_classes} classes of it. Delete the records' folder and encode again."
-                )
+        check_header(header, end, version, self.index, entry, where)
         return header, end
 
     def _unpack_groups(
-        self, data: bytes, start: int, entry: RecordEntry, after: int, group: int, where: str
+        self,
+        data: bytes,
+        start: int,
+        entry: RecordEntry,
+        after: int,
+        group: int,
+        where: str,
+        damaged: set[int] | None = None,
     ) -> list[list[int]]:
-        """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`."""
+        """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`.
+
+        With `damaged`, images of which a piece is damaged are added to it instead of refused.
+        """
         offset = entry.group_ends[after - 1] if after else 0
         bounds = []
         for number in range(after + 1, group + 1):
             end = entry.group_ends[number - 1] - offset
             which = f"group {number} of {where}"
-            bounds.append(unpack_group(data, start, end, entry.num_samples, self.index.version, which))
+            version = self.index.version
+            if damaged is None or version == 1:
+                bounds.append(unpack_group(data, start, end, entry.num_samples, version, which))
+            else:
+                found, of_group = unpack_damaged_group(data, start, end, entry.num_samples, which)
+                bounds.append(found)
+                damaged |= of_group
             start = end
         return bounds
-
-
-def _check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
-    if len(data) != num_bytes:
-        raise RecordError(
-            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, "
-            f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
-            "folder and encode again."
-        )

@@ -25,10 +25,14 @@ from pcr_exp.records.sources import (
     resolved,
     write_source,
 )
+from pcr_exp.storage import RangeReader
 
 
 def of_other_bytes(
-    folder: Path, files: Mapping[str, Path | PackedImage], images: Mapping[str, SourceImage]
+    folder: Path,
+    files: Mapping[str, Path | PackedImage],
+    images: Mapping[str, SourceImage],
+    stored: RangeReader | None = None,
 ) -> list[str]:
     """Ids of those files that differ from what the records in `folder` hold of them, sorted.
 
@@ -39,13 +43,14 @@ def of_other_bytes(
         folder: holds the splits.
         files: those to compare, by id.
         images: says which split each is in.
+        stored: where the records lie, if not in `folder`.
 
     Raises:
         RecordError: the records are damaged.
         OSError: they cannot be read.
     """
     other = []
-    storage = _Folder(folder)
+    storage = stored or _Folder(folder)
     for split in sorted({images[id_].split for id_ in files}):
         wanted = {id_ for id_ in files if images[id_].split == split}
         records = RecordSet(storage, f"{split}/baseline")
@@ -88,8 +93,15 @@ log = logging.getLogger(__name__)
 class Comparison:
     """Between the images that are there and those that finished records were made of."""
 
-    def __init__(self, dataset: DatasetConfig, records: RecordsConfig, folder: Path) -> None:
-        """`folder` holds the splits of the records."""
+    def __init__(
+        self,
+        dataset: DatasetConfig,
+        records: RecordsConfig,
+        folder: Path,
+        stored: RangeReader | None = None,
+    ) -> None:
+        """`folder` holds the splits of the records; `stored` does, if records themselves are not there."""
+        self._stored = stored
         self._dataset = dataset
         self._records = records
         self._folder = folder
@@ -148,7 +160,7 @@ class Comparison:
             log.info("%d images have another time than before: their bytes are compared", len(doubtful))
             files = {s.id: s.file for samples in self.opened.splits.values() for s in samples}
             self.changes.replaced.extend(
-                of_other_bytes(self._folder, {id_: files[id_] for id_ in doubtful}, self.images)
+                of_other_bytes(self._folder, {id_: files[id_] for id_ in doubtful}, self.images, self._stored)
             )
 
     def describe(self) -> str:

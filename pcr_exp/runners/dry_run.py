@@ -30,7 +30,7 @@ from pcr_exp.records.index import RecordIndex, read_index
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.runners.outcomes import amounts_in_words
 from pcr_exp.runners.pace import find_pace
-from pcr_exp.storage.open import open_storage
+from pcr_exp.storage.open import open_root
 from pcr_exp.system import MIB
 
 WOULD_RUN = "would run"
@@ -215,7 +215,7 @@ def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encodin
     """The index of a split's records; None where there are none yet."""
     folder = f"{records_folder(dataset, records)}/{split}/{encoding}"
     try:
-        return read_index(open_storage(records.root, StorageConfig(name="unlimited")), folder)
+        return read_index(open_root(records), folder)
     except PcrExpError:
         return None
 

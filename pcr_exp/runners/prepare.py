@@ -17,22 +17,25 @@ if TYPE_CHECKING:
 
 def prepare(config: PrepareConfig) -> str:
     """Encode all splits in both encodings, or compare images with records; returns one word."""
+    from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
     from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
     from pcr_exp.runs.bars import counting_bar
 
+    in_bucket = "://" in config.records.root
     if config.check:
-        print(check_records(config.dataset, config.records))
+        print((check_bucket if in_bucket else check_records)(config.dataset, config.records))
         return "checked"
     reports: dict[str, EncodeReport] = {}
     with counting_bar("records") as tell:
-        folder = prepare_records(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
+        prepare_there = prepare_in_bucket if in_bucket else prepare_records
+        folder = prepare_there(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
     for split, report in reports.items():
         print(f"{split}: {describe(report)}")
     if config.tracking.name != "none":
         track(config, reports)
     for remark in read_remarks(folder):
         print(remark)
-    print(folder)
+    print(f"{config.records.root}/{folder.name}" if in_bucket else folder)
     return "finished"
 
 

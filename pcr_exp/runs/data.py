@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +22,15 @@ from pcr_exp.records.index import RecordIndex, read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
+from pcr_exp.storage.cache import CachedStorage, open_cache
 from pcr_exp.storage.counters import CountingStorage
-from pcr_exp.storage.open import open_storage
+from pcr_exp.storage.open import open_root
+from pcr_exp.system import MIB
+from pcr_exp.system.keys import key_of
 from pcr_exp.training.distributed.processes import Processes
 
-_UNLIMITED = StorageConfig(name="unlimited")
+REQUEST_COLUMNS = ("num_requests", "num_retries", "cached_bytes")
+"""Columns of rows that storage and cache count beside `bytes_read`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,22 @@ class RunData:
     val: RecordSet
     """What is reported."""
     storage: CountingStorage
-    """What `train` is read through."""
+    """What `train` is read through, where no cache has it."""
+    cache: CachedStorage | None = None
+    """What stands between the two, if `storage.cache` says so."""
 
     def num_classes(self, label: str) -> int:
         """Classes of a label."""
         return len(self.train.index.classes[label])
+
+    def count_requests(self) -> Callable[[], tuple[int, ...]]:
+        """Begin to count; what comes gives REQUEST_COLUMNS since then."""
+
+        def counted() -> tuple[int, ...]:
+            return *self.storage.requests(), 0 if self.cache is None else self.cache.cached_bytes
+
+        before = counted()
+        return lambda: tuple(now - then for now, then in zip(counted(), before, strict=True))
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
@@ -71,16 +87,46 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
         ConfigError: the records have no such label.
         PcrExpError: they are missing or damaged.
     """
-    root = config.records.root
     folder = records_folder(config.dataset, config.records)
-    storage = CountingStorage(open_storage(root, _UNLIMITED if plain else config.storage, bucket=bucket))
+    limits = None if plain else config.storage
+    storage = CountingStorage(open_root(config.records, limits, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
+    cache = None if plain else _open_cache(config, train)
+    if cache is not None:
+        train = RecordSet(cache, train.folder, max_pixels=max_pixels, index=train.index)
     tune, val = (
         open_unthrottled(config.dataset, config.records, split, "baseline") for split in ("tune", "val")
     )
     _check_label(config, train.index)
-    return RunData(train, tune, val, storage)
+    return RunData(train, tune, val, storage, cache)
+
+
+def _open_cache(config: TrainConfig, train: RecordSet) -> CachedStorage | None:
+    place, max_bytes = config.storage.cache, round(config.storage.cache_mib * MIB)
+    if place is None:
+        return None
+    # An encode of other files has another fingerprint; records that were added to keep theirs.
+    key = key_of({"root": config.records.root, "fingerprint": train.index.fingerprint})
+    return CachedStorage(train.storage, open_cache(place, max_bytes, key))
+
+
+def keep_as_planned(policy: ScanPolicy, data: RunData, storage: StorageConfig) -> None:
+    """Let the cache keep what a policy has planned for it, if the policy plans that: `scan=cached`.
+
+    Raises:
+        ConfigError: the cache is smaller than the plan says.
+    """
+    planned: dict[int, int] | None = getattr(policy, "kept_bytes", None)
+    if planned is None or data.cache is None:
+        return
+    if sum(planned.values()) > storage.cache_mib * MIB:
+        raise ConfigError(
+            f"storage.cache_mib={storage.cache_mib:g}: wanted {sum(planned.values()) / MIB:.1f} or more, "
+            "which scan.cache_mib has planned."
+        )
+    limits = {data.train.path(record): num_bytes for record, num_bytes in planned.items()}
+    data.cache.may_keep = lambda path: limits.get(path, 0)
 
 
 def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordSet:
@@ -91,7 +137,7 @@ def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str,
     """
     folder = records_folder(dataset, records)
     limit = {"tune": dataset.max_tune_images, "val": dataset.max_val_images}.get(split)
-    storage = open_storage(records.root, _UNLIMITED)
+    storage = open_root(records)
     return RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=records.max_pixels)
 
 
@@ -103,7 +149,7 @@ def images_key_of(config: TrainConfig) -> str:
         RecordError: there are no records, or they do not say it.
     """
     folder = records_folder(config.dataset, config.records)
-    storage = open_storage(config.records.root, _UNLIMITED)
+    storage = open_root(config.records)
     indexes = {split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS}
     _check_label(config, indexes["train"])
     return joint_images_key(indexes)

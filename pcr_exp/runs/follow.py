@@ -28,6 +28,7 @@ from pcr_exp.training.distributed.processes import Processes, named_process_deat
 
 State = dict[str, Any]
 
+_OF_STORAGE = ("bytes_read", "num_requests", "num_retries", "cached_bytes")
 _COUNTED = {column.name for column in COLUMNS if column.grows and column.combine == "sum"}
 _MEANS = ("epoch_loss", "interval_loss")
 
@@ -111,7 +112,7 @@ def share_of_state(states: Sequence[State], rank: int, world_size: int) -> State
     return {
         **first,
         "progress": _progress(first["progress"], [state["progress"] for state in own]),
-        "bytes_read": sum(state["bytes_read"] for state in own),
+        **{name: sum(state.get(name, 0) for state in own) for name in _OF_STORAGE},
         "exchange": _exchange(states, own),
     }
 

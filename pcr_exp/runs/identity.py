@@ -22,7 +22,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     # The paper's recipe counts where training=paper or model=paper copies from it.
     "dataset": ("root", "paper"),
     "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
-    "storage": ("reads_in_flight",),
+    "storage": ("reads_in_flight", "cache", "cache_mib"),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "exclusive", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components", *OF_THE_COMMAND)
@@ -33,7 +33,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
     "storage": {"seek_ms": 0.0},
-    "loader": {"antialias": False},
+    "loader": {"antialias": False, "on_corrupt": "fail"},
     "model": {"mean": None, "std": None},
     "training": {
         "global_batch_size": None,

@@ -19,7 +19,13 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
-from pcr_exp.runs.data import RunData, training_loader, validation_loader
+from pcr_exp.runs.data import (
+    REQUEST_COLUMNS,
+    RunData,
+    keep_as_planned,
+    training_loader,
+    validation_loader,
+)
 from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
 from pcr_exp.runs.validation import Validation, ValidationBatches
@@ -51,6 +57,8 @@ class Session:
     probes: Probes
     session_bytes: Callable[[], int]
     """Bytes of training records that storage delivered to this process in this session."""
+    session_requests: Callable[[], tuple[int, ...]]
+    """(requests, of which made again) for them, and bytes that a cache gave in place of storage."""
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
@@ -58,6 +66,8 @@ class Session:
     others_cpu: OthersCpu | None = None
     """Of the first process: what others take from the run's processes on its host."""
     earlier_bytes: int = 0
+    """The same, of the sessions before."""
+    earlier_requests: tuple[int, ...] = (0, 0, 0)
     """The same, of the sessions before."""
     earlier_probe_bytes: int = 0
     """Bytes that a scan policy's probes had read by then."""
@@ -76,6 +86,11 @@ class Session:
     def bytes_read(self) -> int:
         """Return the bytes of training records that storage delivered here since the run began."""
         return self.earlier_bytes + self.session_bytes()
+
+    def requests(self) -> dict[str, int]:
+        """Return REQUEST_COLUMNS of this process since the run began."""
+        counts = zip(REQUEST_COLUMNS, self.earlier_requests, self.session_requests(), strict=True)
+        return {name: before + now for name, before, now in counts}
 
     def rows(
         self,
@@ -121,9 +136,9 @@ class Session:
         return {**row, "others_cpu_share": self.others_cpu.share()}
 
     def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
-        """Return what updates keep for backward, and how long the stages around the echo take.
+        """Return what updates keep for backward, the time of the stages around the echo, and requests.
 
-        The latter by what this session measured.
+        The stages by what this session measured.
         """
         probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
         stages = stage_columns(
@@ -133,7 +148,7 @@ class Session:
             bytes_read=self.session_bytes() - probe_bytes,
             counters=row,
         )
-        return self.trainer.kept.columns() | stages
+        return self.trainer.kept.columns() | stages | self.requests()
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):
@@ -147,6 +162,7 @@ class Session:
             "policy": self.policy.state_dict(),
             "clocks": self.clocks.state_dict(),
             "bytes_read": self.bytes_read(),
+            **self.requests(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -156,6 +172,7 @@ class Session:
         self.policy.load_state_dict(state["policy"])
         self.clocks.load_state_dict(state["clocks"])
         self.earlier_bytes = state["bytes_read"]
+        self.earlier_requests = tuple(state.get(name, 0) for name in REQUEST_COLUMNS)
         self.earlier_probe_bytes = self.progress.probe_bytes
 
 
@@ -200,6 +217,7 @@ def open_session(
     policy = open_policy(
         config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.storage.supplied)
     )
+    keep_as_planned(policy, data, config.storage)
     _check_bounds(config)
     trainer = Trainer(
         model,
@@ -212,7 +230,7 @@ def open_session(
         task=task,
     )
     _check_precision(config, trainer)
-    index_bytes = data.storage.bytes_read
+    index_bytes, requests_since = data.storage.bytes_read, data.count_requests()
     with (
         closing(training_loader(config, data, policy, processes)) as loader,
         ExitStack() as others,
@@ -245,6 +263,7 @@ def open_session(
                 steps_per_epoch=loader.num_batches,
             ),
             session_bytes=lambda: data.storage.bytes_read - index_bytes,
+            session_requests=requests_since,
             echo=config.echo,
             num_workers=config.loader.num_workers,
             processes=processes,

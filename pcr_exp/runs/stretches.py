@@ -21,7 +21,7 @@ from pcr_exp.system.provenance import num_cores, utc_now
 
 _SETTINGS = {
     "loader": ("num_workers", "prefetch_batches", "records_ahead"),
-    "storage": ("reads_in_flight",),
+    "storage": ("reads_in_flight", "cache", "cache_mib"),
     "training": ("device", "num_threads"),
 }
 

@@ -55,6 +55,12 @@ class CountingStorage:
         with self._lock:
             return self.bytes_read, self.busy_s
 
+    def requests(self) -> tuple[int, int]:
+        """(requests, of which made again): each read is one, and each time that it was made again another."""
+        with self._lock:
+            num_reads = self.num_reads
+        return num_reads + self.num_retries, self.num_retries
+
     @property
     def num_retries(self) -> int:
         """Requests that the storage made again because they failed on their way; 0 where it makes none."""

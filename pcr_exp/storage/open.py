@@ -2,32 +2,90 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
+from pcr_exp.errors import StorageError
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.changing import ChangingStorage
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.objects import SCHEMES, ObjectStorage, usable
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 
-def open_storage(root: str, config: StorageConfig, *, bucket: str | Path | None = None) -> RangeReader:
-    """Storage at a local folder or an fsspec address (`scheme://...`), throttled if `config` limits anything.
+def open_storage(
+    root: str,
+    config: StorageConfig,
+    *,
+    bucket: str | Path | None = None,
+    client: str = "auto",
+    options: Mapping[str, Any] | None = None,
+) -> RangeReader:
+    """Storage at a local folder or an address (`scheme://...`), throttled if `config` limits anything.
 
     Args:
+        root: The folder or address.
+        config: The limits.
+        client: `records.storage_client`, for an address.
+        options: `records.storage_options`, for an address.
         bucket: file of the throttle's state; ranks of a host that give the same path share one bandwidth.
 
     Raises:
         StorageError: the address cannot be opened, or the throttle at `bucket` enforces other limits.
     """
-    inner: RangeReader = FsspecStorage(root) if "://" in root else LocalStorage(root)
+    inner: RangeReader = open_remote(root, client, options) if "://" in root else LocalStorage(root)
     if not is_limited(config):
         return inner
     throttle = Throttle.create(config, bucket)
     if isinstance(config, ChangingStorageConfig):
         return ChangingStorage(inner, throttle, config.changes_s, config.shares)
     return ThrottledStorage(inner, throttle)
+
+
+def open_root(
+    records: RecordsConfig, config: StorageConfig | None = None, *, bucket: str | Path | None = None
+) -> RangeReader:
+    """Storage at `records.root`, as `records` says how; unthrottled without `config`.
+
+    Raises:
+        StorageError: as `open_storage`.
+    """
+    return open_storage(
+        records.root,
+        config or StorageConfig(name="unlimited"),
+        bucket=bucket,
+        client=records.storage_client,
+        options=records.storage_options,
+    )
+
+
+def open_remote(
+    url: str, client: str = "auto", options: Mapping[str, Any] | None = None
+) -> ObjectStorage | FsspecStorage:
+    """The storage at an address, through obstore or fsspec.
+
+    `auto` is obstore where it knows the scheme, is installed, and may be used in this process.
+
+    Raises:
+        StorageError: the address cannot be opened, or obstore was asked for and does not know its scheme.
+    """
+    known = url.startswith(SCHEMES)
+    if client == "obstore" and not known:
+        raise StorageError(
+            f"{url}: records.storage_client=obstore knows {', '.join(SCHEMES)}. Set it to auto or fsspec."
+        )
+    if client == "obstore" or (client == "auto" and known and _has_obstore() and usable()):
+        return ObjectStorage(url, options)
+    return FsspecStorage(url, options)
+
+
+def _has_obstore() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("obstore", "tenacity"))
 
 
 def is_limited(config: StorageConfig) -> bool:

@@ -1,8 +1,8 @@
-"""Range reads of anything that fsspec reaches: s3://, gs://, http://, memory://, file://, ..."""
+"""Range reads of anything that fsspec reaches: hdfs://, memory://, file://, s3:// without obstore, ..."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,8 +37,11 @@ class FsspecStorage:
     gs:// do so by themselves: botocore and s3fs five times, gcsfs six times.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises StorageError if the address is unknown to fsspec or its driver is not installed."""
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        """`options` are the driver's, such as s3fs' `endpoint_url`, beside its own environment.
+
+        Raises StorageError if the address is unknown to fsspec or its driver is not installed.
+        """
         self.url = url.rstrip("/")
         self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
         """Whether what comes may be damaged on its way, and be right when it is read again."""
@@ -48,8 +51,8 @@ class FsspecStorage:
                 from pcr_exp.storage.retry import Retrying
 
                 self._retrying = Retrying()
-            options = http_options() if self._retrying is not None else {}
-            self._filesystem, root = fsspec.core.url_to_fs(self.url, **options)
+            own = http_options() if self._retrying is not None else {}
+            self._filesystem, root = fsspec.core.url_to_fs(self.url, **own, **(options or {}))
         except ImportError as error:
             raise StorageError(
                 f"{url} needs a driver that is not installed: {error}. "

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-import aiohttp
 import tenacity
 
 from pcr_exp.errors import StorageError
@@ -21,7 +20,8 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
-NUM_ATTEMPTS = 5
+NUM_ATTEMPTS = 7
+"""Together they outlast a server that is gone for half a minute."""
 BACKOFF_S = 0.5
 """Before the second attempt, up to that much more by chance; doubled before each further one."""
 PATIENCE_S = 120.0
@@ -45,7 +45,9 @@ class GaveUpError(Exception):
 class Retrying:
     """Calls that are made again, counted. Thread safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: Callable[[BaseException], bool] | None = None) -> None:
+        """`passes(error)` says whether the same call may succeed a little later; None: `is_passing`."""
+        self._passes = passes or is_passing
         self.num_retries = 0
         """Attempts beyond the first, of all calls."""
         self._lock = threading.Lock()
@@ -54,15 +56,14 @@ class Retrying:
     def call(self, attempt: Callable[[], Answer], what: str) -> Answer:
         """What `attempt` gives, as soon as it gives something; `what` names it in the log.
 
-        Made again: 429, 408, 425 and 5xx (501 and 505 excepted), connections that are refused, reset or
-        silent, bodies that end early. Anything else is raised at once, as it is.
+        Made again is what may pass. Anything else is raised at once, as it is.
 
         Raises:
             GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S.
             ReadCancelledError: this thread's `interruptible` event was set while it waited.
         """
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(is_passing),
+            retry=tenacity.retry_if_exception(self._passes),
             wait=_wait_s,
             stop=tenacity.stop_after_attempt(NUM_ATTEMPTS) | tenacity.stop_before_delay(PATIENCE_S),
             before_sleep=lambda state: self._tell(state, what),
@@ -89,7 +90,7 @@ class Retrying:
             "%s: %s: %s. Attempt %d of %d follows in %.1f s (%d repeated so far).",
             what,
             type(error).__name__,
-            error,
+            str(error).partition("\n")[0],
             state.attempt_number + 1,
             NUM_ATTEMPTS,
             state.upcoming_sleep,
@@ -105,19 +106,30 @@ def reason_of(error: BaseException) -> BaseException:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same request may well succeed a little later."""
+    """Whether the same request of aiohttp's may well succeed a little later.
+
+    That is 429, 408, 425 and 5xx (501 and 505 excepted), connections that are refused, reset or silent, and
+    bodies that end early.
+    """
+    import aiohttp
+
     reason = reason_of(error)
     status = getattr(reason, "status", None)
     if isinstance(reason, StorageError) or is_unknown_name(reason):
         return False
     if isinstance(status, int) and status:
-        if status in (_REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS):
-            return True
-        return 500 <= status < 600 and status not in (_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED)
+        return is_passing_status(status)
     if isinstance(reason, aiohttp.ClientSSLError | aiohttp.InvalidURL):
         return False
     broken = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, ConnectionError, TimeoutError)
     return isinstance(reason, broken)
+
+
+def is_passing_status(status: int) -> bool:
+    """Whether a server that answers so may well answer otherwise a little later."""
+    if status in (_REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS):
+        return True
+    return 500 <= status < 600 and status not in (_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED)
 
 
 def is_unknown_name(error: BaseException) -> bool:

@@ -16,6 +16,8 @@ class Purpose(IntEnum):
     SCAN_GROUP = 4
     ECHO = 5
     QUALITY = 6
+    REPLACEMENT = 7
+    CACHED = 8
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import Column
+from pcr_exp.training.storage_columns import STORAGE_COLUMNS
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s", "loss_bound")
 """What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
@@ -101,25 +102,7 @@ COLUMNS: tuple[Column, ...] = (
         combine="sum",
         presence="optional",
     ),
-    Column(
-        name="probe_bytes",
-        unit="bytes",
-        meaning="bytes that storage delivered to a scan policy's probes",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-        absent=0,
-    ),
-    Column(
-        name="bytes_read",
-        unit="bytes",
-        meaning="all bytes that storage delivered: read-ahead, probes and second reads of a resumed run too",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-    ),
+    *STORAGE_COLUMNS,
     Column(name="learning_rate", unit="", meaning="learning rate of the last update"),
     Column(
         name="kept_bytes_mean",

@@ -187,6 +187,7 @@ def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_e
     progress.samples_trained += len(batch.labels)
     progress.record_bytes += batch.record_bytes
     progress.full_bytes += batch.full_bytes
+    progress.num_replaced += batch.num_replaced
     progress.scan_group = batch.group
     progress.learning_rate = rate
     return loss

@@ -47,6 +47,8 @@ class Progress:
     """Bytes of the records that the samples came from, each time they were read for an epoch."""
     full_bytes: int = 0
     """The same, had every record been read with all its scan groups."""
+    num_replaced: int = 0
+    """Images that stood in for damaged ones."""
     probe_bytes: int = 0
     """That storage delivered to a scan policy's probes."""
     scan_group: int = 0
@@ -151,6 +153,7 @@ class Reporter:
             "full_bytes": progress.full_bytes,
             "probe_bytes": progress.probe_bytes,
             "bytes_read": self._bytes_read(),
+            "num_replaced": progress.num_replaced,
             "learning_rate": progress.learning_rate,
         }
         return {**counted, **self._measure(counted)}

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 
 class RangeServer(ThreadingHTTPServer):
@@ -35,8 +37,20 @@ class RangeServer(ThreadingHTTPServer):
         """Announce the bytes, send half of them and hang up."""
         self.resets = False
         """Hang up before any answer."""
+        self.resets_in_body = False
+        """Announce the bytes, send half of them and reset the connection."""
+        self.stall_s = 0.0
+        """Announce the bytes, send half of them and say nothing for so long."""
+        self.silent_s = 0.0
+        """Wait for so long before any answer."""
+        self.revision = 0
+        """Part of every ETag: another one is another content."""
+        self.only = ""
+        """Only requests of paths that hold this are treated badly."""
         self.flips = False
         """Send the last byte with all bits flipped."""
+        self.script: list[dict[str, Any]] = []
+        """What is done to one such request after the other, each time something else, by the names above."""
         self.num_bad: int | None = None
         """How many requests all of this is done to; None: to all."""
 
@@ -65,16 +79,18 @@ class _Handler(BaseHTTPRequestHandler):
         server, asked = self.server, self.headers.get("Range")
         with server.lock:
             server.requests.append((self.command, self.path, asked))
-            self._is_bad = server.num_bad is None or server.num_bad > 0
-            if server.num_bad:
+            concerned = server.only in self.path
+            self._is_bad = concerned and (server.num_bad is None or server.num_bad > 0)
+            if self._is_bad and server.num_bad:
                 server.num_bad -= 1
-        if self._is_bad and server.resets:
-            linger_no_more = struct.pack("ii", 1, 0)  # closing sends a reset
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_no_more)
-            self.close_connection = True
+            self._how = server.script.pop(0) if concerned and server.script else None
+            self._is_bad = self._is_bad or self._how is not None
+        time.sleep(self._wrong("silent_s") or 0)
+        if self._wrong("resets"):
+            self._reset()
             return
-        path = server.folder / self.path.lstrip("/")
-        status = (server.status if self._is_bad else None) or (200 if path.is_file() else 404)
+        path = server.folder / unquote(self.path).lstrip("/")
+        status = self._wrong("status") or (200 if path.is_file() else 404)
         if status != 200:
             self._send(status, b"")
             return
@@ -86,22 +102,43 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             self._send(416, b"")
         else:
+            self._content_range = f"bytes {first}-{min(last, len(data) - 1)}/{len(data)}"
             self._send(206, data[first : last + 1], with_body=with_body)
+
+    def _wrong(self, name: str) -> Any:
+        """How this request is treated badly in one respect; None or 0 if it is not."""
+        if self._how is not None:
+            return self._how.get(name)
+        return getattr(self.server, name) if self._is_bad else None
+
+    def _reset(self) -> None:
+        linger_no_more = struct.pack("ii", 1, 0)  # closing sends a reset
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_no_more)
+        self.close_connection = True
 
     def _send(self, status: int, body: bytes, *, with_body: bool = True) -> None:
         self.send_response(status)
         if self.server.tells_size or self.command == "GET":
             self.send_header("Content-Length", str(len(body)))
+        if status in (200, 206):
+            self.send_header("Last-Modified", "Sat, 01 Jan 2000 00:00:00 GMT")
+            self.send_header("ETag", f'"{self._wrong("revision") or 0}"')
+        if status == 206:
+            self.send_header("Content-Range", self._content_range)
         if self.path.endswith(".html"):
             self.send_header("Content-Type", "text/html; charset=utf-8")
         for name, value in self.server.headers.items() if self._is_bad else ():
             self.send_header(name, value)
         self.end_headers()
-        if with_body and self._is_bad and self.server.flips:
+        if with_body and self._wrong("flips"):
             body = body[:-1] + bytes([body[-1] ^ 0xFF])
-        if with_body and self._is_bad and self.server.cut_short:
+        if with_body and self._wrong("cut_short"):
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
+        elif with_body and (self._wrong("resets_in_body") or self._wrong("stall_s")):
+            self.wfile.write(body[: len(body) // 2])
+            time.sleep(self._wrong("stall_s") or 0.05)  # what was sent arrives before the reset
+            self._reset()
         elif with_body:
             self.wfile.write(body)
 

@@ -5,7 +5,7 @@ A read is used for longer then: continued for repeats that show more, and trimme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -87,6 +87,7 @@ class SomeSamples:
         self.labels: dict[str, Ints] = prefix.labels
         self.group: int = prefix.group
         self.num_bytes: int = prefix.num_bytes
+        self.replaced: Mapping[int, int] = prefix.replaced
         self._files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
 
     def __len__(self) -> int:

@@ -12,13 +12,12 @@ from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_m
 from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
 from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.config.runners import QualityConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
-from pcr_exp.storage.open import open_storage
+from pcr_exp.storage.open import open_root
 from pcr_exp.system.atomic import write_atomic
 
 
@@ -72,7 +71,7 @@ def open_records(config: QualityConfig) -> RecordSet:
     with counting_bar("records") as tell:
         ensure_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
-    storage = open_storage(config.records.root, StorageConfig(name="unlimited"))
+    storage = open_root(config.records)
     return RecordSet(storage, f"{folder}/{config.split}/pcr", max_pixels=config.records.max_pixels)
 
 

@@ -1,0 +1,201 @@
+"""Records in an object store: made in a local folder, sent there, and compared with images where they lie.
+
+Records go first, each once, then what they were made of, and the indexes last, by conditional requests: until
+then nobody can open the records, and of two encodes at a time only one can finish. What was stopped goes on
+where it was, record by record. Nothing that lies there already is replaced, unless `records.on_change` says
+so.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.sample import SPLITS
+from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.records.encode import Progress
+from pcr_exp.records.index import INDEX_FILE, RecordEntry, parse_index
+from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
+from pcr_exp.records.receipts import REJECTED_FILE
+from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
+from pcr_exp.records.writer import ENCODINGS
+from pcr_exp.storage.below import StorageBelow
+from pcr_exp.storage.objects import ObjectStorage
+from pcr_exp.storage.open import open_remote
+from pcr_exp.system.atomic import make_folder, write_atomic
+
+log = logging.getLogger(__name__)
+
+_INDEXES = [f"{split}/{encoding}/{INDEX_FILE}" for split in SPLITS for encoding in ENCODINGS]
+_BESIDE = [*(f"{split}/{REJECTED_FILE}" for split in SPLITS), SOURCE_FILE, IMAGES_FILE]
+_NUM_SENDERS = 4
+
+
+def prepare_in_bucket(
+    dataset: DatasetConfig,
+    records: RecordsConfig,
+    progress: Progress | None = None,
+    on_report: OnReport | None = None,
+) -> Path:
+    """Make records in `records.staging` as `prepare_records` does, and send what is not in the bucket yet.
+
+    Returns:
+        The local folder, which may be removed.
+
+    Raises:
+        ConfigError: `records.root` is nowhere that obstore can write.
+        RecordError: other records lie there, and `records.on_change` does not say that they give way.
+        PcrExpError: as `prepare_records` raises it, or the store does not let records be written.
+    """
+    storage, name = _open(records), records_folder(dataset, records)
+    folder = Path(records.staging) / name
+    before = _read_small_files(storage, name)
+    if before.keys() >= set(_INDEXES) and not is_finished(folder):
+        _write_small_files(before, folder)
+    local = replace(records, root=records.staging)
+    stored = StorageBelow(storage, name)
+    made = prepare_records(dataset, local, progress, on_report, stored=stored)
+    send(made, storage, name, before, on_change=records.on_change)
+    return made
+
+
+def check_bucket(dataset: DatasetConfig, records: RecordsConfig) -> str:
+    """As `check_records`, of records in an object store; besides, every record must lie there in full.
+
+    Raises:
+        RecordError: as `check_records`, or a record is missing or has another size than its index says.
+        StorageError: the store does not let itself be read.
+    """
+    storage, name = _open(records), records_folder(dataset, records)
+    sizes = dict(storage.sizes(name))
+    small = _read_small_files(storage, name)
+    for path in small.keys() & set(_INDEXES):
+        for entry in parse_index(small[path], f"{storage}/{name}/{path}").records:
+            file = f"{name}/{Path(path).parent.as_posix()}/{entry.file}"
+            if sizes.get(file) != entry.group_ends[-1]:
+                raise RecordError(
+                    f"{storage}/{file} has {sizes.get(file, 0)} bytes, its index says "
+                    f"{entry.group_ends[-1]}. Prepare the records once more, with records.staging where "
+                    "they were made."
+                )
+    with TemporaryDirectory() as temporary:
+        _write_small_files(small, Path(temporary) / name)
+        local = replace(records, root=temporary)
+        found = check_records(dataset, local, stored=StorageBelow(storage, name))
+    return f"{found}; {len(sizes)} objects below {storage}/{name} are as their indexes say"
+
+
+def send(
+    folder: Path, storage: ObjectStorage, name: str, before: dict[str, bytes], *, on_change: str
+) -> None:
+    """Send finished records in `folder` to `name` in the bucket.
+
+    Args:
+        before: The small files that were there before anything was made.
+        on_change: `records.on_change`; with `reencode` other records that lie there are replaced, with
+            `append` an index gives way to one that lists more.
+
+    Raises:
+        RecordError: other records lie there, or a record is neither there nor in `folder`.
+        StorageError: the store does not let them be written.
+    """
+    gives_way = on_change == "reencode"
+    indexes = {path: (folder / path).read_bytes() for path in _INDEXES}
+    changed = [path for path in _INDEXES if before.get(path, indexes[path]) != indexes[path]]
+    if changed and on_change not in ("append", "reencode"):
+        raise _other_records(f"{storage}/{name}/{changed[0]}")
+    if gives_way:
+        for path in changed:  # nobody is to read new records by an old index
+            storage.remove(f"{name}/{path}")
+    sizes = dict(storage.sizes(name))
+    with ThreadPoolExecutor(_NUM_SENDERS, thread_name_prefix="send") as pool:
+        sent = [
+            pool.submit(
+                _send_record, folder, storage, name, Path(path).parent / entry.file, entry, sizes, gives_way
+            )
+            for path in _INDEXES
+            for entry in parse_index(indexes[path], path).records
+        ]
+        num_sent = sum(one.result() for one in sent)
+    log.info("%d of %d records were sent to %s/%s", num_sent, len(sent), storage, name)
+    for path in _BESIDE:
+        data = (folder / path).read_bytes() if (folder / path).exists() else None
+        if data is not None and data != before.get(path):
+            storage.write(f"{name}/{path}", data, replaces=before.get(path))
+    for path, data in indexes.items():
+        replaces = before.get(path) if path in changed and not gives_way else None
+        if not storage.write(f"{name}/{path}", data, replaces=replaces):
+            raise _other_records(f"{storage}/{name}/{path}")
+
+
+def _send_record(
+    folder: Path,
+    storage: ObjectStorage,
+    name: str,
+    file: Path,
+    entry: RecordEntry,
+    sizes: dict[str, int],
+    gives_way: bool,
+) -> bool:
+    """Whether a record had to be sent."""
+    local, path = folder / file, f"{name}/{file.as_posix()}"
+    if path in sizes:
+        # The header holds the key of the images and how they are stored: the bytes follow from it.
+        is_there = sizes[path] == entry.group_ends[-1] and (
+            not local.exists() or storage.read(path, 0, entry.header_bytes) == _header(local, entry)
+        )
+        if is_there:
+            return False
+        if not gives_way:
+            raise _other_records(f"{storage}/{path}")
+        storage.remove(path)
+    if not local.exists():
+        raise RecordError(
+            f"{storage}/{path} is not there, and neither is {local}. Remove {folder}, and prepare the "
+            "records once more: they are made anew."
+        )
+    if not storage.write(path, local.read_bytes()):
+        raise _other_records(f"{storage}/{path}")
+    return True
+
+
+def _header(local: Path, entry: RecordEntry) -> bytes:
+    with local.open("rb") as file:
+        return file.read(entry.header_bytes)
+
+
+def _read_small_files(storage: ObjectStorage, name: str) -> dict[str, bytes]:
+    """All that lies in the bucket but records, by path."""
+    there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE]}
+    return {path: storage.read(f"{name}/{path}", 0, size) for path, size in there.items() if size is not None}
+
+
+def _write_small_files(files: dict[str, bytes], folder: Path) -> None:
+    for path, data in files.items():
+        make_folder((folder / path).parent)
+        write_atomic(folder / path, [data])
+
+
+def _open(records: RecordsConfig) -> ObjectStorage:
+    storage = None
+    if not records.root.startswith(("http://", "https://")):
+        storage = open_remote(records.root, records.storage_client, records.storage_options)
+    if not isinstance(storage, ObjectStorage):
+        raise ConfigError(
+            f"records.root={records.root!r}: records are written to a local folder, or to s3://, gs:// or "
+            "az:// through obstore (pip install 'pcr-exp[remote]'). Prepare them with a local records.root, "
+            "copy that folder there, and train with records.auto_prepare=false."
+        )
+    return storage
+
+
+def _other_records(where: str) -> RecordError:
+    return RecordError(
+        f"{where} is there already, of another encode than this one, and stays. Choose another records.root, "
+        "or replace what is there with records.on_change=reencode."
+    )

@@ -1,0 +1,218 @@
+"""obstore on a server that misbehaves, once or always: in S3's protocol, and over plain HTTP."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_http_server import RangeServer, range_server
+
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.errors import ConfigError, StorageError
+from pcr_exp.storage import object_errors, objects
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.objects import ObjectStorage
+from pcr_exp.storage.open import open_remote, open_root
+from pcr_exp.storage.remote import FsspecStorage
+
+pytest.importorskip("obstore", reason="obstore is not installed: pip install 'pcr-exp[remote]'")
+pytest.importorskip("tenacity", reason="tenacity is not installed: pip install 'pcr-exp[remote]'")
+
+from pcr_exp.storage import retry
+
+CONTENT = bytes(range(256)) * 40
+PASSING: dict[str, dict[str, Any]] = {
+    "too many requests": {"status": 429},
+    "internal error": {"status": 500},
+    "unavailable": {"status": 503},
+    "reset": {"resets": True},
+    "reset in mid-body": {"resets_in_body": True},
+    "cut short": {"cut_short": True},
+    "stalled in mid-body": {"stall_s": 0.5},
+    "silent": {"silent_s": 0.5},
+}
+LASTING = [
+    ({"status": 401}, r"the server refuses it \(401\)\..*credentials"),
+    ({"status": 403}, r"the server refuses it \(403\)\..*credentials"),
+    ({"status": 404}, r"a\.pcr does not exist\. Check records\.root"),
+    ({"status": 501}, "501"),
+    ({"knows_ranges": False}, "the server ignores range requests and sends whole files"),
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RangeServer]:
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "a.pcr").write_bytes(CONTENT)
+    (tmp_path / "bucket" / "login.html").write_text("<html>Who are you?</html>")
+    with range_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(params=["s3", "http"])
+def storage(
+    request: pytest.FixtureRequest, server: RangeServer, monkeypatch: pytest.MonkeyPatch
+) -> ObjectStorage:
+    monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(objects, "SILENCE_TIMEOUT_S", 0.2)
+    return open_on(server, request.param)
+
+
+def open_on(server: RangeServer, protocol: str) -> ObjectStorage:
+    if protocol == "http":
+        return ObjectStorage(f"{server.url}/bucket")
+    return ObjectStorage("s3://bucket", {"endpoint": server.url, "region": "here", "skip_signature": True})
+
+
+def misbehave(server: RangeServer, num_bad: int | None, **how: Any) -> None:
+    server.num_bad = num_bad
+    for name, value in how.items():
+        setattr(server, name, value)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 10), (5000, 240), (len(CONTENT) - 3, 100), (len(CONTENT), 9)]
+)
+def test_a_read_is_one_request_of_exactly_its_bytes(
+    server: RangeServer, storage: ObjectStorage, offset: int, length: int
+) -> None:
+    assert storage.read("a.pcr", offset, length) == CONTENT[offset : offset + length]
+    assert server.requests == [("GET", "/bucket/a.pcr", f"bytes={offset}-{offset + length - 1}")]
+    assert storage.read("a.pcr", 7, 0) == b""
+    assert storage.size("a.pcr") == len(CONTENT)
+    assert [method for method, *_ in server.requests] == ["GET", "HEAD"]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_fails_twice_is_asked_for_three_times_and_counted(
+    server: RangeServer, storage: ObjectStorage, fault: str
+) -> None:
+    misbehave(server, 2, **PASSING[fault])
+    assert storage.read("a.pcr", 100, 1000) == CONTENT[100:1100]
+    assert server.requests == [("GET", "/bucket/a.pcr", "bytes=100-1099")] * 3
+    assert storage.num_retries == 2
+
+
+def test_what_always_fails_is_given_up(server: RangeServer, storage: ObjectStorage) -> None:
+    misbehave(server, None, status=503)
+    with pytest.raises(StorageError, match=r"a\.pcr cannot be read: .*503.*It was tried 7 times in"):
+        storage.read("a.pcr", 0, 1000)
+    assert len(server.requests) == 7
+
+
+@pytest.mark.parametrize(("fault", "words"), LASTING, ids=lambda value: str(value)[:20])
+def test_what_will_not_pass_is_asked_for_once(
+    server: RangeServer, storage: ObjectStorage, fault: dict[str, Any], words: str
+) -> None:
+    misbehave(server, None, **fault)
+    with pytest.raises(StorageError, match=words):
+        storage.read("a.pcr", 0, 10)
+    assert len(server.requests) == 1
+    assert storage.num_retries == 0
+
+
+def test_an_object_that_is_replaced_meanwhile_is_an_error(
+    server: RangeServer, storage: ObjectStorage
+) -> None:
+    storage.read("a.pcr", 0, 10)
+    misbehave(server, None, revision=7)
+    with pytest.raises(
+        StorageError, match=r'a\.pcr was replaced while it was in use: its ETag is "7", .* was "0"'
+    ):
+        storage.read("a.pcr", 10, 10)
+    assert storage.num_retries == 0
+
+
+def test_missing_objects_and_web_pages_are_called_so(storage: ObjectStorage) -> None:
+    assert storage.size_or_none("b.pcr") is None
+    with pytest.raises(StorageError, match=r"b\.pcr does not exist"):
+        storage.size("b.pcr")
+    with pytest.raises(StorageError, match="the server answers with a web page and no record: a login page"):
+        storage.read("login.html", 0, 10)
+
+
+def test_a_server_that_is_gone_and_one_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "BACKOFF_S", 0.001)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        gone = ObjectStorage(f"http://127.0.0.1:{unused.getsockname()[1]}/records")
+        with pytest.raises(StorageError, match=r"a\.pcr cannot be read: .*It was tried 7 times"):
+            gone.read("a.pcr", 0, 10)
+    unknown = ObjectStorage("http://nowhere.invalid/records")
+    with pytest.raises(
+        StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check records\.root"
+    ):
+        unknown.read("a.pcr", 0, 10)
+    assert unknown.num_retries == 0
+
+
+def test_dns_that_fails_for_the_moment_may_pass() -> None:
+    from obstore.exceptions import GenericError
+
+    assert object_errors.is_passing(
+        GenericError("HTTP error: dns error: Temporary failure in name resolution")
+    )
+    assert not object_errors.is_passing(GenericError("HTTP error: dns error: Name or service not known"))
+    assert not object_errors.is_passing(ValueError("HTTP error, but a defect of ours"))
+    assert not object_errors.is_passing(StorageError("ours"))
+
+
+def test_who_reads_what(tmp_path: Path) -> None:
+    assert isinstance(open_root(RecordsConfig(root=str(tmp_path))), LocalStorage)
+    assert isinstance(open_remote("s3://bucket", options={"region": "here"}), ObjectStorage)
+    assert isinstance(open_remote("http://127.0.0.1:1"), ObjectStorage)
+    assert isinstance(open_remote("http://127.0.0.1:1", "fsspec"), FsspecStorage)
+    assert isinstance(open_remote("memory://records"), FsspecStorage)
+    with pytest.raises(
+        StorageError, match=r"storage_client=obstore knows s3://, .* Set it to auto or fsspec"
+    ):
+        open_remote("memory://records", "obstore")
+    with pytest.raises(StorageError, match=r"s3://bucket cannot be opened: .*colour"):
+        open_remote("s3://bucket", options={"colour": "red"})
+
+
+def test_secrets_do_not_belong_into_the_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"storage_options\.secret_access_key.*environment"):
+        RecordsConfig(storage_options={"region": "here", "secret_access_key": "Xy1"})
+    with pytest.raises(ConfigError, match=r"records\.storage_client"):
+        RecordsConfig(storage_client="curl")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_child_is_told_that_the_client_did_not_survive(server: RangeServer) -> None:
+    """In a process of its own, which reads first and forks then; unguarded, the child would hang."""
+    program = f"""
+    import os
+    from pcr_exp.errors import StorageError
+    from pcr_exp.storage.objects import ObjectStorage
+    from pcr_exp.storage.open import open_remote
+    storage = ObjectStorage("{server.url}/bucket")
+    storage.read("a.pcr", 0, 10)
+    if os.fork() == 0:
+        try:
+            storage.read("a.pcr", 0, 10)
+        except StorageError as error:
+            print(error, type(open_remote("{server.url}/bucket")).__name__, flush=True)
+        os._exit(0)
+    os.wait()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert (
+        "does not survive that. Start worker processes with multiprocessing_context='forkserver'"
+        in done.stdout
+    )
+    assert done.stdout.split()[-1] == "FsspecStorage"
+
+
+def test_without_obstore_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(
+        StorageError, match=r"needs a client that is not installed.*pip install 'pcr-exp\[remote\]'"
+    ):
+        ObjectStorage("s3://bucket")
