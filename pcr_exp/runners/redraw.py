@@ -25,6 +25,7 @@ from pcr_exp.analysis.activations.figures import (
     draw_gradient_sigma,
     draw_layer_bounds,
 )
+from pcr_exp.analysis.cached_reads import redraw_cached_reads
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.evaluation.page import META_FILE as EVALUATION
 from pcr_exp.analysis.evaluation.page import draw_evaluation
@@ -88,6 +89,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         (f"{SAMPLE_IMAGE}.csv", _draw_sample_image),
         (f"{OVERVIEW}.csv", _draw_overview),
         ("head_reads.csv", redraw_throttle),
+        ("cached_reads.csv", redraw_cached_reads),
         ("codec.csv", redraw_codec),
         ("encode.csv", redraw_encode),
     ]

@@ -61,6 +61,6 @@ STORAGE_COLUMNS: tuple[Column, ...] = (
         kind="count",
         grows=True,
         combine="sum",
-        absent=0,
+        presence="optional",
     ),
 )

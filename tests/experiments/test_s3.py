@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 from storage_weed import BUCKET, environment, s3_server
 
+from pcr_exp.config.compose import compose
+from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.runners.prepare import prepare
 from pcr_exp.runs.rows import deterministic_part
 from pcr_exp.storage.objects import ObjectStorage
 
@@ -73,7 +77,7 @@ def test_records_go_into_a_bucket_and_training_reads_them_there(there: ObjectSto
     assert in_bucket == local
 
     checked = command("prepare", tmp_path, "--check")
-    assert f"{len(in_bucket)} objects below {ROOT}/{name} are as their indexes say" in checked.stdout, checked
+    assert f"{len(in_bucket)} objects below {ROOT}/{name} are as their indexes say" in checked.stdout
 
     away, here = tmp_path / "away", tmp_path / "here"
     from_bucket = command("train", tmp_path, *TRAINING, f"runs_root={away}")
@@ -83,27 +87,48 @@ def test_records_go_into_a_bucket_and_training_reads_them_there(there: ObjectSto
     assert deterministic_part(rows_of(away)) == deterministic_part(rows_of(here))
 
 
-def test_what_was_stopped_goes_on_and_what_others_made_stays(there: ObjectStorage, tmp_path: Path) -> None:
-    """The same records again, a record and an index lost; then other records where these lie."""
-    other = ["dataset.name=others"]
-    assert command("prepare", tmp_path, *other).returncode == 0
+def test_what_was_stopped_goes_on_and_what_others_made_stays(
+    there: ObjectStorage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A record and an index lost; then somebody else's record; then records that are gone here."""
+    places = [
+        f"dataset.root={tmp_path}/images",
+        f"records.root={ROOT}",
+        f"records.staging={tmp_path}/staging",
+    ]
+
+    def prepared(*settings: str) -> None:
+        prepare(compose("prepare", *DATA, "dataset.name=others", *places, *settings))
+
+    prepared()
     (name,) = [path.name for path in (tmp_path / "staging").iterdir()]
-    before = dict(there.sizes(name))
-    for lost in ("train/pcr/index.json", "train/pcr/record-000000.pcr"):
-        there.remove(f"{name}/{lost}")
-    incomplete = command("prepare", tmp_path, *other, "--check")
-    assert incomplete.returncode == 1 and "there are no records of others, or not all" in incomplete.stderr
-    again = command("prepare", tmp_path, *other)
-    assert again.returncode == 0, again.stderr
+    before, lost = dict(there.sizes(name)), f"{name}/train/pcr/record-000000.pcr"
+    for path in (f"{name}/train/pcr/index.json", lost):
+        there.remove(path)
+    with pytest.raises(RecordError, match="there are no records of others, or not all"):
+        prepared("check=true")
+    prepared()
     assert dict(there.sizes(name)) == before
 
-    there.remove(f"{name}/train/pcr/record-000000.pcr")
-    there.write(f"{name}/train/pcr/record-000000.pcr", b"somebody else's")
+    there.remove(lost)
+    with pytest.raises(RecordError, match=r"record-000000\.pcr has 0 bytes, its index says"):
+        prepared("check=true")
+    there.write(lost, b"somebody else's")
+    with pytest.raises(RecordError, match=r"record-000000\.pcr is there already, of another encode"):
+        prepared()
+    assert there.read(lost, 0, 100) == b"somebody else's"
+    there.remove(lost)
+    shutil.rmtree(tmp_path / "staging")
+    with pytest.raises(RecordError, match=r"record-000000\.pcr is not there, and neither is"):
+        prepared()
+    shutil.rmtree(tmp_path / "staging")
     there.remove(f"{name}/train/pcr/index.json")
-    refused = command("prepare", tmp_path, *other)
-    assert refused.returncode == 1
-    assert "record-000000.pcr is there already, of another encode than this one, and stays" in refused.stderr
-    assert there.read(f"{name}/train/pcr/record-000000.pcr", 0, 100) == b"somebody else's"
-    made_anew = command("prepare", tmp_path, *other, "records.on_change=reencode")
-    assert made_anew.returncode == 0, made_anew.stderr
+    prepared("records.on_change=reencode")
     assert dict(there.sizes(name)) == before
+    assert f"{ROOT}/{name}" in capsys.readouterr().out
+
+
+def test_where_records_cannot_be_written(tmp_path: Path) -> None:
+    for root in ("http://127.0.0.1:1/records", "memory://records"):
+        with pytest.raises(ConfigError, match=r"records are written to a local folder, or to s3://"):
+            prepare(compose("prepare", *DATA, f"records.root={root}", f"dataset.root={tmp_path}/images"))

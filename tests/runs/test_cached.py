@@ -20,22 +20,22 @@ def train(config: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 def test_a_cache_saves_reads_and_changes_nothing_else(configure: Any, tmp_path: Path) -> None:
-    plain_id, plain = train(configure(runs_root=str(tmp_path / "plain")))
-    cached_id, cached = train(configure(storage__cache=str(tmp_path / "cache"), storage__cache_mib=64.0))
+    """One read at a time: of so few records, reads of two epochs would be under way together."""
+    one = {"storage__reads_in_flight": 1}
+    cache = {**one, "storage__cache": str(tmp_path / "cache"), "storage__cache_mib": 64.0}
+    plain_id, plain = train(configure(runs_root=str(tmp_path / "plain"), **one))
+    cached_id, cached = train(configure(**cache))
     assert cached_id == plain_id
     assert deterministic_part(cached) == deterministic_part(plain)
     epoch_bytes = plain[-1]["bytes_read"] // 2
     assert (cached[-1]["num_requests"], cached[-1]["bytes_read"]) == (4, epoch_bytes)
     assert cached[-1]["cached_bytes"] == epoch_bytes
     assert plain[-1]["cached_bytes"] == 0
-    _, again = train(
-        configure(
-            runs_root=str(tmp_path / "again"),
-            storage__cache=str(tmp_path / "cache"),
-            storage__cache_mib=64.0,
-        )
-    )
+    _, again = train(configure(runs_root=str(tmp_path / "again"), **cache))
     assert again[-1]["num_requests"] == 0, "another run on the same cache"
+    half = {**one, "storage__cache": "memory", "storage__cache_mib": epoch_bytes / 2 / MIB}
+    _, partly = train(configure(runs_root=str(tmp_path / "half"), training__epochs=3, **half))
+    assert partly[-1]["bytes_read"] == 3 * epoch_bytes - 2 * round(epoch_bytes / 2), "the bound"
 
 
 def test_what_is_substituted_follows_from_the_plan(
