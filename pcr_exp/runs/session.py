@@ -13,12 +13,12 @@ import torch
 
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.errors import ConfigError
 from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
+from pcr_exp.runs.combinations import check_bounds, check_precision
 from pcr_exp.runs.data import (
     REQUEST_COLUMNS,
     RunData,
@@ -218,7 +218,7 @@ def open_session(
         config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.storage.supplied)
     )
     keep_as_planned(policy, data, config.storage)
-    _check_bounds(config)
+    check_bounds(config)
     trainer = Trainer(
         model,
         training,
@@ -229,7 +229,7 @@ def open_session(
         normalization=normalization_of(config.model),
         task=task,
     )
-    _check_precision(config, trainer)
+    check_precision(config, trainer)
     index_bytes, requests_since = data.storage.bytes_read, data.count_requests()
     with (
         closing(training_loader(config, data, policy, processes)) as loader,
@@ -285,26 +285,6 @@ def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes
         torch.set_num_threads(num_threads)
     # Batches have few shapes: the search for the fastest convolution pays off.
     torch.backends.cudnn.benchmark = device.type == "cuda"
-
-
-def _check_precision(config: TrainConfig, trainer: Trainer) -> None:
-    gradients = config.gradients
-    if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
-        raise ConfigError(
-            f"training.amp=true with gradients={gradients.name} (mode {gradients.mode}): this GPU has no "
-            "bfloat16, so losses are scaled by factors that change, and what a codec left out of one step "
-            "would have the wrong scale in the next. Use training.amp=false."
-        )
-
-
-def _check_bounds(config: TrainConfig) -> None:
-    adapts = config.activations.name == "error_bounded" and config.activations.bounds == "adaptive"
-    if adapts and config.world_size > 1 and config.gradients.mode == "server":
-        raise ConfigError(
-            "activations.bounds=adaptive with gradients.mode=server: the bounds follow the optimizer's "
-            "momentum, and only the first process has an optimizer that moves. Use activations.bounds=fixed, "
-            "or gradients.mode=ddp."
-        )
 
 
 def _loss(trainer: Trainer, batches: ValidationBatches) -> float:

@@ -17,6 +17,7 @@ from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
+from pcr_exp.runs import combinations
 from pcr_exp.runs import session as session_module
 from pcr_exp.runs.follow import share_of_state
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
@@ -114,18 +115,18 @@ def test_bounds_cannot_follow_an_optimizer_elsewhere(configure: Any) -> None:
         world_size=2,
     )
     with pytest.raises(ConfigError, match=r"bounds=adaptive with gradients\.mode=server: .*bounds=fixed"):
-        session_module._check_bounds(config)
+        combinations.check_bounds(config)
     config.activations.bounds = "fixed"
-    session_module._check_bounds(config)
+    combinations.check_bounds(config)
 
 
 def test_scaled_losses_are_not_compressed(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = dataclasses.replace(configure(), gradients=GradientsConfig(name="onebit"))
     trainer = Trainer(torch.nn.Linear(1, 1), config.training, device=torch.device("cpu"), seed=0)
-    session_module._check_precision(config, trainer)
+    combinations.check_precision(config, trainer)
     monkeypatch.setattr(trainer.scaler, "is_enabled", lambda: True)
     with pytest.raises(ConfigError, match=r"training\.amp=true with gradients=onebit .*training\.amp=false"):
-        session_module._check_precision(config, trainer)
+        combinations.check_precision(config, trainer)
 
 
 # A run that goes on with another number of processes.
