@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,6 +40,22 @@ def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | 
         return None, None
     changes = _git(folder, "status", "--porcelain")
     return sha, bool(changes)
+
+
+def code_in_words(
+    git_shas: Iterable[str | None], changed: bool | None, packages: Mapping[str, str | None]
+) -> str:
+    """What measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`; without git `pcr-exp 0.1.0`.
+
+    Args:
+        git_shas: Commits, as `git_state` gave them; None where there was no checkout.
+        changed: Whether files of one of them had been changed.
+        packages: Versions (`package_versions`).
+    """
+    known = sorted({sha for sha in git_shas if sha is not None})
+    if not known:
+        return f"pcr-exp {packages.get('pcr-exp') or 'of an unknown version'}"
+    return f"commit {', '.join(known)}{' with uncommitted changes' if changed else ''}"
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

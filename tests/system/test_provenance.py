@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
 from pcr_exp.config.compose import prepare_hydra
-from pcr_exp.system.provenance import command_line
+from pcr_exp.system.provenance import code_in_words, command_line
 
 REPO = Path(__file__).parents[2]
 # A folder that only some machine has, at the beginning of a word or of a value.
@@ -87,3 +87,18 @@ def test_no_committed_result_names_a_folder_of_a_machine() -> None:
     texts = [path for path in files if path.suffix in (".json", ".md", ".csv", ".jsonl", ".yaml", ".txt")]
     assert len(texts) > 100
     assert [str(path) for path in texts if MACHINE_PATH.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("git_shas", "changed", "packages", "wanted"),
+    [
+        (["b2", "a1", "b2"], False, {}, "commit a1, b2"),
+        (["a1", None], True, {}, "commit a1 with uncommitted changes"),
+        ([None], None, {"pcr-exp": "0.1.0"}, "pcr-exp 0.1.0"),
+        ([None], None, {"pcr-exp": None}, "pcr-exp of an unknown version"),
+    ],
+)
+def test_what_measured_is_a_commit_or_else_a_version(
+    git_shas: list[str | None], changed: bool | None, packages: dict[str, str | None], wanted: str
+) -> None:
+    assert code_in_words(git_shas, changed, packages) == wanted

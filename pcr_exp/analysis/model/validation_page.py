@@ -19,6 +19,7 @@ from pcr_exp.analysis.model.predicted_times import TOLERANCE as TIME_TOLERANCE
 from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import Validation, compare, load_validation
+from pcr_exp.system.provenance import code_in_words
 
 TABLE_FILE = "validation.md"
 
@@ -63,15 +64,15 @@ def _facts(measured: Validation) -> str:
 def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
     """How many cells each limit predicts well, then every cell."""
     meta, settings = measured.meta, measured.meta["settings"]
-    commits = sorted({str(found["git_sha"])[:8] for found in meta["measurements"]})
+    commits = [found["git_sha"] and found["git_sha"][:8] for found in meta["measurements"]]
     dirty = any(found["git_dirty"] for found in meta["measurements"])
+    code = code_in_words(commits, dirty, meta["packages"])
     facts = (
         f"{settings['dataset']}, {settings['num_images']} images in records of "
         f"{settings['images_per_record']}; crops of {settings['image_size']} px, batches of "
         f"{settings['batch_size']}, {settings['num_workers']} decoding worker per process; "
         f"{settings['measure_s']:g} s each after settling; {meta['cpu']}, {meta['num_cores']} cores; "
-        f"n = {_range(cells['n'])} repeats, median (smallest to largest); commit "
-        f"{', '.join(commits)}{' with uncommitted changes' if dirty else ''}."
+        f"n = {_range(cells['n'])} repeats, median (smallest to largest); {code}."
     )
     tested = cells[~cells["is_calibration"]]
     return (

@@ -26,6 +26,7 @@ from pcr_exp.analysis.throughput.table import (
     unlimited,
 )
 from pcr_exp.measuring.peers.registry import filter_of, is_ours, title_of
+from pcr_exp.system.provenance import code_in_words
 
 PAGE_FILE = "throughput.md"
 SUMMARY_FILE = "throughput_summary.csv"
@@ -70,13 +71,13 @@ def to_markdown(measured: Throughput) -> str:
 def _facts(measured: Throughput) -> str:
     meta, rows = measured.meta, measured.rows
     settings = meta["settings"]
-    commit = f"{meta['git_sha'] or 'unknown'}{' with uncommitted changes' if meta['git_dirty'] else ''}"
+    code = code_in_words([meta["git_sha"]], meta["git_dirty"], meta["packages"])
     return (
         f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
         f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
         f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
         f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
-        f"commit {commit}, {meta['measured_at']}.\n\n    {meta['command']}"
+        f"{code}, {meta['measured_at']}.\n\n    {meta['command']}"
     )
 
 
