@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.places import as_typed
 from pcr_exp.runners.outcomes import (
     JOB_VARIABLE,
     PlannedJob,
@@ -164,7 +165,8 @@ def hand_to_slurm(
     )
     SweepFolder.handed_over = True
     Console(stderr=True).print(
-        f"{len(starting)} of {len(jobs)} jobs handed over; python -m experiments.sweep status {folder.name}",
+        f"{len(starting)} of {len(jobs)} jobs handed over; "
+        + as_typed(f"python -m experiments.sweep status {folder.name}"),
         soft_wrap=True,
     )
 

@@ -204,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if CHECKOUT is None:
         raise RunError("redraw: wanted a checkout of the repository, whose results/ it draws.")
-    parser = argparse.ArgumentParser(prog=as_typed("python -m experiments.redraw"), description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog=as_typed("python -m experiments.redraw"), description=as_typed(__doc__ or "")
+    )
     parser.add_argument("folders", nargs="*", type=Path, default=[RESULTS])
     folders = [folder.resolve() for folder in parser.parse_args(arguments).folders]
     for path in redraw(job for job in jobs() if any(job.folder.is_relative_to(one) for one in folders)):

@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pcr_exp.errors import RunError
+from pcr_exp.places import as_typed
 from pcr_exp.runners.outcomes import escape, job_lock
 from pcr_exp.runners.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
 from pcr_exp.runners.wandb_sweep import wandb_sweep
@@ -47,8 +48,8 @@ _COLUMNS = ("number", "job", "state", "run", "epoch", "train_s", "wait_s", "read
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do what the command line says; exits with status 1 if a job failed, or there is no such sweep."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.sweep",
-        description=__doc__,
+        prog=as_typed("python -m experiments.sweep"),
+        description=as_typed(__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("do", choices=[*_DO, "wait", "wandb"])

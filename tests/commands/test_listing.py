@@ -109,3 +109,14 @@ def test_results_record_the_command_that_was_typed(
         monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
     assert command_line() == wanted
+
+
+def test_the_help_of_sweeps_names_commands_as_they_are_typed_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", "/bin/pcr-exp", "sweep", "--help"])
+    monkeypatch.setattr(sys, "argv", ["pcr-exp"])
+    with pytest.raises(SystemExit):
+        main(["sweep", "--help"])
+    said = capsys.readouterr().out
+    assert "usage: pcr-exp sweep" in said and "pcr-exp sweep status" in said and "experiments." not in said
