@@ -65,16 +65,15 @@ def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
 
 
 def correlation_with_ms_ssim(committed: Committed, _: str) -> list[Measured]:
-    """Correlation of scores at full fidelity, learned at a group, with the MS-SSIM of the group's images.
+    """Correlation of scores at full fidelity, learned at a group, with the MS-SSIM of the same crops.
 
     Pearson's r over the groups, with Fisher's 95 % interval; none for fewer than five, which are no line.
     """
     found = []
     for task in TASKS:
         answers = committed.rows(f"tolerance/{task}/answers.csv", "deployment == 'full'")
-        loss = answers.set_index("train_group")["loss"]
-        quality = committed.rows(f"quality/{task.split('_')[0]}/quality_summary.csv").set_index("group")
-        fit = stats.pearsonr(quality.loc[loss.index, "ms_ssim_mean"], -loss)
+        loss = answers["loss"]
+        fit = stats.pearsonr(answers["ms_ssim"], -loss)
         low, high = fit.confidence_interval(0.95)
         measured = Measured(
             task.replace("_", " "), fit.statistic, float(low), float(high), len(loss), OVER_REPEATS

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pcr_exp.analysis.core.cells import markdown_table, task_title
-from pcr_exp.analysis.core.figure import panel_title, panels, save_figure
+from pcr_exp.analysis.core.figure import named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import MUTED, group_color, group_marker, style
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
-from pcr_exp.analysis.tolerance.figures import WORDS, subtitle_of
+from pcr_exp.analysis.tolerance.figures import MARKED, WORDS, subtitle_of
 from pcr_exp.analysis.tolerance.page import META_FILE, load_tolerance
 from pcr_exp.analysis.tolerance.table import Measured
 from pcr_exp.config.tolerance import DEPLOYMENTS
@@ -168,10 +168,11 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             rows = kept[(kept[TASK] == [facts.dataset, facts.label, facts.headline]).all(axis=1)]
             for deployment in DEPLOYMENTS:
                 _draw_line(ax, rows[rows["deployment"] == deployment], deployment)
+            _name_groups(ax, rows)
             ax.axhline(1, color=MUTED, linewidth=0.8)
-            ax.axhline(0, color=MUTED, linewidth=0.8, linestyle=":")
+            named_line(ax, 0, "guessing", fontsize=7)
             ax.set_xlabel("mean MS-SSIM of the scan group")
-            ax.set_ylabel(f"kept of {headline_called(facts.headline).words} (0: guessing)")
+            ax.set_ylabel(f"kept of {headline_called(facts.headline).words}")
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=8)
             panel_title(ax, task_title(facts.dataset, facts.label, facts.model), subtitle_of(facts))
     return figure
@@ -190,6 +191,22 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, deployment: str) -> None:
     fill = "filled" if deployment == "full" else "hollow"
     words = f"{WORDS[deployment]} ({fill}): {first['slope']:.1f} per MS-SSIM"
     ax.plot(ends, level, _DASHES[deployment], color=MUTED, linewidth=1.2, zorder=2, label=words)
+
+
+def _name_groups(ax: Axes, rows: pd.DataFrame) -> None:
+    """Below the lower of both ways of using a group."""
+    first = rows["group"].min()
+    for group, of_group in rows[rows["group"].isin(MARKED)].groupby("group"):
+        ax.annotate(
+            f"group {group}",
+            (of_group["ms_ssim"].iloc[0], of_group["kept_low"].min()),
+            xytext=(-4 if group == first else 0, -3),
+            textcoords="offset points",
+            ha="left" if group == first else "center",
+            va="top",
+            fontsize=8,
+        )
+    ax.set_ylim(bottom=min(-0.15, ax.get_ylim()[0]))
 
 
 def measured_in(root: Path) -> list[Path]:
