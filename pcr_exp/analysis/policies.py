@@ -24,7 +24,7 @@ from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.config.labels import scan_label
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.records import NUM_GROUPS, num_groups_of
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
 
@@ -152,7 +152,7 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
         manifest = run.manifest
         title = task_title(manifest.dataset, manifest.label, manifest.model)
         unique = name if names.count(name) == 1 else manifest.run_id
-        scan = scan_label(run.config["scan"])
+        scan = scan_label(run.config["scan"], run.config.get("records"))
         paths += draw_trace(run.rows, title, scan, out / "traces", unique, full_image_bytes(run, runs))
     return paths
 
@@ -164,7 +164,7 @@ def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
         for other in runs
         if other.manifest.train_fingerprint == run.manifest.train_fingerprint
         and other.manifest.encoding == run.manifest.encoding
-        and other.manifest.scan_group == NUM_GROUPS
+        and other.manifest.scan_group == num_groups_of(other.config.get("records", {}))
         and not has_policy(other.config)
     )
     return next(of_all_scans, None)

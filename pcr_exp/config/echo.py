@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import component_of, names
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 
 
 def num_echoed(num_items: int, factor: float) -> int:
@@ -47,6 +47,11 @@ class EchoConfig:
             self.repeat_groups,
             f"none with echo={self.name}; only echo=example_before decodes repeats again",
         )
+        self._check_repeat_groups()
+
+    def fit(self, num_groups: int) -> None:
+        """Name the groups of records that have so many; see `groups_of_script`. Raises ConfigError."""
+        self.repeat_groups = groups_of_script("echo.repeat_groups", self.repeat_groups, num_groups)
         self._check_repeat_groups()
 
     @property

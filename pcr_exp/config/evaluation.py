@@ -13,6 +13,7 @@ from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.runners import RunnerConfig, TrackingConfig
 from pcr_exp.config.scan import PAPER_GROUPS
+from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.config.training import TaskConfig
 
 
@@ -55,6 +56,8 @@ class EvaluateConfig(RunnerConfig):
         require(self.split in splits, "split", self.split, " or ".join(splits))
         inside = bool(self.groups) and all(1 <= group <= NUM_GROUPS for group in self.groups)
         require(inside, "groups", self.groups, f"scan groups, 1..{NUM_GROUPS}")
+        if self.records.num_groups is not None:
+            self.groups = groups_of_script("groups", self.groups, self.records.num_groups)
         self.groups = sorted(set(self.groups))
         known = bool(self.decodes) and set(self.decodes) <= set(DECODE_MODES)
         require(known, "decodes", self.decodes, f"some of {', '.join(DECODE_MODES)}")

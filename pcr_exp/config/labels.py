@@ -18,7 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcr_exp.config.components import schemas
 from pcr_exp.config.gradients import NetworkConfig
+from pcr_exp.config.records import RecordsConfig, num_groups_of, script_of_records
 from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan_scripts import DEFAULT, NUM_GROUPS, groups_of_script
 from pcr_exp.config.storage import STORAGE_SCHEMAS, StorageConfig
 from pcr_exp.places import CONFIGS
 
@@ -113,27 +115,51 @@ def network_slug(config: NetworkConfig | Mapping[str, Any]) -> str:
     return _slug(values, "network", _network_numbers(values))
 
 
-def scan_label(config: ScanConfig | Mapping[str, Any]) -> str:
+def scan_label(
+    config: ScanConfig | Mapping[str, Any], records: RecordsConfig | Mapping[str, Any] | None = None
+) -> str:
     """A static level by what it reads (`baseline`, `group_5`), a policy by its name and what was changed.
 
-    `scan=mssim scan.threshold=0.9` is `mssim (threshold=0.9)`.
+    `scan=mssim scan.threshold=0.9` is `mssim (threshold=0.9)`. Groups of another script than libjpeg's are
+    another's groups, which `records`, a run's own, says: `group_3 of spectral`.
     """
     values = values_of("scan", config)
+    if values["encoding"] == "baseline" and values.keys() <= _STATIC_KEYS:
+        return "baseline"
+    said = asdict(records) if isinstance(records, RecordsConfig) else (records or {})
+    label = _level(values, num_groups_of(said))
+    return label if script_of_records(said) == DEFAULT else in_script(label, said["scans"]["name"])
+
+
+def in_script(label: str, script: str) -> str:
+    """A level of the records of a script: `group_3`, `group_3 of spectral`."""
+    return label if script == "default" else f"{label} of {script}"
+
+
+def _level(values: Mapping[str, Any], num_groups: int) -> str:
     if values.keys() <= _STATIC_KEYS:
-        return "baseline" if values["encoding"] == "baseline" else f"group_{values['group']}"
-    words = [f"{key}={_short(value)}" for key, value in _changes(values).items()]
+        return f"group_{values['group']}"
+    words = [f"{key}={_short(value)}" for key, value in _changes(values, num_groups).items()]
     return f"{values['name']} ({', '.join(words)})" if words else str(values["name"])
 
 
-def scan_slug(config: ScanConfig | Mapping[str, Any]) -> str:
-    """The same as part of a file's name: `group_5`, `mssim_threshold_0.9`, `mssim_changed`."""
-    label = scan_label(config)
+def scan_slug(
+    config: ScanConfig | Mapping[str, Any], records: RecordsConfig | Mapping[str, Any] | None = None
+) -> str:
+    """The same as part of a file's name: `group_5`, `mssim_threshold_0.9`, `group_3_of_spectral`."""
+    label = scan_label(config, records)
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", label).strip("_")
     return slug if len(slug) <= _LONGEST_SLUG else f"{label.partition(' ')[0]}_changed"
 
 
-def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(values: Mapping[str, Any], num_groups: int = NUM_GROUPS) -> dict[str, Any]:
+    stated = preset("scan", str(values["name"])) or {}
     found = changed("scan", values) or {}
+    for key in ("candidates", "groups"):
+        if key in found and found[key] == groups_of_script(key, stated[key], num_groups):
+            del found[key]  # the preset's own, as records of fewer groups have them
+    if found.get("group") == num_groups and stated["group"] == NUM_GROUPS:
+        del found["group"]
     if "groups" in values:
         found.pop("group", None)  # a schedule's first
     return found

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.components import component_of
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.scan_scripts import (
+    DEFAULT,
+    ScanOfScriptConfig,
+    ScanScript,
+    ScanScriptConfig,
+    as_script,
+)
+from pcr_exp.config.scan_scripts import NUM_GROUPS as NUM_GROUPS
+from pcr_exp.config.scan_scripts import SCANS as SCANS
 from pcr_exp.system.keys import key_of
 
-NUM_GROUPS = 10
-"""Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans."""
-SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
-"""Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
 MAX_PIXELS = 120_000_000
 """Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
 
@@ -48,6 +54,8 @@ class RecordsConfig:
     codec: str = SCANS["pcr"]
     """How images are cut into scan groups, as registered in `images.codec`; baseline records keep files whole
     in any case. Records of another codec than JPEG's lie in a folder of their own."""
+    scans: ScanScriptConfig = field(default_factory=ScanScriptConfig)
+    """The script by which JPEG files are cut into scans, and so into groups; `records.scans=<option>`."""
     reuse_from: str | None = None
     """Local folder of records made before, of any format version: images that are in them, byte for byte, are
     taken over instead of transcoded."""
@@ -83,6 +91,38 @@ class RecordsConfig:
         alone = self.engine == "local" or self.reuse_from is None
         require(alone, "records.reuse_from", self.reuse_from, "null with records.engine=ray")
         require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
+        plain = self.codec == SCANS["pcr"] or self.codec_id == self.codec
+        wanted = f"{SCANS['pcr']} with records.scans={self.scans.name}: scripts are of JPEG's codec"
+        require(plain, "records.codec", self.codec, wanted)
+
+    @property
+    def num_groups(self) -> int | None:
+        """Scan groups of these records; None of another codec than JPEG's, which knows."""
+        return self.scans.script.num_groups if self.codec == SCANS["pcr"] else None
+
+    @property
+    def codec_id(self) -> str:
+        """The codec that cuts these records: JPEG's by their script, or another."""
+        script_id = self.scans.script.id
+        return self.codec if script_id == SCANS["pcr"] else script_id
+
+
+def codec_id_of(records: Mapping[str, Any]) -> str:
+    """`RecordsConfig.codec_id`, of the records of a run's `config.yaml`; libjpeg's script if none is said."""
+    script_id = script_of_records(records).id
+    codec: str = records.get("codec", SCANS["pcr"])
+    return codec if script_id == SCANS["pcr"] else script_id
+
+
+def num_groups_of(records: Mapping[str, Any]) -> int:
+    """The number of scan groups that the records of a run's `config.yaml` have; ten if they do not say."""
+    return script_of_records(records).num_groups
+
+
+def script_of_records(records: Mapping[str, Any]) -> ScanScript:
+    """The scan script of the records of a run's `config.yaml`."""
+    scans = records.get("scans")
+    return DEFAULT if scans is None else as_script([ScanOfScriptConfig(**scan) for scan in scans["scans"]])
 
 
 _WITHOUT_EFFECT = (

@@ -16,6 +16,7 @@ from pcr_exp.config.loader import DECODE_MODES, LoaderConfig, check_lanes, num_s
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
 from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.training import TaskConfig, TrainingConfig
 
@@ -100,6 +101,10 @@ class TrainConfig(RunnerConfig):
         self.runs_root = expanded(self.runs_root)
         require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
         check_lanes(self.loader.lanes, self.num_slots, self.world_size)
+        num_groups = self.records.num_groups
+        if num_groups is not None:
+            self.scan.fit(num_groups)
+            self.echo.fit(num_groups)
 
     @property
     def num_slots(self) -> int:
@@ -138,6 +143,8 @@ class QualityConfig(RunnerConfig):
             self.groups,
             f"scan groups, 1..{NUM_GROUPS}",
         )
+        if self.records.num_groups is not None:
+            self.groups = groups_of_script("groups", self.groups, self.records.num_groups)
         require(self.max_images >= 1, "max_images", self.max_images, "at least 1")
         require(self.num_workers >= 1, "num_workers", self.num_workers, "at least 1")
         for mode in self.decodes:

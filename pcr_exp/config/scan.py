@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from omegaconf import MISSING
 
 from pcr_exp.config.check import require
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 
+FULL = "full"
+"""The option of all groups, however many there are."""
 PAPER_GROUPS = (1, 2, 5, 10)
 """The scan groups that the paper compares."""
 
@@ -27,6 +29,18 @@ class ScanConfig:
         require(self.encoding in ("pcr", "baseline"), "scan.encoding", self.encoding, "pcr or baseline")
         highest = NUM_GROUPS if self.encoding == "pcr" else 1
         require(1 <= self.group <= highest, "scan.group", self.group, f"a scan group, 1..{highest}")
+
+    def fit(self, num_groups: int) -> None:
+        """Name the groups of records that have so many; see `groups_of_script`.
+
+        Raises:
+            ConfigError: they lack a group.
+        """
+        if self.encoding == "pcr":
+            (group,) = groups_of_script("scan.group", [self.group], num_groups)
+            if self.name in (FULL, f"group_{self.group}"):
+                self.name = f"group_{group}"  # a level is called by what is read: one run, one name
+            self.group = group
 
     @property
     def uses_tune_split(self) -> bool:
@@ -53,6 +67,15 @@ class CandidatesConfig(PolicyConfig):
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
         require_groups("scan.candidates", self.candidates)
+        self._check_rising()
+
+    def fit(self, num_groups: int) -> None:
+        """As every level's, and the candidates."""
+        PolicyConfig.fit(self, num_groups)
+        self.candidates = groups_of_script("scan.candidates", self.candidates, num_groups)
+        self._check_rising()
+
+    def _check_rising(self) -> None:
         rising = self.candidates == sorted(set(self.candidates))
         require(rising, "scan.candidates", self.candidates, "every scan group once, from low to high")
 

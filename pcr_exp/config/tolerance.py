@@ -12,6 +12,7 @@ from pcr_exp.config.loader import ANTIALIAS, DECODE_MODES
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
 from pcr_exp.config.runners import RunnerConfig, TrackingConfig
+from pcr_exp.config.scan_scripts import ScanScriptConfig, groups_of_script
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.training import TaskConfig
 
@@ -21,6 +22,14 @@ NUM_FOLDS, NUM_INNER_FOLDS = 5, 3
 NUM_RESAMPLES = 2000
 DEPLOYMENTS = ("full", "same")
 """Trained at a group, and used at the highest group, or at that group."""
+
+
+@dataclass(kw_only=True, slots=True)
+class TranscodingConfig:
+    """How the images would lie in records; none are read or written."""
+
+    scans: ScanScriptConfig = field(default_factory=ScanScriptConfig)
+    """As `records.scans` of the other programs."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -34,6 +43,7 @@ class ToleranceConfig(RunnerConfig):
     storage: StorageConfig = MISSING
     """The storage that the answer is for: what its bandwidth and seeks make of the bytes."""
     tracking: TrackingConfig = MISSING
+    records: TranscodingConfig = field(default_factory=TranscodingConfig)
     groups: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     """Scan groups that are compared with the highest of them."""
     splits: list[str] = field(default_factory=lambda: ["train", "tune"])
@@ -70,7 +80,8 @@ class ToleranceConfig(RunnerConfig):
         self.out, self.features_root = expanded(self.out), expanded(self.features_root)
         inside = len(set(self.groups)) >= 2 and all(1 <= group <= NUM_GROUPS for group in self.groups)
         require(inside, "groups", self.groups, f"two scan groups or more, 1..{NUM_GROUPS}")
-        self.groups = sorted(set(self.groups))
+        num_groups = self.records.scans.script.num_groups
+        self.groups = sorted({*groups_of_script("groups", self.groups, num_groups)})
         known = bool(self.splits) and set(self.splits) <= set(SPLITS)
         require(known, "splits", self.splits, f"some of {', '.join(SPLITS)}")
         enough = self.max_images is None or self.max_images >= 10

@@ -3,7 +3,8 @@
 A codec stores an image as pieces, one per scan group, such that the first few of them already show it. JPEG's
 two are in `decode`. Another is a module of its own: a class like `ImageCodec`, registered by its name as
 `images.codec`; `records.codec` then encodes with it. Records state its name (`scans`), so that readers find
-the codec that wrote them.
+the codec that wrote them. Codecs that differ in settings are a family: their names begin with its name and
+`_`, and say the settings.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pcr_exp.config.components import component, names
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import ConfigError, RecordError
 
 GROUP = "images.codec"
 """Where codecs are registered (`pcr_exp.config.components`), each by its name."""
+
+FAMILIES = "images.codec_family"
+"""Where families of codecs are registered: each builds the codec of a name, or raises ValueError."""
 
 Buffer = bytes | bytearray | memoryview
 Pixels = npt.NDArray[np.uint8]
@@ -62,9 +66,15 @@ If the file's buffer is writable, the decoder may change it.
 class ImageCodec(Protocol):
     """One way to store images in scan groups. Stateless: threads and processes share it."""
 
-    name: str
-    """What records state as `scans`: letters, digits, '.', '_' and '-'."""
-    num_groups: int
+    @property
+    def name(self) -> str:
+        """What records state as `scans`: letters, digits, '.', '_' and '-'."""
+        ...
+
+    @property
+    def num_groups(self) -> int:
+        """Pieces of an image."""
+        ...
 
     def check_installed(self) -> None:
         """Raise RecordError, which says what to install, if `encode` would find a library missing."""
@@ -104,11 +114,15 @@ def find_codec(name: str, where: str = "records") -> ImageCodec:
     Raises:
         RecordError: there is none; the message begins with `where`.
     """
+    codec: ImageCodec
     try:
-        codec: ImageCodec = component(GROUP, name).build()
+        codec = component(GROUP, name).build()
     except KeyError:
-        raise RecordError(
-            f"{where}: the image codec {name!r} is not known here; there are {', '.join(names(GROUP))}. "
-            "Name the package that registers it: components=[my_package]."
-        ) from None
+        try:
+            codec = component(FAMILIES, name.partition("_")[0]).build(name)
+        except (KeyError, ValueError, ConfigError):
+            raise RecordError(
+                f"{where}: the image codec {name!r} is not known here; there are {', '.join(names(GROUP))}. "
+                "Name the package that registers it: components=[my_package]."
+            ) from None
     return codec

@@ -1,6 +1,6 @@
 """JPEG behind the codec seam: two codecs, and decoding at any scan group in three modes.
 
-`ProgressiveJpeg` cuts files into libjpeg's progressive scans, `WholeJpeg` keeps them as they are. Of modes,
+`ProgressiveJpeg` cuts files into the scans of a script, `WholeJpeg` keeps them as they are. Of modes,
 `libjpeg` gives what programs built on libjpeg show of the first scans: smoothed over. `unsmoothed` leaves the
 smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,9 +17,10 @@ import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
 
 from pcr_exp.config.components import register
-from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS, SCANS
+from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.images.codec import Buffer, Decoder, Pixels, Source
+from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
 from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
 from pcr_exp.images.jpeg import (
     EOI,
@@ -31,12 +33,11 @@ from pcr_exp.images.jpeg import (
     split_scans,
 )
 from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.prefixes import Prefix, prefix_of
 from pcr_exp.images.smoothing import read_progressive, without_smoothing
-from pcr_exp.images.transcode import find_transcoder, refuse_unsupported, to_progressive
+from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progressive
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
-_DENOMINATORS = {1: 8, 2: 2}
-"""By scan group: scan 1 holds the mean of 8 x 8 pixels, scan 2 adds what 4 x 4 in their place can show."""
 _SMALLEST_SCALED_PX = 16
 """Below this, several of libjpeg-turbo's scales give the same number of pixels."""
 
@@ -106,36 +107,35 @@ def _colours(jpeg: Buffer) -> str:
     return str(colours)
 
 
-def _baseline(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:  # noqa: ARG001
+def _baseline(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
     # A progressive original might lack scans, and would be smoothed.
     return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
 
 
-def _libjpeg(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
-    return (_in_parts if group == NUM_GROUPS else _whole)(jpeg, name, frame)
+def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+    return (_whole if prefix is None or prefix.is_smoothed else _in_parts)(jpeg, name, frame)
 
 
-def _unsmoothed(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
-    return _without_smoothing(jpeg, group, name, frame, {})
+def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, prefix, name, frame, 1)
 
 
-def _scaled(jpeg: Buffer, group: int, name: str, frame: Frame) -> Source:
-    return _without_smoothing(jpeg, group, name, frame, _DENOMINATORS)
+def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
 
 
 def _without_smoothing(
-    jpeg: Buffer, group: int, name: str, frame: Frame, denominators: Mapping[int, int]
+    jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame, denominator: int
 ) -> Source:
     try:
-        header = read_progressive(jpeg)
-        unsmoothed = without_smoothing(jpeg, header, group) if header else None
+        header = read_progressive(jpeg) if prefix else None
+        unsmoothed = without_smoothing(jpeg, header, prefix) if header and prefix else None
     except (ImageError, IndexError):  # damaged: the decoder will say it better
         header = unsmoothed = None
     if header is None or len(header.tables) == 4:
         return _whole(jpeg, name, frame)
-    denominator = (
-        denominators.get(group, 1) if min(header.height_px, header.width_px) >= _SMALLEST_SCALED_PX else 1
-    )
+    if min(header.height_px, header.width_px) < _SMALLEST_SCALED_PX:
+        denominator = 1
     if denominator == 1 and unsmoothed is None:
         return _whole(jpeg, name, frame)
     return _in_parts(unsmoothed or jpeg, name, frame, denominator)
@@ -163,29 +163,41 @@ def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> So
     return DecodedImage(whole(), None if denominator == 1 else size, denominator)
 
 
-_MODES: dict[str, Callable[[Buffer, int, str, Frame], Source]] = {
-    "libjpeg": _libjpeg,
-    "unsmoothed": _unsmoothed,
-    "scaled": _scaled,
-}
+_Mode = Callable[[Buffer, Prefix | None, str, Frame], Source]
+_MODES: dict[str, _Mode] = {"libjpeg": _libjpeg, "unsmoothed": _unsmoothed, "scaled": _scaled}
 """By the name that `loader.decode` gives."""
 
 
-def open_decoder(mode: str, encoding: str, max_pixels: int = MAX_PIXELS) -> Decoder:
+def open_decoder(
+    mode: str, encoding: str, max_pixels: int = MAX_PIXELS, script: ScanScript = DEFAULT
+) -> Decoder:
     """The JPEG decoder for `loader.decode=<mode>`, of records in `encoding` (`pcr` or `baseline`).
 
-    Images of more than `max_pixels` (`records.max_pixels`) are refused before anything is decoded.
+    Images of more than `max_pixels` (`records.max_pixels`) are refused before anything is decoded. `script`
+    is what progressive images were cut by.
 
     The files of baseline records have all their scans, whatever group they are read at: nothing is smoothed
     in them, and nothing may be left out.
     """
-    return partial(_open, _MODES[mode] if encoding == "pcr" else _baseline, max_pixels)
+    if encoding != "pcr":
+        return partial(_open, _baseline, {}, script.num_groups, max_pixels)
+    groups = range(1, script.num_groups + 1)
+    prefixes = {(number, group): prefix_of(script, number, group) for number in (1, 3) for group in groups}
+    return partial(_open, _MODES[mode], prefixes, script.num_groups, max_pixels)
 
 
 def _open(
-    mode: Callable[[Buffer, int, str, Frame], Source], max_pixels: int, jpeg: Buffer, group: int, name: str
+    mode: _Mode,
+    prefixes: Mapping[tuple[int, int], Prefix],
+    num_groups: int,
+    max_pixels: int,
+    jpeg: Buffer,
+    group: int,
+    name: str,
 ) -> Source:
-    return mode(jpeg, group, name, _check(jpeg, name, max_pixels))
+    frame = _check(jpeg, name, max_pixels)
+    prefix = prefixes.get((frame.num_components, min(group, num_groups)))
+    return mode(jpeg, prefix, name, frame)
 
 
 class _Jpeg:
@@ -200,19 +212,29 @@ class _Jpeg:
         return read_orientation(original) != UPRIGHT
 
 
+@dataclass(frozen=True)
 class ProgressiveJpeg(_Jpeg):
     """Scan i of the losslessly transcoded file is group i; surplus scans join the last group."""
 
-    name = SCANS["pcr"]
-    num_groups = NUM_GROUPS
+    script: ScanScript = DEFAULT
+
+    @property
+    def name(self) -> str:
+        """The script's id."""
+        return self.script.id
+
+    @property
+    def num_groups(self) -> int:
+        """One for each of the script's scans."""
+        return self.script.num_groups
 
     def check_installed(self) -> None:
-        """Raise RecordError where neither libturbojpeg nor jpegtran is installed."""
-        find_transcoder()
+        """Raise RecordError, which says what to install, where nothing is that writes the script."""
+        find_writer(self.script)
 
     def encode(self, original: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
-        """The same quantised coefficients in libjpeg's default progressive scans."""
-        return to_progressive(original, max_pixels)
+        """The same quantised coefficients in the script's scans."""
+        return to_progressive(original, max_pixels, self.script)
 
     def split(self, encoded: bytes) -> list[bytes]:
         """The scans; without the end-of-image marker, which `join` adds."""
@@ -224,7 +246,7 @@ class ProgressiveJpeg(_Jpeg):
 
     def open_decoder(self, mode: str, max_pixels: int = MAX_PIXELS) -> Decoder:
         """See `open_decoder`."""
-        return open_decoder(mode, "pcr", max_pixels)
+        return open_decoder(mode, "pcr", max_pixels, self.script)
 
 
 class WholeJpeg(_Jpeg):
@@ -257,10 +279,16 @@ PROGRESSIVE = ProgressiveJpeg()
 WHOLE = WholeJpeg()
 
 
-@register("images.codec", ProgressiveJpeg.name)
+@register("images.codec", PROGRESSIVE.name)
 def open_progressive() -> ProgressiveJpeg:
     """Records' default codec."""
     return PROGRESSIVE
+
+
+@register(FAMILIES, FAMILY)
+def open_progressive_by(name: str) -> ProgressiveJpeg:
+    """The codec of records that were cut by any other script. Raises ValueError unless `name` is an id."""
+    return ProgressiveJpeg(script_of(name))
 
 
 @register("images.codec", WholeJpeg.name)

@@ -19,24 +19,21 @@ from typing import NamedTuple
 
 from pcr_exp.images.codec import Buffer
 from pcr_exp.images.jpeg import segments
+from pcr_exp.images.prefixes import Prefix
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
 _PROGRESSIVE_CODE = 0xC2
-_ENTRIES = slice(6, 10)
-"""Zigzag order: of the ten that smoothing looks at, those that the scan of luma AC 1-5 does not bring."""
-_ALL_SCANS = {1: 6, 3: 10}
-"""By number of components: the group at which nothing is missing any more."""
 
 
 class FrameHeader(NamedTuple):
-    """A progressive file's frame, and where the quantisers of its components stand."""
+    """A progressive file's frame, and where its quantisers stand."""
 
     height_px: int
     width_px: int
     tables: tuple[int, ...]
     """For every component, the number of its quantisation table; luma comes first."""
-    entries: dict[int, slice]
-    """By table number: the bytes of the file that hold the entries which smoothing cannot do without."""
+    entries: dict[int, tuple[int, int]]
+    """By table number: where in the file its 64 entries begin, in zigzag order, and the bytes of each."""
 
 
 def read_progressive(jpeg: Buffer) -> FrameHeader | None:
@@ -46,7 +43,7 @@ def read_progressive(jpeg: Buffer) -> FrameHeader | None:
         ImageError: the bytes are not a JPEG, or end within the header.
     """
     frame: tuple[int, int, tuple[int, ...]] | None = None
-    entries: dict[int, slice] = {}
+    entries: dict[int, tuple[int, int]] = {}
     for segment in segments(jpeg):
         if segment.code == _DQT_CODE:
             entries.update(_entries(jpeg, segment.payload, segment.end))
@@ -63,51 +60,49 @@ def read_progressive(jpeg: Buffer) -> FrameHeader | None:
     return FrameHeader(*frame, entries) if frame else None
 
 
-def without_smoothing(jpeg: Buffer, header: FrameHeader, group: int) -> Buffer | None:
+def without_smoothing(jpeg: Buffer, header: FrameHeader, prefix: Prefix) -> Buffer | None:
     """The file that decodes to the same pixels as `jpeg` does with libjpeg's block smoothing off.
 
-    None where that cannot be had: it has four components, which are not decoded by libjpeg alone; or luma and
-    chroma share a quantisation table, and only some coefficients of chroma have come (groups 3 and 4).
+    None where that cannot be had: it has four components, which are not decoded by libjpeg alone, or others
+    than the prefix; or components share a quantisation table, and one has coefficients that another lacks (of
+    libjpeg's script groups 3 and 4, if luma and chroma share one); or coefficients that have all come miss
+    different numbers of bits.
 
     Args:
-        jpeg: scan groups 1 to `group` of a record's image. What is writable is changed where it lies.
+        jpeg: The first scan groups of a record's image. What is writable is changed where it lies.
+        header: Its own.
+        prefix: What these groups hold.
 
     Raises:
         ImageError: the file is damaged.
     """
-    luma, *chroma = header.tables
-    if len(header.tables) not in _ALL_SCANS or luma not in header.entries:
+    tables = header.tables
+    if len(tables) not in (1, 3) or len(tables) != len(prefix.bits) or tables[0] not in header.entries:
         return None
-    if group >= _ALL_SCANS[len(header.tables)]:
+    if not prefix.is_smoothed:
         return jpeg
-    if not _detail_is_absent(header, group, shared=luma in chroma):
-        return with_no_bits_missing(jpeg)
-    entries = header.entries[luma]
+    for table, coefficients in prefix.absent(tables).items():
+        if table in header.entries:
+            return _with_zeros(jpeg, *header.entries[table], coefficients)
+    return with_no_bits_missing(jpeg)
+
+
+def _with_zeros(jpeg: Buffer, first: int, entry_bytes: int, coefficients: tuple[int, ...]) -> Buffer:
     changed = memoryview(jpeg)
     if changed.readonly:
         changed = memoryview(bytearray(changed))
-    changed[entries] = bytes(entries.stop - entries.start)
+    for coefficient in coefficients:
+        start = first + coefficient * entry_bytes
+        changed[start : start + entry_bytes] = bytes(entry_bytes)
     return changed
 
 
-def _detail_is_absent(header: FrameHeader, group: int, *, shared: bool) -> bool:
-    """Whether groups 1 to `group` bring no coefficient that one of the entries is multiplied with.
-
-    Of libjpeg's default scans, luma's AC 6-63 is the fifth of a colour file and the third of a grey one;
-    chroma's AC 1-63 are the third and fourth.
-    """
-    if len(header.tables) == 1:
-        return group <= 2
-    return group <= (2 if shared else 4)
-
-
-def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, slice]]:
-    """(number, place of the entries) of every table in a DQT segment (T.81 B.2.4.1)."""
+def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """(number, (place of the entries, bytes of each)) of every table in a DQT segment (T.81 B.2.4.1)."""
     while position < end:
         entry_bytes, number = 1 + (jpeg[position] >> 4), jpeg[position] & 15
-        first = position + 1
-        yield number, slice(first + _ENTRIES.start * entry_bytes, first + _ENTRIES.stop * entry_bytes)
-        position = first + 64 * entry_bytes
+        yield number, (position + 1, entry_bytes)
+        position += 1 + 64 * entry_bytes
 
 
 _DQT_CODE, _SOF2_CODE, _SOS_CODE = 0xDB, 0xC2, 0xDA

@@ -1,6 +1,8 @@
 """Lossless transcoding to progressive JPEG, with whichever libjpeg-turbo is at hand.
 
-Every way gives the bytes of `jpegtran -optimize -progressive -copy none`.
+libjpeg's default script is written by a library where there is one: every way gives the bytes of
+`jpegtran -optimize -progressive -copy none`. Other scripts are written by the `jpegtran` program alone, as no
+library's interface takes them (`python -m pcr_exp.measuring.scan_scripts` measured what that costs).
 """
 
 from __future__ import annotations
@@ -8,13 +10,15 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
+import tempfile
 from typing import Protocol
 
 import simplejpeg
 
 from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.errors import ImageError, RecordError
-from pcr_exp.images.jpeg import SOI, check_frame, read_header
+from pcr_exp.images.jpeg import SOI, check_frame, read_frame, read_header
 from pcr_exp.images.libturbojpeg import LibTurboJpeg, library_paths
 
 
@@ -42,28 +46,31 @@ _UNSUPPORTED_CODES = {
 }
 
 
-def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
-    """The same quantised coefficients, coded in libjpeg's default progressive scans; metadata is left out.
+def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS, script: ScanScript = DEFAULT) -> bytes:
+    """The same quantised coefficients, coded in the scans of the script; metadata is left out.
 
     Raises:
         ImageError: the bytes are no JPEG, or one that cannot be stored faithfully; the message is the reason.
-        RecordError: no libjpeg-turbo is installed, or the one found does not write the default scans.
+        RecordError: nothing is installed that writes the script, or it writes another.
     """
     refuse_unsupported(jpeg, max_pixels)
-    transcoder = find_transcoder()
+    writer = find_writer(script)
     try:
-        progressive = transcoder(jpeg)
+        progressive = writer(jpeg)
     except ImageError as error:
         cut_short = "Premature end" in str(error)
         raise ImageError(f"{'truncated' if cut_short else 'damaged or unsupported'}: {error}") from None
     _refuse_undecodable(progressive)
     header = read_header(progressive)
-    wanted = default_num_scans(header.num_components)
+    wanted = {len(script.scans_of(header.num_components))}
+    if script == DEFAULT:
+        wanted |= default_num_scans(header.num_components)
     if not header.is_progressive or header.num_scans not in wanted:
         raise RecordError(
-            f"{transcoder.path} wrote {header.num_scans} scans for {header.num_components} components, "
-            f"wanted {' or '.join(map(str, sorted(wanted)))}, libjpeg's default (is it mozjpeg?). "
-            "Install libjpeg-turbo: `apt install libturbojpeg0` or `pip install turbojpeg`."
+            f"{writer.path} wrote {header.num_scans} scans for {header.num_components} components, wanted "
+            f"{' or '.join(map(str, sorted(wanted)))}, as libjpeg does (is it mozjpeg?). "
+            "Install libjpeg-turbo: `apt install libturbojpeg0` or `pip install turbojpeg`; for scripts "
+            "other than the default, `apt install libjpeg-turbo-progs`."
         )
     return progressive
 
@@ -96,6 +103,23 @@ def default_num_scans(num_components: int) -> set[int]:
     return {2 + 4 * num_components} | ({10} if num_components == 3 else set())
 
 
+def find_writer(script: ScanScript) -> Transcoder:
+    """What writes a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
+
+    Raises:
+        RecordError: it is not installed.
+    """
+    if script == DEFAULT:
+        return find_transcoder()
+    program = shutil.which("jpegtran")
+    if program is None:
+        raise RecordError(
+            "records cannot be encoded by this scan script: jpegtran was not found. Install it "
+            "(`apt install libjpeg-turbo-progs`), or choose records.scans=default, which needs no program."
+        )
+    return JpegtranOfScript(program, script)
+
+
 @functools.cache
 def find_transcoder() -> Transcoder:
     """The system's libturbojpeg, else the one that the `turbojpeg` wheel ships, else the `jpegtran` program.
@@ -125,12 +149,31 @@ class Jpegtran:
 
     def __call__(self, jpeg: bytes) -> bytes:
         """As `LibTurboJpeg.__call__`; a warning (exit status 2, or any text on stderr) is an ImageError."""
-        command = [self.path, "-optimize", "-progressive", "-copy", "none"]
-        done = subprocess.run(command, input=jpeg, capture_output=True, check=False)
-        if done.returncode != 0 or done.stderr:
-            message = done.stderr.decode(errors="replace").strip()
-            raise ImageError(message or f"jpegtran ended with status {done.returncode}")
-        return done.stdout
+        return _run(jpeg, self.path, "-optimize", "-progressive", "-copy", "none")
+
+
+class JpegtranOfScript:
+    """The `jpegtran` program at `path`, which writes a script; one process per image."""
+
+    def __init__(self, path: str, script: ScanScript) -> None:
+        self.path = path
+        self._script = script
+
+    def __call__(self, jpeg: bytes) -> bytes:
+        """As `Jpegtran.__call__`."""
+        scans = self._script.scans_of(read_frame(jpeg).num_components)
+        with tempfile.NamedTemporaryFile("w", prefix="scans-", suffix=".txt") as file:
+            file.write("\n".join(map(str, scans)) + "\n")
+            file.flush()
+            return _run(jpeg, self.path, "-optimize", "-scans", file.name, "-copy", "none")
+
+
+def _run(jpeg: bytes, *command: str) -> bytes:
+    done = subprocess.run(command, input=jpeg, capture_output=True, check=False)
+    if done.returncode != 0 or done.stderr:
+        message = done.stderr.decode(errors="replace").strip()
+        raise ImageError(message or f"jpegtran ended with status {done.returncode}")
+    return done.stdout
 
 
 _SIGNATURES = (

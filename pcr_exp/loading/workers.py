@@ -261,7 +261,7 @@ def _serve(connection: Connection, decoder: ImagesDecoder, parent: int) -> None:
     end_with_parent(parent)
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
-    _keep_freed_memory()
+    keep_freed_memory()
     waiting: queue.SimpleQueue[tuple[int, EncodedImages]] = queue.SimpleQueue()
     # Always read: if both sides wrote, each would wait for the other to read.
     threading.Thread(target=_receive_all, args=(connection, waiting), daemon=True).start()
@@ -293,7 +293,7 @@ def _attempt(decoder: ImagesDecoder, images: EncodedImages) -> Decoded | Failure
         return Failure(error)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let a worker keep up to 64 MiB that it has freed, where its C library is glibc.
 
     By itself glibc gives megabytes back at once, and gets them again, page by page and cleared, for the

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config.labels import scan_label
+from pcr_exp.config.labels import in_script, scan_label
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
@@ -58,20 +58,30 @@ class Level:
     records: RecordSet
     group: int
     decode: str
+    script: str = "default"
+    """What the records' scan script is called."""
 
     @property
     def columns(self) -> dict[str, str | int]:
         """LEVEL_COLUMNS."""
         encoding = self.records.index.encoding
-        scan = scan_label(ScanConfig(name="static", encoding=encoding, group=self.group))
+        static = ScanConfig(name="static", encoding=encoding, group=self.group)
+        scan = in_script(scan_label(static), self.script if encoding == "pcr" else "default")
         return {"scan": scan, "encoding": encoding, "group": self.group, "decode": self.decode}
 
 
 def levels_of(
-    baseline: RecordSet, progressive: RecordSet, groups: Iterable[int], decodes: Sequence[str]
+    baseline: RecordSet,
+    progressive: RecordSet,
+    groups: Iterable[int],
+    decodes: Sequence[str],
+    script: str = "default",
 ) -> list[Level]:
-    """Return baseline, once, for all decode modes are alike there; then every group in every mode."""
-    levels = [Level(progressive, group, decode) for decode in decodes for group in groups]
+    """Return baseline, once, for all decode modes are alike there; then every group in every mode.
+
+    `script` is what the scan script of the progressive records is called.
+    """
+    levels = [Level(progressive, group, decode, script) for decode in decodes for group in groups]
     return [Level(baseline, 1, decodes[0]), *levels]
 
 

@@ -56,6 +56,11 @@ class BalancedConfig(CandidatesConfig):
         wanted = "a share in (0, 1)"
         require(0 < self.max_slowdown < 1, "scan.max_slowdown", self.max_slowdown, wanted)
 
+    def fit(self, num_groups: int) -> None:
+        """As every policy's, and the floor's."""
+        CandidatesConfig.fit(self, num_groups)
+        self.floor.fit(num_groups)
+
     @property
     def uses_tune_split(self) -> bool:
         return self.floor.uses_tune_split

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig
 from pcr_exp.policies.policy import CosineProbe, Decision, OneGroup, PolicyInputs
 
@@ -73,12 +72,12 @@ class CosineScan(OneGroup):
 
 
 @register("scan", "cosine", CosineConfig)
-def open_cosine(config: CosineConfig, run: PolicyInputs) -> CosineScan:  # noqa: ARG001
-    """Needs nothing of the run."""
+def open_cosine(config: CosineConfig, run: PolicyInputs) -> CosineScan:
+    """Needs the number of groups of the run's records."""
     return CosineScan(
         config.group,
         config.candidates,
-        NUM_GROUPS,
+        run.index.num_groups,
         threshold=config.threshold,
         first_epoch=config.first_epoch,
         every_epochs=config.every_epochs,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, SimilarityProbe
 
@@ -55,6 +54,8 @@ class MssimScan(OneGroup):
 
 
 @register("scan", "mssim", MssimConfig)
-def open_mssim(config: MssimConfig, run: PolicyInputs) -> MssimScan:  # noqa: ARG001
-    """Needs nothing of the run."""
-    return MssimScan(config.candidates, NUM_GROUPS, threshold=config.threshold, num_images=config.num_images)
+def open_mssim(config: MssimConfig, run: PolicyInputs) -> MssimScan:
+    """Needs the number of groups of the run's records."""
+    return MssimScan(
+        config.candidates, run.index.num_groups, threshold=config.threshold, num_images=config.num_images
+    )

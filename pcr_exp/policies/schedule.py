@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import PolicyConfig, require_groups
+from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
 
 
@@ -27,6 +28,11 @@ class ScheduleConfig(PolicyConfig):
         fits = rising and len(self.milestones) == len(self.groups) - 1
         require(fits, "scan.milestones", self.milestones, wanted)
         self.group = self.groups[0]
+
+    def fit(self, num_groups: int) -> None:
+        """As every policy's, and the groups of the curriculum."""
+        PolicyConfig.fit(self, num_groups)
+        self.groups = groups_of_script("scan.groups", self.groups, num_groups)
 
 
 def scheduled_group(epoch: int, groups: Sequence[int], milestones: Sequence[int]) -> int:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, ToleranceProbe
@@ -66,6 +65,6 @@ class TolerancePolicy(OneGroup):
 
 
 @register("scan", "tolerance", TolerancePolicyConfig)
-def open_tolerance(config: TolerancePolicyConfig, run: PolicyInputs) -> TolerancePolicy:  # noqa: ARG001
-    """Needs nothing of the run."""
-    return TolerancePolicy(config, NUM_GROUPS)
+def open_tolerance(config: TolerancePolicyConfig, run: PolicyInputs) -> TolerancePolicy:
+    """Needs the number of groups of the run's records."""
+    return TolerancePolicy(config, run.index.num_groups)

@@ -28,7 +28,7 @@ OnReport = Callable[[str, EncodeReport], None]
 
 def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
     """The folder of a dataset's records below `records.root`; `<split>/<encoding>/` lie in it."""
-    return records_name(dataset, records.codec)
+    return records_name(dataset, records.codec_id)
 
 
 def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
@@ -145,7 +145,7 @@ def _encode(
 ) -> None:
     num_images = len(images)
     num_before = 0
-    codec = find_codec(records.codec, "records.codec")
+    codec = find_codec(records.codec_id, "records.codec")
     reuse = None
     if records.reuse_from is not None:
         reuse = StoredImages(Path(records.reuse_from).expanduser(), codec)

@@ -40,6 +40,8 @@ from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.analysis.quality.overview import NAME as OVERVIEW
 from pcr_exp.analysis.quality.overview import draw_quality_overview, quality_overview
 from pcr_exp.analysis.report import write_report
+from pcr_exp.analysis.scan_scripts import FACTS_FILE as SCRIPTS
+from pcr_exp.analysis.scan_scripts import draw_folder as draw_scripts
 from pcr_exp.analysis.speed import redraw_codec, redraw_encode, redraw_throttle
 from pcr_exp.analysis.throughput.page import PAGE_FILE as THROUGHPUT
 from pcr_exp.analysis.throughput.page import report_throughput
@@ -92,6 +94,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         ("cached_reads.csv", redraw_cached_reads),
         ("codec.csv", redraw_codec),
         ("encode.csv", redraw_encode),
+        (SCRIPTS, draw_scripts),
     ]
     found = [
         Job(path.parent.parent if "/" in name else path.parent, draw)

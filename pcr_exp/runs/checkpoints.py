@@ -70,7 +70,7 @@ def open_runs(config: EvaluateConfig, num_outputs: int, index: RecordIndex) -> l
             ) from error
         kept = state.get(KEY)
         normalization = Normalization.from_plain(kept) if kept else IMAGENET
-        scan = scan_label(settings["scan"])
+        scan = scan_label(settings["scan"], settings.get("records"))
         trained.append(Trained(directory.path.name, network, normalization, scan, settings["seed"]))
     return trained
 

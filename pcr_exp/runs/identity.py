@@ -10,7 +10,7 @@ from typing import Any
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.records import SCANS, codec_id_of
 from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
@@ -69,7 +69,7 @@ def run_id(config: TrainConfig, images: str) -> str:
         config.dataset.name,
         config.dataset.label,
         config.model.name,
-        scan_slug(config.scan),
+        scan_slug(config.scan, config.records),
         storage_slug(config.storage),
         *_names_of_added_groups(part),
         *_processes(config),
@@ -119,7 +119,7 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("world_size", 1) == 1:
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
-    codec = config.get("records", {}).get("codec", SCANS["pcr"])
+    codec = codec_id_of(config.get("records", {}))
     if codec != SCANS["pcr"]:
         part["records"] = {"codec": codec}
     if "gradients" in part:

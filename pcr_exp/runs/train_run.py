@@ -243,7 +243,7 @@ def _log_eval(row: Row, epochs: int, headline: str) -> None:
 
 @contextmanager
 def _tracked(config: TrainConfig, directory: RunDirectory) -> Iterator[Tracker]:
-    labels = {"storage": storage_label(config.storage), "scan": scan_label(config.scan)}
+    labels = {"storage": storage_label(config.storage), "scan": scan_label(config.scan, config.records)}
     described = {**asdict(config), "labels": {**labels, "network": network_label(config.network)}}
     tracker = open_tracker(config.tracking, directory.path.name, directory.path, described)
     try:

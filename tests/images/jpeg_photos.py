@@ -10,6 +10,7 @@ from itertools import pairwise
 import skimage.data
 from PIL import Image
 
+from pcr_exp.config.scan_scripts import script_of
 from pcr_exp.images.jpeg import group_pieces, segments, split_scans
 from pcr_exp.images.transcode import to_progressive
 
@@ -33,6 +34,14 @@ KINDS = {
     "cmyk": to_jpeg(PHOTO.convert("CMYK"), quality=80),
     "tiny": to_jpeg(PHOTO.resize((1, 3)), quality=80),
 }
+
+OTHERS = {
+    "spectral": script_of("jpeg_012.0.0.0.0_0.1.2.0.0_0.3.9.0.0_1.1.63.0.0_2.1.63.0.0_0.10.63.0.0"),
+    "two_step": script_of("jpeg_012.0.0.0.0_0.1.9.0.0_1.1.63.0.0_2.1.63.0.0_0.10.63.0.1_0.10.63.1.0"),
+    "chroma_last": script_of("jpeg_012.0.0.0.1_0.1.1.0.2_0.2.63.0.1_0.1.1.2.1_0.1.63.1.0_012.0.0.1.0"
+    "_1.1.63.0.0_2.1.63.0.0"),
+}  # fmt: skip
+"""Scripts by name, other than libjpeg's default."""
 
 
 @functools.cache

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from jpeg_photos import KINDS, PHOTO, groups_of, to_jpeg
 from PIL import Image
 
+from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import RecordError
 from pcr_exp.images.codec import Part, Pixels, Source
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.prefixes import prefix_of
 from pcr_exp.images.smoothing import read_progressive, without_smoothing
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.reader import RecordSet
@@ -97,7 +99,7 @@ def prefix(kind: str, group: int) -> bytes:
 def unsmoothed(jpeg: bytes, group: int) -> Pixels:
     header = read_progressive(jpeg)
     assert header is not None
-    return decode(without_smoothing(jpeg, header, group) or jpeg)
+    return decode(without_smoothing(jpeg, header, prefix_of(DEFAULT, len(header.tables), group)) or jpeg)
 
 
 def whole(source: Source) -> Part:

@@ -12,7 +12,8 @@ from pcr_exp.policies.tolerance import TolerancePolicyConfig, smallest_within
 
 
 def opened(**given: Any) -> Any:
-    return open_policy(TolerancePolicyConfig(name="tolerance", **given), SimpleNamespace())  # type: ignore[arg-type]
+    run: Any = SimpleNamespace(index=SimpleNamespace(num_groups=10))
+    return open_policy(TolerancePolicyConfig(name="tolerance", **given), run)
 
 
 def test_nothing_is_read_before_it_has_measured_and_then_one_group() -> None:

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.scan_scripts import ScanOfScriptConfig, ScanScriptConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig
 from pcr_exp.runs import identity as identity_module
 from pcr_exp.runs.identity import differences, identity, run_id, scientific_part, without_defaults
@@ -75,6 +76,7 @@ def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any
     before = run_id(config, IMAGES)
     keys = leaves(config)
     assert len(keys) > 70
+    keys.remove("records.scans.scans")  # a list of scans: tests/config/test_scan_scripts.py
     for key in keys:
         changed = copy.deepcopy(config)
         *groups, name = key.split(".")
@@ -85,6 +87,19 @@ def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any
         ignored = key in WITHOUT_EFFECT or key.startswith(("records.", "tracking.", "dataset.paper."))
         ignored &= key != "records.codec"
         assert (run_id(changed, IMAGES) == before) is ignored, key
+
+
+def test_another_scan_script_is_another_run_of_a_name_that_says_so(configure: Any) -> None:
+    dc = ScanOfScriptConfig(components=[0, 1, 2], Ss=0, Se=0)
+    ac = [ScanOfScriptConfig(components=[component], Ss=1, Se=63) for component in range(3)]
+    config = configure()
+    plain = run_id(config, IMAGES)
+    config.records.scans = ScanScriptConfig(name="four", scans=[dc, *ac])
+    first = run_id(config, IMAGES)
+    assert first.split("-")[3] == "group_5_of_four" and plain.split("-")[3] == "group_5"
+    config.records.scans = ScanScriptConfig(name="four", scans=[dc, *reversed(ac)])
+    assert len({plain, first, run_id(config, IMAGES)}) == 3
+    assert scientific_part(asdict(config))["records"] == {"codec": config.records.scans.script.id}
 
 
 def test_the_name_is_readable(configure: Any) -> None:

@@ -131,7 +131,7 @@ def _neighbours(config: Mapping[str, Any]) -> dict[str, str]:
     server = " server" if gradients["mode"] == "server" else ""
     paper = " paper" if activations["error_model"] == "paper" else ""
     return {
-        "scan": scan_words(scan_label(config["scan"])),
+        "scan": scan_words(scan_label(config["scan"], config.get("records"))),
         "echo": "none" if echo["factor"] == 1 else f"echo {echo['factor']:g}x",
         "gradients": gradients["name"] + server,
         "activations": activations["name"].replace("_", " ") + paper,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.colors import to_hex
 
@@ -109,6 +110,19 @@ def group_color(group: float) -> str:
     """
     share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
     return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
+
+
+_SHARES = {1: 0.061, 2: 0.138, 5: 0.466, 10: 1.0}
+"""By scan group of libjpeg's script, its share of the bytes of 1,000 native ImageNet images."""
+
+
+def share_color(share: float) -> str:
+    """The colour of a scan group of another script, by its share of all bytes.
+
+    It is that of the group of libjpeg's script that has this share, on the ramp of `group_color`.
+    """
+    logarithms = [math.log(group) for group in _SHARES]
+    return group_color(math.exp(np.interp(share, [*_SHARES.values()], logarithms)))
 
 
 def group_marker(group: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.records import num_groups_of
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.runs.manifest import Manifest
 
@@ -47,7 +47,8 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
         return RunQuality()
     wanted = {**mode, "group": run.manifest.scan_group}
     own = [entry for entry in run.quality if all(entry[key] == value for key, value in wanted.items())]
-    if run.manifest.encoding == "baseline" or run.manifest.scan_group == NUM_GROUPS:
+    last = num_groups_of(run.config.get("records", {}))
+    if run.manifest.encoding == "baseline" or run.manifest.scan_group == last:
         scales = [entry["num_scales"] for entry in run.quality]
         return RunQuality(1.0, min(scales) if scales else float("nan"), BY_DEFINITION)
     if own:

@@ -120,7 +120,7 @@ def shared_columns(
         "dataset": manifest.dataset,
         "label": manifest.label,
         "model": manifest.model,
-        "scan": scan_label(config["scan"]),
+        "scan": scan_label(config["scan"], config.get("records")),
         "encoding": manifest.encoding,
         "group": NEVER if has_policy(config) else manifest.scan_group,
         "storage": storage_label(config["storage"]),

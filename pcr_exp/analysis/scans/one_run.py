@@ -50,7 +50,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
     title = task_title(config.dataset.name, config.dataset.label, config.model.name)
-    scan = level_of_config(OmegaConf.to_container(config.scan))  # type: ignore[arg-type]
+    scan = level_of_config(OmegaConf.to_container(config.scan), config.get("records"))  # type: ignore[arg-type]
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
@@ -109,10 +109,10 @@ def draw_training_curve(
     return figure
 
 
-def level_of_config(scan: Mapping[str, Any]) -> ScanLevel:
-    """The scan level of a run's configuration (its group `scan`)."""
+def level_of_config(scan: Mapping[str, Any], records: Mapping[str, Any] | None = None) -> ScanLevel:
+    """The scan level of a run's configuration: of its groups `scan` and `records`."""
     group = math.nan if has_policy({"scan": scan}) else scan["group"]
-    return ScanLevel(scan_label(scan), scan["encoding"], group)
+    return ScanLevel(scan_label(scan, records), scan["encoding"], group)
 
 
 def _num_val(evaluated: pd.DataFrame) -> int:

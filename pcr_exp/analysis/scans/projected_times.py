@@ -160,7 +160,7 @@ def _row(
     may = not _no_seconds(shorts)
     row = {
         **of_group,
-        "scan": scan_label(first.config["scan"]),
+        "scan": scan_label(first.config["scan"], first.config.get("records")),
         "encoding": first.manifest.encoding,
         "group": NEVER if has_policy(first.config) else first.manifest.scan_group,
         "bandwidth_mib_per_s": bandwidth,
@@ -251,7 +251,7 @@ def _no_seconds(shorts: Sequence[Run]) -> str:
 def _by_level(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     found: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        key = (setting_key(run, SAME_SPEED), scan_label(run.config["scan"]))
+        key = (setting_key(run, SAME_SPEED), scan_label(run.config["scan"], run.config.get("records")))
         found.setdefault(key, []).append(run)
     return found
 

@@ -39,7 +39,8 @@ def title_of(facts: Facts) -> str:
 
 def subtitle_of(facts: Facts) -> str:
     """How it was measured."""
-    return (
+    script = "" if facts.scans == "default" else f"scan script {facts.scans}; "
+    return script + (
         f"frozen features at {facts.image_size} px, linear classifier; n = {facts.num_images:,} images, "
         f"{facts.num_folds} folds; 95 % intervals"
     )

@@ -50,6 +50,8 @@ class Facts:
     """Images of the training split, of which an epoch is made."""
     decode: str = "unsmoothed"
     """As `loader.decode`; measurements that do not say it were made with this one."""
+    scans: str = "default"
+    """The scan script, by the name of its option of `records.scans`."""
 
     @property
     def guessed(self) -> float:

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from pcr_exp.config.components import component, schemas
-from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan import FULL, ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, StaticScan, open_policy
 from pcr_exp.records.index import RecordIndex
@@ -45,10 +45,16 @@ def policy_of_scan(scan: Scan, run: PolicyInputs) -> ScanPolicy:
         RecordError: the records lack a group.
     """
     group = _static_group(scan, run.index)
-    policy = StaticScan(group) if group is not None else open_policy(_settings(scan), run)
+    policy = StaticScan(group) if group is not None else _open_policy(scan, run)
     for candidate in policy.candidates:
         run.index.check_group(candidate)
     return policy
+
+
+def _open_policy(scan: Scan, run: PolicyInputs) -> ScanPolicy:
+    settings = _settings(scan)
+    settings.fit(run.index.num_groups)
+    return open_policy(settings, run)
 
 
 def asks_the_model(scan: Scan) -> bool:
@@ -66,7 +72,7 @@ def _static_group(scan: Scan, index: RecordIndex) -> int | None:
                 f"scan={scan!r}: wanted a scan group, since these are {index.encoding} records."
             )
         return 1
-    if scan == ALL:
+    if scan in (ALL, FULL):
         return index.num_groups
     if isinstance(scan, int) and not isinstance(scan, bool):
         return scan

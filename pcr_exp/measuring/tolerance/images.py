@@ -9,11 +9,11 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.datasets.sample import Dataset, Sample, place
 from pcr_exp.images.codec import Pixels
-from pcr_exp.images.decode import open_decoder
-from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.images.transcode import to_progressive
+from pcr_exp.images.decode import ProgressiveJpeg
+from pcr_exp.images.jpeg import join_pieces
 from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.loading.transform import EvalTransform
 
@@ -66,15 +66,19 @@ class ImageFiles:
         *,
         decode: str,
         max_pixels: int,
+        script: ScanScript = DEFAULT,
     ) -> None:
         """`decode` is a mode of `loader.decode`; files of more than `max_pixels` are refused."""
         self.groups = tuple(groups)
         self._samples = samples
         self._transform = transform
         self._max_pixels = max_pixels
-        self._decoder = open_decoder(decode, "pcr", max_pixels)
+        self._codec = ProgressiveJpeg(script)
+        self._decoder = self._codec.open_decoder(decode, max_pixels)
         fraction = transform.config.eval_crop_fraction
         self._settings = [transform.image_size, fraction, transform.antialias, decode, list(groups)]
+        if script != DEFAULT:
+            self._settings.append(script.id)
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -91,7 +95,7 @@ class ImageFiles:
         """Read, transcode, cut, decode and crop. Raises ImageError or RecordError if that cannot be done."""
         sample = self._samples[position]
         original = sample.file.read_bytes()
-        pieces = group_pieces(split_scans(to_progressive(original, self._max_pixels)))
+        pieces = self._codec.split(self._codec.encode(original, self._max_pixels))
         ends = np.cumsum([len(piece) for piece in pieces])
         crops = np.empty((len(self.groups), *[self._transform.image_size] * 2, 3), dtype=np.uint8)
         for group, out in zip(self.groups, crops, strict=True):

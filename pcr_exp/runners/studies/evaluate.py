@@ -39,7 +39,7 @@ def evaluate(config: EvaluateConfig) -> str:
     with counting_bar("images") as tell:
         scores = score_images(
             trained,
-            levels_of(baseline, progressive, config.groups, config.decodes),
+            levels_of(baseline, progressive, config.groups, config.decodes, config.records.scans.name),
             config.loader,
             EvalTransform(config.image_size, config.dataset.augment, antialias=config.loader.antialias),
             label=config.dataset.label,

@@ -57,6 +57,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
         EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
         decode=config.decode,
         max_pixels=config.max_pixels,
+        script=config.records.scans.script,
     )
     found = features_of(config, images)
     compared = found.positions[: config.num_similarity_images].tolist()
@@ -102,6 +103,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
         images_per_record=config.dataset.images_per_record,
         num_train_images=len(dataset.train),
         decode=config.decode,
+        scans=config.records.scans.name,
     )
     return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes, similarity)
 

@@ -1,0 +1,130 @@
+"""What `pcr_exp.measuring.scan_scripts` measured, as a figure and tables.
+
+`python -m pcr_exp.analysis.scan_scripts results/scan_scripts` writes `front.pdf` with its CSV, and prints the
+tables of the folder's README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.core.figure import BELOW, footer, panel_title, panels, save_figure, title_above
+from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, share_color, style
+from pcr_exp.measuring.scan_scripts import FACTS_FILE
+from pcr_exp.measuring.speed.rows import to_markdown
+
+NAME = "front"
+SEARCH_FILE = "search.csv"
+_OF_BASELINE = "decoding all scans, CPU time / baseline's"
+_DEFAULT = "default"
+
+
+def draw_front(search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
+    """Full decode against bytes, full decode against a middle prefix's bytes, and quality against bytes.
+
+    One marker per script; those that no other beats in all three costs are filled. Colours of the third panel
+    go by the share of bytes, as in every figure.
+    """
+    looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_LOOKS], strict=False))
+    with style():
+        figure, (whole, middle, quality) = panels(3)
+        for ax, column in ((whole, "bytes_share"), (middle, "middle_bytes_share")):
+            _draw_scripts(ax, search, column, looks)
+            ax.set_ylabel(_OF_BASELINE)
+        whole.set_xlabel("bytes of all scans / optimised baseline")
+        middle.set_xlabel("bytes of the middle prefix / optimised baseline")
+        spread = f"median of {facts['repeats']} turns, bars: range"
+        panel_title(whole, "All scans", f"{spread}; n = {facts['num_searched']} images")
+        told = "shows what group 5 of default does, to 0.003 of MS-SSIM"
+        panel_title(middle, "A middle prefix", f"{told}; n = {facts['num_compared']} images")
+        for name, rows in groups.groupby("script", sort=False):
+            _draw_quality(quality, rows.groupby("group").first(), looks[str(name)])
+        quality.set_xlabel("bytes / optimised baseline")
+        quality.set_ylabel("1 - MS-SSIM against all scans")
+        quality.set_yscale("log")
+        panel_title(quality, "Every prefix", f"decode=scaled; n = {facts['num_compared']} images")
+        whole.legend(**BELOW, ncols=3)
+        title_above(figure, f"Scan scripts on native ImageNet images, {len(search)} scripts")
+        commit = str(facts["git_sha"])[:7]
+        footer(figure, f"One thread of {facts['cpu']}, scripts by turns; commit {commit}.")
+    return figure
+
+
+def _others(search: pd.DataFrame) -> list[str]:
+    named = search[search["is_option"]]["script"]
+    return [str(name) for name in named if name != _DEFAULT]
+
+
+def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, looks: Mapping[str, tuple[str, str]]) -> None:
+    for row in search.to_dict("records"):
+        name, at, cost = str(row["script"]), row[column], row["full_decode"]
+        color, marker = looks.get(name, (MUTED, "o"))
+        reach = [[cost - row["full_decode_low"]], [row["full_decode_high"] - cost]]
+        filled = color if row["on_front"] else "none"
+        ax.errorbar(
+            at,
+            cost,
+            yerr=reach,
+            color=color,
+            marker=marker,
+            markerfacecolor=filled,
+            markersize=7 if name in looks else 4.5,
+            elinewidth=0.8,
+            linestyle="none",
+            label=name if name in looks else None,
+            zorder=3 if name in looks else 2,
+        )
+
+
+def _draw_quality(ax: Axes, rows: pd.DataFrame, look: tuple[str, str]) -> None:
+    """A line per script, through markers whose colour is that of their share of its bytes."""
+    below = rows[rows["ms_ssim"] < 1]
+    color, marker = look
+    ax.plot(below["bytes_share"], 1 - below["ms_ssim"], color=color, linewidth=1.1, zorder=1)
+    for share, similarity in zip(below["bytes_share"], below["ms_ssim"], strict=True):
+        filled = share_color(share / rows["bytes_share"].max())
+        ax.plot(share, 1 - similarity, marker=marker, color=filled, markeredgecolor=color, markersize=6)
+
+
+def draw_folder(folder: Path, out: Path) -> list[Path]:
+    """`front` of the measurements in a folder."""
+    search, groups = pd.read_csv(folder / SEARCH_FILE), pd.read_csv(folder / "groups.csv")
+    facts = json.loads((folder / FACTS_FILE).read_text())
+    return save_figure(draw_front(search, groups, facts), search, out, NAME)
+
+
+def tables(folder: Path) -> str:
+    """The front, every group, same work and ways to write, in Markdown."""
+    search = pd.read_csv(folder / SEARCH_FILE).sort_values("full_decode")
+    shown = search[search["on_front"] | search["is_option"]]
+    lines = ["| script | scans | bytes | middle: group, bytes, MS-SSIM | full decode | on the front |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for row in shown.to_dict("records"):
+        middle = f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
+        decode = f"{row['full_decode']:.2f} ({row['full_decode_low']:.2f} to {row['full_decode_high']:.2f})"
+        front = "yes" if row["on_front"] else "no"
+        cells = [row["script"], row["num_scans"], f"{row['bytes_share']:.3f}", middle, decode, front]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    measured = [to_markdown(pd.read_csv(folder / f"{name}.csv")) for name in ("groups", "crops", "writers")]
+    return "\n\n".join(["\n".join(lines), *measured])
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    draw_folder(folder, folder)
+    print(tables(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Scan scripts: which bits of which coefficients each scan of a progressive JPEG carries, in which order.
+
+A script is written for images of luma and two chroma components. Of others, such as grey ones, every
+component is coded by what the script says of luma. Terms follow ITU-T T.81, annex G.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pcr_exp.config.check import require
+
+NUM_GROUPS = 10
+"""Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans. The most that a
+script may have."""
+SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
+"""Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
+FAMILY = "jpeg"
+"""What the ids of all other scripts begin with."""
+NUM_COMPONENTS = 3
+LAST_COEFFICIENT = 63
+_HIGHEST_BIT = 10
+"""libjpeg's limit for images of 8 bits."""
+
+
+class JpegScan(NamedTuple):
+    """One scan of a progressive JPEG."""
+
+    components: tuple[int, ...]
+    """0 is luma, 1 and 2 are chroma."""
+    first: int
+    """Ss: the first coefficient in zigzag order."""
+    last: int
+    """Se: the last."""
+    high: int
+    """Ah: the bit that the scan before stopped at; 0 where there was none."""
+    low: int
+    """Al: the bit that this scan stops at; 0 is the last."""
+
+    def __str__(self) -> str:
+        """A line of jpegtran's `-scans` files."""
+        components = " ".join(map(str, self.components))
+        return f"{components}: {self.first}-{self.last}, {self.high}, {self.low};"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanScript:
+    """The scans of an image, in order; scan i goes to group i of a record."""
+
+    scans: tuple[JpegScan, ...]
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.scans)
+
+    @property
+    def id(self) -> str:
+        """What records say of themselves: the whole script, so that readers need no other file."""
+        return _id(self)
+
+    def scans_of(self, num_components: int) -> tuple[JpegScan, ...]:
+        """The scans of an image with so many components.
+
+        Other numbers than three: what is said of luma, of each component in turn. Those are 6 scans of a grey
+        image and 18 of CMYK by libjpeg's default script.
+        """
+        return _scans_of(self, num_components)
+
+
+@functools.cache
+def _id(script: ScanScript) -> str:
+    if script == DEFAULT:
+        return SCANS["pcr"]
+    scans = (
+        f"{''.join(map(str, scan.components))}.{scan.first}.{scan.last}.{scan.high}.{scan.low}"
+        for scan in script.scans
+    )
+    return "_".join([FAMILY, *scans])
+
+
+@functools.cache
+def _scans_of(script: ScanScript, num_components: int) -> tuple[JpegScan, ...]:
+    if num_components == NUM_COMPONENTS:
+        return script.scans
+    every = tuple(range(num_components))
+    scans: list[JpegScan] = []
+    for scan in script.scans:
+        if 0 in scan.components:
+            turns = [every] if scan.first == 0 else [(component,) for component in every]
+            scans += [scan._replace(components=turn) for turn in turns]
+    return tuple(scans)
+
+
+@functools.cache
+def script_of(script_id: str) -> ScanScript:
+    """The script of an id.
+
+    Raises:
+        ValueError: it is no id of a script.
+        ConfigError: the script does not carry every bit once.
+    """
+    if script_id == SCANS["pcr"]:
+        return DEFAULT
+    family, *parts = script_id.split("_")
+    found = [re.fullmatch(r"([0-2]+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)", part) for part in parts]
+    if family != FAMILY or not parts or not all(found):
+        raise ValueError(f"{script_id!r} is no id of a scan script")
+    fields = [match.groups() for match in found if match]
+    scans = [JpegScan(tuple(map(int, components)), *map(int, rest)) for components, *rest in fields]
+    check_scans(script_id, scans)
+    return ScanScript(tuple(scans))
+
+
+def check_scans(key: str, scans: list[JpegScan]) -> None:
+    """Refuse scans of which no image could be made, or not the whole one.
+
+    Raises:
+        ConfigError: the first thing that is wrong; the message begins with `key`.
+    """
+    wanted = f"1 to {NUM_GROUPS} scans, as many as records have groups for"
+    require(1 <= len(scans) <= NUM_GROUPS, key, len(scans), wanted)
+    everything = tuple(range(NUM_COMPONENTS))
+    wanted = "coefficient 0 of components [0, 1, 2], so that group 1 shows an image in colour"
+    begins = scans[0].components == everything and scans[0].first == 0
+    require(begins, f"{key}[0]", str(scans[0]), wanted)
+    bits = {component: [-1] * (LAST_COEFFICIENT + 1) for component in everything}
+    for number, scan in enumerate(scans):
+        place = f"{key}[{number}]"
+        _check_scan(place, scan)
+        for component in scan.components:
+            for coefficient in range(scan.first, scan.last + 1):
+                before = bits[component][coefficient]
+                known = scan.high == (0 if before < 0 else before)
+                said = "has not come yet: Ah is 0" if before < 0 else f"came to bit {before}: Ah is {before}"
+                told = f"as coefficient {coefficient} of component {component} {said}, and Al below it"
+                require(known and (before < 0 or scan.low == before - 1), place, str(scan), told)
+                bits[component][coefficient] = scan.low
+    for component, lowest in bits.items():
+        lacks = [coefficient for coefficient, bit in enumerate(lowest) if bit != 0]
+        wanted = f"all bits of component {component}; its coefficients {lacks} do not come, or not to bit 0"
+        require(not lacks, key, "; ".join(map(str, scans)), wanted)
+
+
+def _check_scan(place: str, scan: JpegScan) -> None:
+    """Refuse a scan that T.81 does not allow (G.1.1.1.1), or libjpeg does not write."""
+    components = scan.components
+    rising = components == tuple(sorted({*components})) and bool(components)
+    wanted = "components among 0, 1 and 2, each once and in order"
+    require(rising and {*components} <= {0, 1, 2}, f"{place}.components", list(components), wanted)
+    dc_alone = scan.first == scan.last == 0
+    wanted = f"Ss 0 with Se 0, or Ss and Se in 1..{LAST_COEFFICIENT} of one component"
+    ac_of_one = 1 <= scan.first <= scan.last <= LAST_COEFFICIENT and len(components) == 1
+    require(dc_alone or ac_of_one, place, str(scan), wanted)
+    bits = 0 <= scan.low <= _HIGHEST_BIT and 0 <= scan.high <= _HIGHEST_BIT
+    require(bits, place, str(scan), f"Ah and Al in 0..{_HIGHEST_BIT}")
+
+
+DEFAULT = ScanScript(
+    (
+        JpegScan((0, 1, 2), 0, 0, 0, 1),
+        JpegScan((0,), 1, 5, 0, 2),
+        JpegScan((2,), 1, 63, 0, 1),
+        JpegScan((1,), 1, 63, 0, 1),
+        JpegScan((0,), 6, 63, 0, 2),
+        JpegScan((0,), 1, 63, 2, 1),
+        JpegScan((0, 1, 2), 0, 0, 1, 0),
+        JpegScan((2,), 1, 63, 1, 0),
+        JpegScan((1,), 1, 63, 1, 0),
+        JpegScan((0,), 1, 63, 1, 0),
+    )
+)
+"""libjpeg's (jcparam.c, `jpeg_simple_progression`): what PCR's records are cut by."""
+
+
+def groups_of_script(key: str, groups: list[int], num_groups: int) -> list[int]:
+    """Scan groups that were named for libjpeg's script, as records of `num_groups` groups have them.
+
+    Where there are fewer than ten, 10 stands for the last one, and all ten stand for all.
+
+    Raises:
+        ConfigError: there is no such group; the message begins with `key`.
+    """
+    if num_groups < NUM_GROUPS and groups == list(range(1, NUM_GROUPS + 1)):
+        return list(range(1, num_groups + 1))
+    fitted = [num_groups if group == NUM_GROUPS else group for group in groups]
+    wanted = f"scan groups of records.scans, 1..{num_groups}; {NUM_GROUPS} stands for the last"
+    require(all(1 <= group <= num_groups for group in fitted), key, groups, wanted)
+    return fitted
+
+
+@dataclass(kw_only=True, slots=True)
+class ScanOfScriptConfig:
+    """One scan, in the letters of T.81."""
+
+    components: list[int]
+    """0 is luma, 1 is Cb, 2 is Cr."""
+    Ss: int
+    Se: int
+    Ah: int = 0
+    Al: int = 0
+
+
+def as_script(scans: Sequence[ScanOfScriptConfig]) -> ScanScript:
+    """The script of these scans, as yet unchecked."""
+    return ScanScript(tuple(JpegScan(tuple(s.components), s.Ss, s.Se, s.Ah, s.Al) for s in scans))
+
+
+def _default_scans() -> list[ScanOfScriptConfig]:
+    return [
+        ScanOfScriptConfig(
+            components=list(scan.components), Ss=scan.first, Se=scan.last, Ah=scan.high, Al=scan.low
+        )
+        for scan in DEFAULT.scans
+    ]
+
+
+@dataclass(kw_only=True, slots=True)
+class ScanScriptConfig:
+    """How images are cut into scans, and so into how many groups; `records.scans=<option>`."""
+
+    name: str = "default"
+    """What figures and names of runs call it. Records hold the script itself."""
+    scans: list[ScanOfScriptConfig] = field(default_factory=_default_scans)
+
+    def __post_init__(self) -> None:
+        check_scans("records.scans.scans", [*self.script.scans])
+        is_default = self.name == "default"
+        wanted = "another name than that of libjpeg's script"
+        require(is_default == (self.script == DEFAULT), "records.scans.name", self.name, wanted)
+
+    @property
+    def script(self) -> ScanScript:
+        """The same, to be hashed and compared."""
+        return as_script(self.scans)

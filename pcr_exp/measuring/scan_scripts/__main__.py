@@ -1,0 +1,161 @@
+"""Measure scan scripts on native images: `python -m pcr_exp.measuring.scan_scripts`.
+
+Three tables, in results/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
+row per script of a family with what it costs in bytes and time, and whether another beats it; `groups.csv`
+and `crops.csv`, every group of the scripts that `records.scans` has. `scan_scripts.json` says of what.
+
+A script's middle is its cheapest prefix that shows what group 5 of libjpeg's script does, to 0.003 of
+MS-SSIM. Seconds are CPU time of one thread, by turns; ratios are to the original files, decoded by the same
+library.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pandas as pd
+import torch
+
+from pcr_exp.loading.workers import keep_freed_memory
+from pcr_exp.measuring.scan_scripts import FACTS_FILE, writers
+from pcr_exp.measuring.scan_scripts.family import is_on_front, named_scripts, searched_scripts
+from pcr_exp.measuring.scan_scripts.measure import (
+    CutImages,
+    Similarities,
+    baseline_cases,
+    cpu_ms,
+    crop_cases,
+    decoding_cases,
+    native_files,
+    optimised_bytes,
+)
+from pcr_exp.measuring.speed.native_images import add_images
+from pcr_exp.system.provenance import write_measured
+
+SLACK = 0.003
+"""Of MS-SSIM: what a middle prefix may lack of group 5 of libjpeg's script."""
+MIDDLE_GROUP = 5
+
+
+def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFrame:
+    """One row per script: bytes, its middle, and the time of all scans; shares are of optimised baseline."""
+    named = named_scripts()
+    every = {**named, **{name: s for name, s in searched_scripts().items() if s not in named.values()}}
+    cuts = {name: CutImages(script, files) for name, script in every.items()}
+    last = {name: [script.num_groups] for name, script in every.items()}
+    spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, last), len(files), turns)
+    similar, optimised = Similarities(files[:num_compared]), optimised_bytes(files).sum()
+    wanted = similar.mean(cuts["default"], MIDDLE_GROUP, num_compared) - SLACK
+    rows = []
+    for name, cut in cuts.items():
+        ratios = spent[f"{name} {cut.script.num_groups}"] / spent["baseline"]
+        shares = cut.group_bytes.sum(axis=0) / optimised
+        group, similarity = _middle(cut, similar, num_compared, wanted)
+        rows.append(
+            {
+                "script": name,
+                "num_scans": cut.script.num_groups,
+                "bytes_share": shares[-1],
+                "middle_group": group,
+                "middle_bytes_share": shares[group - 1],
+                "middle_ms_ssim": similarity,
+                "full_decode": np.median(ratios),
+                "full_decode_low": ratios.min(),
+                "full_decode_high": ratios.max(),
+                "is_option": name in named,
+                "scans": cut.script.id,
+            }
+        )
+    frame = pd.DataFrame(rows)
+    costs = frame[["bytes_share", "middle_bytes_share", "full_decode"]].round(3)
+    return frame.assign(on_front=is_on_front(costs.to_numpy(float)))
+
+
+def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: float) -> tuple[int, float]:
+    """The first group that reaches the similarity, and what it reaches; from the highest down."""
+    group, reached = cut.script.num_groups, 1.0
+    while group > 1:
+        found = similar.mean(cut, group - 1, num_images)
+        if found < wanted:
+            break
+        group, reached = group - 1, found
+    return group, reached
+
+
+def groups(files: Sequence[bytes], num_compared: int, turns: int) -> Iterator[dict[str, Any]]:
+    """One row per option of `records.scans`, group and turn."""
+    cuts = {name: CutImages(script, files) for name, script in named_scripts().items()}
+    every = {name: range(1, cut.script.num_groups + 1) for name, cut in cuts.items()}
+    spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, every), len(files), turns)
+    similar, optimised = Similarities(files[:num_compared]), optimised_bytes(files).sum()
+    for name, cut in cuts.items():
+        shares = cut.group_bytes.sum(axis=0) / optimised
+        for group in every[name]:
+            similarity = similar.mean(cut, group, num_compared)
+            for turn, cpu in enumerate(spent[f"{name} {group}"]):
+                yield {
+                    "script": name,
+                    "group": group,
+                    "repeat": turn,
+                    "bytes_share": shares[group - 1],
+                    "ms_ssim": similarity,
+                    "cpu_ms": cpu,
+                    "of_baseline": cpu / spent["baseline"][turn],
+                }
+
+
+def crops(files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+    """One row per way to pixels and turn; `of_pillow` is how many images it makes for one of Pillow's."""
+    cuts = {name: CutImages(script, files) for name, script in named_scripts().items()}
+    last = {name: [cut.script.num_groups] for name, cut in cuts.items()}
+    whole = baseline_cases(files) | decoding_cases(cuts, last)
+    cases = {f"{name.split()[0]} whole": case for name, case in whole.items()} | crop_cases(files, cuts)
+    spent = cpu_ms(cases, len(files), turns)
+    for case, values in spent.items():
+        name, work = case.split()
+        for turn, (cpu, pillow) in enumerate(zip(values, spent[f"pillow {work}"], strict=True)):
+            yield {"work": work, "read": name, "repeat": turn, "cpu_ms": cpu, "of_pillow": pillow / cpu}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_images(parser)
+    parser.add_argument("--num-images", type=int, default=60)
+    parser.add_argument("--num-searched", type=int, default=24, help="images on which the family is tried")
+    parser.add_argument("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=("writers", "search", "groups", "crops"))
+    parser.add_argument("--out", type=Path, default=Path("results/scan_scripts"))
+    given = parser.parse_args()
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    given.out.mkdir(parents=True, exist_ok=True)
+    files = native_files(given.images, given.num_images)
+    few = native_files(given.images, given.num_searched)
+    compared, turns = min(given.num_compared, given.num_images), given.repeats
+    tables: dict[str, Callable[[], Any]] = {
+        "writers": lambda: writers.rows(named_scripts()["spectral"], few, turns),
+        "crops": lambda: crops(files, turns),
+        "groups": lambda: groups(files, compared, turns),
+        "search": lambda: search(few, min(compared, len(few)), turns),
+    }
+    facts = {"num_images": len(files), "num_searched": len(few), "num_compared": compared, "repeats": turns}
+    for name, measure in tables.items():
+        if given.only is None or name in given.only:
+            frame = pd.DataFrame(measure())
+            frame.to_csv(given.out / f"{name}.csv", index=False, float_format="%.6g")
+            print(frame.to_string())
+            write_measured(given.out / FACTS_FILE, facts)
+
+
+if __name__ == "__main__":
+    main()
