@@ -249,6 +249,7 @@ def test_without_a_login_the_error_says_what_to_do(tmp_path: Path, monkeypatch: 
         open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
 
 
+@pytest.mark.program
 def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:
     program = (
         "import sys; import pcr_exp.runs.train_run; from pcr_exp.config.runners import TrackingConfig;"

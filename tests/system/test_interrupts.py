@@ -107,7 +107,7 @@ def test_tests_that_interrupt_pass_where_interrupts_are_ignored() -> None:
     """`nohup make test &`."""
     interrupting = "tests/loading/test_closing.py::test_an_interrupt_while_waiting_leaves_nothing_behind"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *interrupting],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", interrupting],
         cwd=Path(__file__).parents[2],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         capture_output=True,
