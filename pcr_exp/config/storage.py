@@ -11,7 +11,7 @@ from omegaconf import MISSING
 from pcr_exp.config.check import require
 
 MAX_READS_IN_FLIGHT = 512
-"""Beyond, threads of one Python process bring no more reads a second (results/throttle)."""
+"""Beyond, one Python process brings no more reads a second (results/throttle)."""
 
 
 @dataclass(kw_only=True, slots=True)

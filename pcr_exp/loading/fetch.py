@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
-from pcr_exp.config.storage import MAX_READS_IN_FLIGHT, StorageConfig
 from pcr_exp.errors import LoaderError
 from pcr_exp.storage.throttle import interruptible
-from pcr_exp.system import MIB
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-_IN_FLIGHT_UNKNOWN = 4
-_MIN_AHEAD = 4
-_MAX_AHEAD_BYTES = 2**30
 _JOIN_S = 5.0
-
-
-def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> int:
-    """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
-
-    The two are one that is being checked and handed over, and one that waits its turn at the pipe. Seeks do
-    not overlap: they are part of the rate, and more in flight would only queue at the head. Storage whose
-    rates are not known gets 4. No more than 512: beyond 3,000 to 4,000 reads/s, threads of one Python
-    process are the limit, which is felt where latency meets reads of less than 100 kB (results/throttle).
-
-    `storage.reads_in_flight`, where it is set, is the answer.
-    """
-    if storage is None:
-        return _IN_FLIGHT_UNKNOWN
-    if storage.reads_in_flight is not None:
-        return storage.reads_in_flight
-    busy_s = busy_s_per_read(storage, mean_read_bytes)
-    reads_per_s = min(1 / busy_s if busy_s else math.inf, storage.requests_per_s or math.inf)
-    if math.isinf(reads_per_s):
-        return _IN_FLIGHT_UNKNOWN
-    return min(math.ceil(reads_per_s * storage.latency_ms / 1e3) + 2, MAX_READS_IN_FLIGHT)
-
-
-def busy_s_per_read(storage: StorageConfig, read_bytes: float) -> float:
-    """Seconds in which the storage serves this read and no other: its seek, then its bytes."""
-    transfer_s = read_bytes / (storage.bandwidth_mib_per_s * MIB) if storage.bandwidth_mib_per_s else 0.0
-    return storage.seek_ms / 1e3 + transfer_s
-
-
-def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
-    """Seconds that a read of `num_bytes` takes at the rates that are configured, alone on the storage."""
-    if storage is None:
-        return 0.0
-    slot_s = 1 / storage.requests_per_s if storage.requests_per_s else 0.0
-    return max(busy_s_per_read(storage, num_bytes), slot_s) + storage.latency_ms / 1e3
-
-
-def reads_ahead(in_flight: int, at_once: int, mean_read_bytes: float) -> int:
-    """Reads to be ahead of those in use: all that may be in flight or are needed at once; up to 1 GiB.
-
-    At least four, where they take no more: batches are asked for in bursts.
-    """
-    affordable = max(2, int(_MAX_AHEAD_BYTES / mean_read_bytes))
-    return min(max(in_flight, at_once, _MIN_AHEAD), affordable)
 
 
 class _Failure:
@@ -88,18 +39,25 @@ class Fetcher(Generic[Request, Result]):
         ahead: int,
         timeout_s: float | None = None,
         describe: Callable[[Request], str] = str,
+        read_many: Callable[[list[Request]], Sequence[Result]] | None = None,
+        at_once: int = 1,
     ) -> None:
         """`requests` is advanced when a read begins, by one thread at a time.
 
         Where it gives None, the next request is not known yet: it is asked again when more is wanted.
 
         `describe` says what a request reads, for the error if no read ends for `timeout_s` in `take`.
+
+        With `read_many`, a thread does up to `at_once` requests by one call, as far as they may begin; where
+        that raises anything, it does each of them by itself.
         """
         self._read = read
         self._requests = requests
         self._ahead = ahead
         self._timeout_s = timeout_s
         self._describe = describe
+        self._read_many = read_many
+        self._at_once = at_once if read_many is not None else 1
         # Two conditions of one lock, so that what concerns one thread does not wake hundreds.
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
@@ -230,10 +188,15 @@ class Fetcher(Generic[Request, Result]):
 
     def _run(self) -> None:
         with interruptible(self._closing):
-            while (begun := self._begin()) is not None:
-                number, request = begun
+            while begun := self._begin():
                 # Not kept in a name: this thread would hold it while it waits for its next turn.
-                self._end(number, self._attempt(request))
+                self._end(begun[0][0], self._attempt_all([request for _, request in begun]))
+
+    def _attempt_all(self, requests: list[Request]) -> list[Result | _Failure]:
+        if len(requests) > 1 and self._read_many is not None:
+            with suppress(Exception):  # whose it is, shows when each is done by itself
+                return list(self._read_many(requests))
+        return [self._attempt(request) for request in requests]
 
     def _attempt(self, request: Request) -> Result | _Failure:
         try:
@@ -242,12 +205,14 @@ class Fetcher(Generic[Request, Result]):
         except BaseException as error:
             return _Failure(error)
 
-    def _begin(self) -> tuple[int, Request] | None:
+    def _begin(self) -> list[tuple[int, Request]]:
+        """The next requests that may begin, with their numbers; none at the end."""
         with self._changed:
-            while True:
+            begun: list[tuple[int, Request]] = []
+            while len(begun) < self._at_once and (not begun or self._may_begin()):
                 self._budget.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
                 if self._closing.is_set() or self._ended:
-                    return None
+                    break
                 number = self._num_begun
                 request = self._next_request(number)
                 if request is not None:
@@ -255,7 +220,8 @@ class Fetcher(Generic[Request, Result]):
                     if not self._in_flight:
                         self._busy_since_s = time.monotonic()
                     self._in_flight[number] = request
-                    return number, request
+                    begun.append((number, request))
+            return begun
 
     def _next_request(self, number: int) -> Request | None:
         try:
@@ -275,13 +241,15 @@ class Fetcher(Generic[Request, Result]):
     def _may_begin(self) -> bool:
         return not (self._paused or self._held) and self._num_begun < self._num_wanted + self._ahead
 
-    def _end(self, number: int, result: Result | _Failure) -> None:
+    def _end(self, first: int, results: list[Result | _Failure]) -> None:
+        """Hand over the results of the requests from number `first` on."""
         with self._changed:
-            self._results[number] = result
-            del self._in_flight[number]
+            for number, result in enumerate(results, start=first):
+                self._results[number] = result
+                del self._in_flight[number]
+                if isinstance(result, _Failure):
+                    self._ended = True
+                    self._budget.notify_all()
             if not self._in_flight:
                 self._busy_s += time.monotonic() - self._busy_since_s
-            if isinstance(result, _Failure):
-                self._ended = True
-                self._budget.notify_all()
             self._changed.notify_all()

@@ -28,7 +28,13 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.fetch import longest_read_s, reads_ahead, reads_in_flight
+from pcr_exp.loading.in_flight import (
+    longest_read_s,
+    reads_ahead,
+    reads_in_flight,
+    reads_per_call,
+    threads_for,
+)
 from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Span, Uses, open_share
 from pcr_exp.loading.stage import StageInputs, open_stage
@@ -194,6 +200,7 @@ class RecordLoader:
     def _tasks(self, span: Span) -> Tasks:
         self._check_patience(self._largest_group)
         in_flight, ahead = self._reading()
+        per_call = reads_per_call(in_flight, getattr(self._records.storage, "reads_many", False))
         return Tasks(
             self._records,
             self._policy,
@@ -201,8 +208,9 @@ class RecordLoader:
             span,
             label=self._label,
             batch_size=self._batch_size,
-            num_threads=in_flight,
+            num_threads=threads_for(in_flight, per_call),
             ahead=ahead,
+            at_once=per_call,
             timeout_s=self._config.timeout_s,
             slots=self._share.slots,
             reads=self._stage.reads,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pcr_exp.errors import PcrExpError
+from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.encoded import EncodedImages, Files
@@ -140,11 +140,13 @@ class Tasks:
         slots: Sequence[int] = (0,),
         reads: Callable[[RecordSet, EpochOrder], Reads] = Reads,
         replacing: int | None = None,
+        at_once: int = 1,
     ) -> None:
         """`order(epoch)` is asked twice per epoch: by reading, and later by batching.
 
         `slots` take turns in the batches of `order`; all of them together are what this process gives to an
         update. `reads` makes the reads of an order. With `replacing`, a seed, damaged images are replaced.
+        A thread reads up to `at_once` prefixes by one call.
         """
         self.may_wait = True
         """Whether there is nothing to hand over meanwhile."""
@@ -157,6 +159,8 @@ class Tasks:
             ahead=ahead,
             timeout_s=timeout_s,
             describe=lambda request: records.describe(request.record, request.group, request.after),
+            read_many=self._read_many,
+            at_once=at_once,
         )
         self._records = records
         self._policy = policy
@@ -195,6 +199,11 @@ class Tasks:
                 )
             return self._records.read_prefix(request.record, request.group)
         return self._records.read_extension(request.record, request.after, request.group)
+
+    def _read_many(self, requests: list[Request]) -> list[RecordPrefix]:
+        if any(request.after for request in requests):
+            raise LoaderError("reads that continue others are done one by one")
+        return self._records.read_prefixes([(request.record, request.group) for request in requests])
 
     def _batches(self, order: EpochOrder, first_batch: int) -> range:
         """The batches of `order` that are wanted, from update `first_batch` on."""

@@ -3,105 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
-from pcr_exp.images.codec import Buffer, Decoder, ImageCodec, find_codec
+from pcr_exp.images.codec import Decoder, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import unpack_damaged_group, unpack_group
 from pcr_exp.records.header import check_header, check_length
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
+from pcr_exp.records.prefix import Extension, RecordPrefix, Stretch
 from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)
 
+_KEPT_HEADER_BYTES = 2**22
 Result = TypeVar("Result")
-
-
-class Stretch(NamedTuple):
-    """Bytes of one read, and for every group in them the N + 1 offsets in them that bound its pieces."""
-
-    data: bytes
-    bounds: list[list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """The groups `after` + 1 to `group` of a record, which continue a prefix of `after` groups."""
-
-    after: int
-    group: int
-    num_bytes: int
-    """Bytes that were read for it."""
-    stretch: Stretch
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPrefix:
-    """All N samples of a record, at the fidelity of one scan group. `labels` are int64 of shape [N]."""
-
-    ids: list[str]
-    labels: dict[str, npt.NDArray[np.int64]]
-    group: int
-    num_bytes: int
-    """Bytes that were read for it."""
-    _stretches: tuple[Stretch, ...]
-    _codec: ImageCodec
-    replaced: Mapping[int, int] = field(default_factory=dict)
-    """By number, samples that are damaged, and which sample of the record stands in for each."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:
-        """Buffers that, laid end to end, are sample i as a file: views of what was read, nothing is copied.
-
-        With `group`, only the pieces up to that one: what a shorter prefix of the record would have given.
-        """
-        if not 0 <= i < len(self.ids):
-            raise IndexError(f"sample {i} of a record of {len(self.ids)}")
-        i = self.replaced.get(i, i)
-        views = [
-            (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
-        ]
-        return self._codec.join([view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]])
-
-    def encoded(self, i: int, group: int | None = None) -> bytes:
-        """Sample i as a file, of the groups read or of fewer; a baseline as it was."""
-        return b"".join(self.parts(i, group))
-
-    def bounds(self, group: int) -> npt.NDArray[np.int64]:
-        """[N + 1] offsets in the file that bound the pieces of a group that was read from its start on."""
-        return np.array(self._stretches[0].bounds[group - 1], dtype=np.int64)
-
-    def piece(self, i: int, group: int) -> memoryview:
-        """What one such group adds to sample i."""
-        first, bounds = self._stretches[0].data, self._stretches[0].bounds[group - 1]
-        return memoryview(first)[bounds[i] : bounds[i + 1]]
-
-    def extended(self, more: Extension) -> RecordPrefix:
-        """The samples at the fidelity of more groups. Shares memory with this prefix, which stays as it is.
-
-        Raises:
-            ValueError: `more` does not begin where this prefix ends.
-        """
-        if more.after != self.group:
-            raise ValueError(
-                f"groups from {more.after + 1} on do not continue a prefix of {self.group} groups"
-            )
-        return replace(
-            self,
-            group=more.group,
-            num_bytes=self.num_bytes + more.num_bytes,
-            _stretches=(*self._stretches, more.stretch),
-        )
 
 
 class RecordSet:
@@ -131,6 +52,9 @@ class RecordSet:
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self._storage = storage
+        # Of small records, most of a read's time is the header's: bytes that were verified are so again.
+        self._headers: dict[str, tuple[bytes, RecordHeader, int]] = {}
+        self._headers_room = _KEPT_HEADER_BYTES
         self.codec = find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
@@ -214,12 +138,30 @@ class RecordSet:
         prefix = self._read_prefix(record, group, self.index.prefix_bytes(record, group), damaged)
         return prefix, damaged
 
+    def read_prefixes(self, wanted: Sequence[tuple[int, int]]) -> list[RecordPrefix]:
+        """As `read_prefix` of each (record, group), by one call of the storage, whose `reads_many` is true.
+
+        Raises:
+            RecordError, StorageError: as `read_prefix`, of any of them; nothing is read twice.
+        """
+        sizes = [self.index.prefix_bytes(*one) for one in wanted]
+        places = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
+        found = self._storage.read_many(places)  # type: ignore[attr-defined]
+        return [
+            self._prefix_of(data, record, group, size)
+            for data, (record, group), size in zip(found, wanted, sizes, strict=True)
+        ]
+
     def _read_prefix(
         self, record: int, group: int, num_bytes: int, damaged: set[int] | None = None
     ) -> RecordPrefix:
+        return self._prefix_of(self.read_range(record, 0, num_bytes), record, group, num_bytes, damaged)
+
+    def _prefix_of(
+        self, data: bytes, record: int, group: int, num_bytes: int, damaged: set[int] | None = None
+    ) -> RecordPrefix:
         entry = self.stored(record)
         where = f"record {self.path(record)}"
-        data = self.read_range(record, 0, num_bytes)
         check_length(data, num_bytes, 0, group, where)
         header, start = self.unpack_header(data[: stated_header_bytes(data[:HEADER_START])], entry, where)
         bounds = self._unpack_groups(data, start, entry, 0, group, where, damaged)
@@ -264,8 +206,14 @@ class RecordSet:
         Raises:
             RecordError: it is damaged, or not that of the record which the index means.
         """
+        known = self._headers.get(entry.file)
+        if known is not None and known[0] == data:
+            return known[1], known[2]
         header, end, version = unpack_header(data, where)
         check_header(header, end, version, self.index, entry, where)
+        if self._headers_room >= len(data) == end:
+            self._headers[entry.file] = data, header, end
+            self._headers_room -= len(data)
         return header, end
 
     def _unpack_groups(

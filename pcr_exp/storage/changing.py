@@ -45,10 +45,13 @@ class ChangingStorage(ThrottledStorage):
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
-        due_ns = self.throttle.reserve(round(length / self._share()))
+        due_ns = self.throttle.reserve(self._charged(length))
         data = self.inner.read(path, offset, length)
         self.throttle.wait_until(due_ns)
         return data
+
+    def _charged(self, length: int) -> int:
+        return round(length / self._share())
 
     def _share(self) -> float:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pcr_exp.storage import RangeReader
 
@@ -49,6 +49,34 @@ class CountingStorage:
             self.busy_s += ended_s - self._counted_until_s
             self._counted_until_s = ended_s
         return data
+
+    @property
+    def reads_many(self) -> bool:
+        """Whether `read_many` does more than read one after the other."""
+        return getattr(self.inner, "reads_many", False)
+
+    def read_many(self, places: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """As the inner storage's `read_many`: for each (path, offset, length) what `read` gives."""
+        with self._lock:
+            started_s = self._now()
+            if self._num_in_flight == 0:
+                self._counted_until_s = started_s
+            self._num_in_flight += len(places)
+        try:
+            found: list[bytes] = self.inner.read_many(places)  # type: ignore[attr-defined]
+        except BaseException:
+            with self._lock:
+                self._num_in_flight -= len(places)
+            raise
+        with self._lock:
+            ended_s = self._now()
+            self._num_in_flight -= len(places)
+            self.num_reads += len(places)
+            self.bytes_read += sum(map(len, found))
+            self.read_s += len(places) * (ended_s - started_s)
+            self.busy_s += ended_s - self._counted_until_s
+            self._counted_until_s = ended_s
+        return found
 
     def supplied(self) -> tuple[int, float]:
         """`bytes_read` and the `busy_s` that they took."""

@@ -24,7 +24,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -138,19 +138,23 @@ class Throttle:
         """The file of the shared state."""
         return self._bucket.path
 
-    def reserve(self, num_bytes: int) -> int:
-        """Schedule a request that arrives now; returns when its last byte is due, in clock nanoseconds."""
+    def reserve(self, *num_bytes: int) -> int:
+        """Schedule requests of so many bytes that arrive now, one after the other.
+
+        Returns when the last byte of the last is due, in clock nanoseconds.
+        """
         limits = self._bucket.limits
         # The scheduler woke this thread late after its last request. That is not the storage's doing, so this
         # request counts as made that much earlier. Nor is waiting for the bucket's lock.
         now_ns = self._clock() - getattr(self._overslept, "ns", 0)
         with self._bucket.locked() as schedule:
-            slot_ns = max(schedule.slot_free_ns, now_ns)
-            start_ns = max(schedule.pipe_free_ns, slot_ns + round(limits.latency_s * _NS_PER_S))
-            busy_s = limits.seek_s + num_bytes / limits.bytes_per_s
-            done_ns = start_ns + round(busy_s * _NS_PER_S)
-            schedule.slot_free_ns = slot_ns + round(_NS_PER_S / limits.requests_per_s)
-            schedule.pipe_free_ns = done_ns
+            for count in num_bytes:
+                slot_ns = max(schedule.slot_free_ns, now_ns)
+                start_ns = max(schedule.pipe_free_ns, slot_ns + round(limits.latency_s * _NS_PER_S))
+                busy_s = limits.seek_s + count / limits.bytes_per_s
+                schedule.slot_free_ns = slot_ns + round(_NS_PER_S / limits.requests_per_s)
+                schedule.pipe_free_ns = start_ns + round(busy_s * _NS_PER_S)
+            done_ns = schedule.pipe_free_ns
         self._overslept.ns = 0
         return done_ns
 
@@ -200,6 +204,26 @@ class ThrottledStorage:
         if len(data) == length:  # else an error follows, and hours of waiting would only put it off
             self.throttle.wait_until(due_ns)
         return data
+
+    @property
+    def reads_many(self) -> bool:
+        """Whether one call may do several reads: not of what is far away, which would come one by one."""
+        return not self.is_remote
+
+    def read_many(self, places: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """For each (path, offset, length) what `read` gives; all are under way together, and due together.
+
+        Raises:
+            ReadCancelledError: `interruptible`'s event was set meanwhile.
+        """
+        due_ns = self.throttle.reserve(*(self._charged(length) for _, _, length in places))
+        found = [self.inner.read(*place) for place in places]
+        self.throttle.wait_until(due_ns)
+        return found
+
+    def _charged(self, length: int) -> int:
+        """The bytes that the throttle takes a read for."""
+        return length
 
     def size(self, path: str) -> int:
         """As the inner storage's `size`; charged as a request of no bytes, seek and all."""

@@ -8,9 +8,14 @@ import pytest
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import StorageError
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.in_flight import reads_in_flight, reads_per_call, threads_for
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.open import open_storage
 
 OpenLoader = Callable[..., RecordLoader]
 
@@ -59,9 +64,60 @@ def test_as_many_reads_are_in_flight_as_are_asked_for(
 def test_the_budget_of_memory_does_not_lower_what_is_asked_for(
     open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.loading.fetch._MAX_AHEAD_BYTES", 1)
+    monkeypatch.setattr("pcr_exp.loading.in_flight._MAX_AHEAD_BYTES", 1)
     as_asked = open_loader(storage_config=StorageConfig(name="far", reads_in_flight=40))
     assert as_asked._reading() == (40, 40)
     sized = open_loader(storage_config=StorageConfig(name="far", bandwidth_mib_per_s=1, latency_ms=4000))
     in_flight, ahead = sized._reading()
     assert in_flight > 40 and ahead == 2
+
+
+def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
+    far = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
+    in_flight = reads_in_flight(far, 14_000)
+    assert in_flight == 377
+    assert (reads_per_call(in_flight, True), threads_for(in_flight, 16)) == (16, 25)
+    assert (reads_per_call(in_flight, False), threads_for(in_flight, 1)) == (1, 377)
+    assert reads_per_call(64, True) == 1
+    counted = CountingStorage(open_storage(str(split), StorageConfig(name="fast", bandwidth_mib_per_s=1000)))
+    records = RecordSet(counted, "pcr")
+    counted.num_reads = counted.bytes_read = 0
+    assert counted.reads_many
+    together = records.read_prefixes([(0, 2), (3, 5), (0, 1)])
+    assert [prefix.group for prefix in together] == [2, 5, 1]
+    sizes = [records.index.prefix_bytes(*one) for one in ((0, 2), (3, 5), (0, 1))]
+    assert (counted.num_reads, counted.bytes_read) == (3, sum(sizes))
+    for one, (record, group) in zip(together, ((0, 2), (3, 5), (0, 1)), strict=True):
+        alone = records.read_prefix(record, group)
+        assert [one.encoded(i) for i in range(len(one))] == [alone.encoded(i) for i in range(len(alone))]
+    assert not CountingStorage(LocalStorage(split)).reads_many
+
+
+def test_a_call_that_fails_is_done_one_by_one() -> None:
+    def read(number: int) -> int:
+        if number == 20:
+            raise StorageError("the twentieth")
+        return -number
+
+    calls: list[int] = []
+
+    def read_many(numbers: list[int]) -> list[int]:
+        calls.append(len(numbers))
+        return [read(number) for number in numbers]
+
+    fetcher: Fetcher[int, int] = Fetcher(
+        read,
+        iter(range(100)),
+        num_threads=2,
+        ahead=32,
+        read_many=read_many,
+        at_once=8,
+    )
+    fetcher.start()
+    try:
+        assert fetcher.take(20) == [-number for number in range(20)]
+        with pytest.raises(StorageError, match="the twentieth"):
+            fetcher.take(1)
+    finally:
+        fetcher.close()
+    assert max(calls) == 8

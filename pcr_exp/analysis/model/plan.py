@@ -22,7 +22,7 @@ from pcr_exp.analysis.model.throughput_model import (
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading import fetch
+from pcr_exp.loading import in_flight as reading
 from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -144,7 +144,7 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
     bandwidth = bandwidth_bytes_per_s(storage)
     latency_s, seek_s, transfer_s = storage.latency_ms / 1e3, storage.seek_ms / 1e3, read_bytes / bandwidth
     seek_s_per_image = seek_s / data.images_per_record
-    in_flight = plan.reads_in_flight or fetch.reads_in_flight(storage, read_bytes)
+    in_flight = plan.reads_in_flight or reading.reads_in_flight(storage, read_bytes)
     limits = {
         "compute": workers * plan.model_images_per_s[model],
         "decode": workers * plan.cores_per_worker * plan.decode_images_per_s[scan],

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.in_flight import reads_ahead, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.measuring.speed.native_images import add_images, native_records
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordPrefix, RecordSet
@@ -30,10 +31,13 @@ def measure_latency(
     num_records = len(records.index.records)
     mean_bytes = records.index.epoch_bytes(group) / num_records
     in_flight = reads_in_flight(storage, mean_bytes)
+    per_call = reads_per_call(in_flight, getattr(records.storage, "reads_many", False))
     fetcher: Fetcher[int, RecordPrefix] = Fetcher(
         lambda record: records.read_prefix(record, group),
         (record for _ in range(10**6) for record in range(num_records)),
-        num_threads=in_flight,
+        num_threads=threads_for(in_flight, per_call),
+        read_many=lambda wanted: records.read_prefixes([(record, group) for record in wanted]),
+        at_once=per_call,
         ahead=reads_ahead(in_flight, SHUFFLE_RECORDS, mean_bytes),
     )
     assert storage.bandwidth_mib_per_s is not None

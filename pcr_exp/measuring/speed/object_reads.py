@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.loading.fetch import Fetcher, reads_ahead, reads_in_flight
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.in_flight import reads_ahead, reads_in_flight
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.open import open_remote
