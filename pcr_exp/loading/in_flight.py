@@ -68,6 +68,15 @@ def reads_per_call(in_flight: int, reads_many: bool) -> int:
     return _READS_PER_CALL if reads_many and in_flight > _FEW_THREADS else 1
 
 
+def by_calls(in_flight: int, per_call: int) -> int:
+    """Reads to have under way where calls do several: half as many again.
+
+    The reads of a call begin and end together, and meanwhile none of them is under way: those that came
+    first wait for the last, and all of them for the thread that verifies one after the other.
+    """
+    return in_flight if per_call == 1 else in_flight + in_flight // 2
+
+
 def threads_for(in_flight: int, per_call: int) -> int:
-    """Threads that have so many reads under way; one more, where the reads of a call end together."""
-    return in_flight if per_call == 1 else math.ceil(in_flight / per_call) + 1
+    """Threads that have so many reads under way."""
+    return math.ceil(in_flight / per_call)

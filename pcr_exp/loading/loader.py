@@ -29,6 +29,7 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.in_flight import (
+    by_calls,
     longest_read_s,
     reads_ahead,
     reads_in_flight,
@@ -200,7 +201,7 @@ class RecordLoader:
     def _tasks(self, span: Span) -> Tasks:
         self._check_patience(self._largest_group)
         in_flight, ahead = self._reading()
-        per_call = reads_per_call(in_flight, getattr(self._records.storage, "reads_many", False))
+        per_call = self._reads_per_call(in_flight)
         return Tasks(
             self._records,
             self._policy,
@@ -208,7 +209,7 @@ class RecordLoader:
             span,
             label=self._label,
             batch_size=self._batch_size,
-            num_threads=threads_for(in_flight, per_call),
+            num_threads=threads_for(by_calls(in_flight, per_call), per_call),
             ahead=ahead,
             at_once=per_call,
             timeout_s=self._config.timeout_s,
@@ -245,10 +246,14 @@ class RecordLoader:
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
-        ahead = reads_ahead(in_flight, at_once, self._mean_read_bytes(largest))
+        under_way = by_calls(in_flight, self._reads_per_call(in_flight))
+        ahead = reads_ahead(under_way, at_once, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
             ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
         return in_flight, self._config.records_ahead or ahead
+
+    def _reads_per_call(self, in_flight: int) -> int:
+        return reads_per_call(in_flight, getattr(self._records.storage, "reads_many", False))
 
     @property
     def _largest_group(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from pcr_exp.errors import RecordError
 
 MAX_PIECE_BYTES = 2**32 - 1
 _CHECKSUM = struct.Struct("<Q")
+_FEW = 32
 _LENGTH, _PIECE_CHECKSUM = np.dtype("<u4"), np.dtype("<u8")
 _REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
 
@@ -74,7 +75,10 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: i
         )
     view = memoryview(data)
     table = view[start : pieces_start - _CHECKSUM.size]
-    bounds = _bounds(table, num_samples, pieces_start)
+    if num_samples > _FEW:
+        bounds = _bounds(table, num_samples, pieces_start).tolist()
+    else:
+        bounds = _few(table, num_samples, pieces_start)
     (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
     if stated != checksum(table, view[pieces_start:end]):
         which = _first_damaged(view, table, bounds, end) if version > 1 else None
@@ -82,7 +86,7 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: i
         raise RecordError(f"{where} is damaged: the checksum does not match{told}. {_REMEDY}")
     if bounds[-1] != end:
         raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
-    return bounds.tolist()
+    return bounds
 
 
 def unpack_damaged_group(
@@ -122,6 +126,11 @@ def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: st
     return Table(bounds, _piece_checksums(table, num_samples))
 
 
+def _few(table: memoryview, num_samples: int, pieces_start: int) -> list[int]:
+    """As `_bounds`, of so few pieces that an array would take longer to be made than to be used."""
+    return list(accumulate(struct.unpack_from(f"<{num_samples}I", table), initial=pieces_start))
+
+
 def _bounds(table: bytes | memoryview, num_samples: int, pieces_start: int) -> npt.NDArray[np.int64]:
     bounds = np.empty(num_samples + 1, dtype=np.int64)
     bounds[0] = pieces_start
@@ -134,9 +143,7 @@ def _piece_checksums(table: bytes | memoryview, num_samples: int) -> npt.NDArray
     return np.frombuffer(table, _PIECE_CHECKSUM, num_samples, offset=num_samples * _LENGTH.itemsize)
 
 
-def _first_damaged(
-    view: memoryview, table: memoryview, bounds: npt.NDArray[np.int64], end: int
-) -> int | None:
+def _first_damaged(view: memoryview, table: memoryview, bounds: list[int], end: int) -> int | None:
     """The first piece that does not match its checksum; None if the lengths themselves do not fit."""
     if bounds[-1] != end:
         return None

@@ -10,7 +10,7 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.in_flight import reads_in_flight, reads_per_call, threads_for
+from pcr_exp.loading.in_flight import by_calls, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -76,8 +76,8 @@ def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
     far = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     in_flight = reads_in_flight(far, 14_000)
     assert in_flight == 377
-    assert (reads_per_call(in_flight, True), threads_for(in_flight, 16)) == (16, 25)
-    assert (reads_per_call(in_flight, False), threads_for(in_flight, 1)) == (1, 377)
+    assert (reads_per_call(in_flight, True), by_calls(in_flight, 16), threads_for(565, 16)) == (16, 565, 36)
+    assert (reads_per_call(in_flight, False), by_calls(in_flight, 1), threads_for(377, 1)) == (1, 377, 377)
     assert reads_per_call(64, True) == 1
     counted = CountingStorage(open_storage(str(split), StorageConfig(name="fast", bandwidth_mib_per_s=1000)))
     records = RecordSet(counted, "pcr")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.in_flight import reads_ahead, reads_in_flight, reads_per_call, threads_for
+from pcr_exp.loading.in_flight import by_calls, reads_ahead, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.measuring.speed.native_images import add_images, native_records
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordPrefix, RecordSet
@@ -32,20 +32,21 @@ def measure_latency(
     mean_bytes = records.index.epoch_bytes(group) / num_records
     in_flight = reads_in_flight(storage, mean_bytes)
     per_call = reads_per_call(in_flight, getattr(records.storage, "reads_many", False))
+    under_way = by_calls(in_flight, per_call)
     fetcher: Fetcher[int, RecordPrefix] = Fetcher(
         lambda record: records.read_prefix(record, group),
         (record for _ in range(10**6) for record in range(num_records)),
-        num_threads=threads_for(in_flight, per_call),
+        num_threads=threads_for(under_way, per_call),
         read_many=lambda wanted: records.read_prefixes([(record, group) for record in wanted]),
         at_once=per_call,
-        ahead=reads_ahead(in_flight, SHUFFLE_RECORDS, mean_bytes),
+        ahead=reads_ahead(under_way, SHUFFLE_RECORDS, mean_bytes),
     )
     assert storage.bandwidth_mib_per_s is not None
     num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))
     rows: list[dict[str, object]] = []
     fetcher.start()
     try:
-        for _ in range(1 + in_flight // SHUFFLE_RECORDS):
+        for _ in range(1 + 2 * under_way // SHUFFLE_RECORDS):
             fetcher.take(SHUFFLE_RECORDS)
         for repeat in range(repeats):
             started_s = time.perf_counter()
