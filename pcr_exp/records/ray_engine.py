@@ -36,13 +36,15 @@ def make_on_ray(
         ConfigError: Ray is not installed, or there is no cluster at the address.
     """
     ray = connect_to_ray(address, "records.ray_address")
-    task = ray.remote(num_cpus=1, max_retries=-1)(make)
+    task = ray.remote(num_cpus=1, max_retries=-1)(_call)
     ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     remaining = iter(records.items())
     pending: deque[tuple[int, Any]] = deque()
 
     def submit(count: int) -> None:
-        pending.extend((number, task.remote(number, given)) for number, given in islice(remaining, count))
+        pending.extend(
+            (number, task.remote(make, number, given)) for number, given in islice(remaining, count)
+        )
 
     submit(ahead)
     try:
@@ -54,3 +56,7 @@ def make_on_ray(
     finally:
         for _, reference in pending:
             ray.cancel(reference, force=True)
+
+
+def _call(make: Callable[[int, Sequence[Any]], Outcome], number: int, given: Sequence[Any]) -> Outcome:
+    return make(number, given)  # Ray takes functions, and no partial ones

@@ -30,6 +30,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.evaluation.page import META_FILE as EVALUATION
 from pcr_exp.analysis.evaluation.page import draw_evaluation
 from pcr_exp.analysis.model.plan_page import PREDICTIONS_FILE, report_plan
+from pcr_exp.analysis.model.scale import SIMULATED, redraw_scale
 from pcr_exp.analysis.model.validation import META_FILE as VALIDATION
 from pcr_exp.analysis.model.validation_page import report_validation
 from pcr_exp.analysis.quality.figures import draw_decode_modes
@@ -95,6 +96,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         ("codec.csv", redraw_codec),
         ("encode.csv", redraw_encode),
         (SCRIPTS, draw_scripts),
+        (f"{SIMULATED}.csv", redraw_scale),
     ]
     found = [
         Job(path.parent.parent if "/" in name else path.parent, draw)

@@ -1,16 +1,18 @@
 """`torchrun ... -m experiments.train`, as a user types it."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 
 REPO = Path(__file__).parents[2]
 
@@ -93,3 +95,81 @@ def test_processes_end_with_a_torchrun_that_was_killed(tmp_path: Path) -> None:
                 process.kill()
         torchrun.wait()
     assert "asked to stop: saving a checkpoint" in output.read_text()
+
+
+ELASTIC = (
+    *("training.checkpoint_every_steps=1", "training.epochs=8", "training.log_every_steps=1"),
+    *("training.batch_size=4", "training.global_batch_size=8"),
+)
+"""A run that two processes or one train alike, with a checkpoint in the middle of every epoch."""
+
+
+def start(command: list[str], output: Path) -> subprocess.Popen[bytes]:
+    with output.open("w") as file:
+        return subprocess.Popen(command, cwd=REPO, stdout=file, stderr=file, start_new_session=True)
+
+
+def process_of(torchrun: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
+    """The training processes by rank."""
+    children = psutil.Process(torchrun.pid).children()
+    return {child.environ()["RANK"]: child for child in children if "RANK" in child.environ()}
+
+
+def wait_for(found: Callable[[], bool], output: Path, within_s: float = 240) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not found():
+        assert time.monotonic() < deadline_s, output.read_text()[-3000:]
+        time.sleep(0.1)
+
+
+def rows_of(runs: Path) -> list[Row]:
+    (run,) = (path for path in runs.iterdir() if path.is_dir())
+    return read_rows(run / "rows.jsonl")
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_is_named_and_all_go_on_in_mid_epoch(tmp_path: Path) -> None:
+    whole = launched(2, tmp_path, *ELASTIC, f"runs_root={tmp_path}/whole")
+    assert whole.returncode == 0, whole.stderr[-3000:]
+    output = tmp_path / "output"
+    command = command_of(2, tmp_path, *ELASTIC)
+    place = command.index("--nproc-per-node")
+    torchrun = start([*command[:place], "--max-restarts", "1", *command[place:]], output)
+    try:
+        wait_for(lambda: "epoch 2/8" in output.read_text(), output)
+        killed = process_of(torchrun)["1"]
+        killed.kill()
+        assert torchrun.wait(240) == 0, output.read_text()[-3000:]
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(torchrun.pid, signal.SIGKILL)
+    said = output.read_text()
+    assert f"local_rank: 1 (pid: {killed.pid})" in said
+    assert "continuing interrupted" in said or "continuing failed" in said
+    assert deterministic_part(rows_of(tmp_path / "runs")) == deterministic_part(rows_of(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_one_node_goes_on_where_another_is_lost(tmp_path: Path) -> None:
+    """Two nodes of a process each, of which the second is lost: the first trains the rest alone."""
+    port = 29500 + os.getpid() % 1000
+    command = command_of(1, tmp_path, *ELASTIC)
+    at = command.index("--nproc-per-node")
+    del command[at + 2 : at + 4]  # the port of one node alone
+    rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "lost"]
+    nodes = ["--nnodes", "1:2", "--max-restarts", "3", *rendezvous]
+    outputs = [tmp_path / f"output-{node}" for node in range(2)]
+    agents = []
+    try:
+        for output in outputs:
+            agents.append(start([*command[:at], *nodes, *command[at:]], output))
+        wait_for(lambda: any("epoch 2/8" in output.read_text() for output in outputs), outputs[0])
+        os.killpg(agents[1].pid, signal.SIGKILL)
+        assert agents[0].wait(400) == 0, outputs[0].read_text()[-3000:]
+    finally:
+        for agent in agents:
+            with suppress(ProcessLookupError):
+                os.killpg(agent.pid, signal.SIGKILL)
+            agent.wait()
+    rows = rows_of(tmp_path / "runs")
+    assert (rows[-1]["epoch"], rows[-1]["samples_seen"]) == (8, 8 * 24)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ class Ray:
 
         class Task:
             def __init__(self, function: Callable[..., object]) -> None:
+                assert isinstance(function, FunctionType), "Ray takes nothing else"
                 self.function = function
 
             def remote(self, *given: object) -> bytes:

@@ -1,13 +1,19 @@
 """One process asked for what takes several, and several that the configuration does not know of."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
+import torch
 
 from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.training.distributed.exchange import NoExchange
 from pcr_exp.training.distributed.open import check_exchange, open_exchange
-from pcr_exp.training.distributed.processes import Processes, join_processes
+from pcr_exp.training.distributed.processes import Processes, backend_for, ended_ranks, join_processes
 
 
 @pytest.mark.parametrize(
@@ -69,3 +75,21 @@ def test_one_process_talks_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert alone.any(True) is True
     assert alone.from_first(lambda: "made") == "made"
     assert alone.gather("own") == ["own"]
+
+
+def test_nccl_sums_where_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert backend_for(2) == "gloo"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    assert [backend_for(per_host) for per_host in (1, 2, 3)] == 2 * ["cpu:gloo,cuda:nccl"] + ["gloo"]
+
+
+def test_processes_that_have_ended_are_named_by_rank() -> None:
+    here = socket.gethostname()
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])  # not waited for: it stays in the table
+    places = ((here, os.getpid()), (here, ended.pid), ("elsewhere", ended.pid))
+    assert ended_ranks(Processes(0, 3, 2, places)) == f"rank 1 (process {ended.pid} on {here})"
+    ended.wait()
+    assert ended_ranks(Processes(0, 3, 2, places)) == f"rank 1 (process {ended.pid} on {here})"

@@ -1,0 +1,168 @@
+"""Many workers on one storage, simulated: the loader's own order, and reads that stand in line.
+
+Each worker (a training process) reads the records of its share in the order of `pcr_exp.loading`, as far
+ahead as the loader does, and all take their updates together. Storage serves one read after the other: the
+bytes at its bandwidth, and no more requests a second than it takes; its latency comes on top, for all reads
+at once. Decoding and training take a worker a fixed time for each batch. Nothing sleeps, nothing is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pcr_exp.loading.lanes import EpochLanes
+from pcr_exp.loading.order import Uses, epoch_order
+
+Ints = npt.NDArray[np.int64]
+DEFAULT_LANES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The storage, and what a worker is."""
+
+    bandwidth_bytes_per_s: float
+    """Of the storage; all workers share it."""
+    latency_s: float
+    requests_per_s: float
+    """That storage serves, at most (infinity: no limit)."""
+    worker_images_per_s: float
+    """What one worker decodes and trains, from bytes that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """An epoch of all workers."""
+
+    num_images: int
+    seconds: float
+    first_batch_s: float
+    bytes_read: float
+    num_reads: int
+    busy_s: float
+    """In which a worker worked; the rest it waited."""
+
+    @property
+    def images_per_s(self) -> float:
+        """Of all workers together."""
+        return self.num_images / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What all workers read in an epoch, in the order in which storage is asked. Arrays are int64 [R]."""
+
+    issued: Ints
+    """The update at whose beginning each is asked for."""
+    needed: Ints
+    """The update that waits for it."""
+    records: Ints
+    num_updates: int
+    num_images: int
+    batch_size: int
+    """Images of one worker in an update."""
+
+
+def reads_of_an_epoch(
+    record_sizes: Sequence[int],
+    *,
+    num_workers: int,
+    batch_size: int,
+    window: int,
+    records_ahead: int,
+    seed: int = 0,
+    epoch: int = 0,
+) -> Reads:
+    """Lay an epoch out for workers as the loader does.
+
+    Args:
+        record_sizes: Images of each record.
+        num_workers: Training processes; 8 lanes, or as many as there are workers.
+        batch_size: Images of a worker's batch.
+        window: Records that a lane shuffles together (`loader.shuffle_records`).
+        records_ahead: Reads that a worker has under way or waiting beyond those in use.
+        seed: Of the order.
+        epoch: Of the order.
+    """
+    num_lanes = max(DEFAULT_LANES, num_workers)
+    lanes = EpochLanes(record_sizes, seed=seed, epoch=epoch, num_lanes=num_lanes, window=window)
+    issued, needed, records, places = [], [], [], []
+    num_updates = 0
+    for worker in range(num_workers):
+        order = epoch_order([Uses.once(lanes.slot(worker, num_workers))], batch_size)
+        first = order.first_use // batch_size
+        # A read is asked for when the update begins that first uses the one so far before it.
+        at_once = np.zeros(min(records_ahead, len(first)), dtype=np.int64)
+        issued.append(np.concatenate([at_once, first[:-records_ahead]]))
+        needed.append(first)
+        records.append(order.records)
+        places.append(np.arange(len(first)))
+        num_updates = len(order.batches) - 1
+    asked, waited, which, place = (np.concatenate(each) for each in (issued, needed, records, places))
+    turn = np.lexsort((place, asked))  # at one moment, workers take turns
+    return Reads(asked[turn], waited[turn], which[turn], num_updates, sum(record_sizes), batch_size)
+
+
+def simulate(
+    machine: Machine,
+    reads: Reads,
+    record_bytes: npt.NDArray[np.float64],
+    is_cached: npt.NDArray[np.bool_] | None = None,
+) -> Simulated:
+    """Simulate one epoch.
+
+    Args:
+        machine: Storage and workers.
+        reads: Of all workers.
+        record_bytes: [records], of the prefix that is read of each.
+        is_cached: [records], which of them a cache beside the workers holds: their reads cost nothing.
+    """
+    cached = np.zeros(len(record_bytes), dtype=bool) if is_cached is None else is_cached
+    from_storage = ~cached[reads.records]
+    num_bytes = np.where(from_storage, record_bytes[reads.records], 0.0)
+    service_s = num_bytes / machine.bandwidth_bytes_per_s
+    service_s = np.maximum(service_s, np.where(from_storage, 1 / machine.requests_per_s, 0.0))
+    seconds, first_s = _run(machine, reads, service_s, from_storage)
+    return Simulated(
+        num_images=reads.num_images,
+        seconds=seconds,
+        first_batch_s=first_s,
+        bytes_read=float(num_bytes.sum()),
+        num_reads=int(from_storage.sum()),
+        busy_s=reads.num_updates * reads.batch_size / machine.worker_images_per_s,
+    )
+
+
+def _run(
+    machine: Machine,
+    reads: Reads,
+    service_s: npt.NDArray[np.float64],
+    from_storage: npt.NDArray[np.bool_],
+) -> tuple[float, float]:
+    """The time at which the last update is over, and at which the first one has its batches."""
+    bounds = np.searchsorted(reads.issued, np.arange(reads.num_updates + 1))
+    update_s = reads.batch_size / machine.worker_images_per_s
+    arrived_s = np.zeros(reads.num_updates)
+    """By update, when the last read that it waits for is there."""
+    now_s = free_s = first_s = 0.0
+    for update in range(reads.num_updates):
+        asked = slice(bounds[update], bounds[update + 1])
+        if asked.start < asked.stop:
+            served_s = max(free_s, now_s) + np.cumsum(service_s[asked])
+            free_s = float(served_s[-1]) if service_s[asked].any() else free_s
+            there_s = np.where(from_storage[asked], served_s + machine.latency_s, now_s)
+            np.maximum.at(arrived_s, reads.needed[asked], there_s)
+        now_s = max(now_s, float(arrived_s[update]))
+        first_s = now_s if update == 0 else first_s
+        now_s += update_s
+    return now_s, first_s
+
+
+def never_evicted(record_bytes: npt.NDArray[np.float64], cache_bytes: float) -> npt.NDArray[np.bool_]:
+    """Which records a cache holds that keeps what came first, from the second epoch on; [records]."""
+    return np.cumsum(record_bytes) <= (cache_bytes if math.isfinite(cache_bytes) else np.inf)
