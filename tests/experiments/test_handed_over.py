@@ -91,9 +91,10 @@ def test_jobs_are_handed_over_and_the_command_returns(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def raylets() -> Iterator[str]:
+def raylets(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a cluster of two nodes on this machine."""
     pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they get nothing where others work, too
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

@@ -101,14 +101,17 @@ def test_settings_that_do_not_go_together() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_is_killed_in_mid_encode_changes_no_byte(tmp_path: Path) -> None:
+def test_a_node_that_is_killed_in_mid_encode_changes_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ray = pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they get nothing where others work, too
     from ray.cluster_utils import Cluster
 
     images = list(CASES.values())
     for split in ("train", "val"):
         for name in ("cat", "dog"):
-            many = {f"{k}": images[k % 10] for k in range(100)}
+            many = {f"{k}": images[k % 10] for k in range(60)}
             write_images(tmp_path / "in" / split / name, many)
     dataset = FolderConfig(
         name="pets", root=str(tmp_path / "in"), label="class", images_per_record=4, tune_fraction=0.1
@@ -135,5 +138,5 @@ def test_a_node_that_is_killed_in_mid_encode_changes_no_byte(tmp_path: Path) -> 
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert 10 <= killed[0] < 90, "in the middle of some hundred records"
+    assert 10 <= killed[0] < 50, "in the middle of some sixty records"
     assert bytes_of(made) == bytes_of(local)

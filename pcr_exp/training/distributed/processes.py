@@ -196,7 +196,7 @@ def _meet(backend: str) -> None:
         store, rank, _ = next(dist.rendezvous("env://", timeout=_START_TIMEOUT))
         # A store may outlive a start, and hold the addresses of those who have died since.
         store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        store.set(f"pcr_exp/{rank}", b"here")
+        store.set(f"pcr_exp/{rank}", "here")
         store.wait([f"pcr_exp/{other}" for other in range(world_size)], _START_TIMEOUT)
     except RuntimeError as error:
         seconds = _START_TIMEOUT.total_seconds()
