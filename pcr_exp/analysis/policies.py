@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from pcr_exp.analysis.core.cells import task_title, with_unit
+from pcr_exp.analysis.core.caption import Caption, of_runs
+from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
     BELOW,
     panel_title,
@@ -135,7 +136,7 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame) -> None:
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
     ax.set_ylabel(" / ".join(SCORE_LABELS.get(measure, measure.replace("_", " ")) for measure in measures))
-    ax.legend(title="scan group", **BELOW, title_fontsize=8.5, ncols=5)
+    ax.legend(title="scan group", **BELOW, ncols=5)
 
 
 def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
@@ -150,10 +151,10 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
     paths: list[Path] = []
     for run, name in zip(with_policy, names, strict=True):
         manifest = run.manifest
-        title = task_title(manifest.dataset, manifest.label, manifest.model)
+        caption = of_runs([run], "What the policy chose")
         unique = name if names.count(name) == 1 else manifest.run_id
         scan = scan_label(run.config["scan"], run.config.get("records"))
-        paths += draw_trace(run.rows, title, scan, out / "traces", unique, full_image_bytes(run, runs))
+        paths += draw_trace(run.rows, caption, scan, out / "traces", unique, full_image_bytes(run, runs))
     return paths
 
 
@@ -171,10 +172,16 @@ def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
 
 
 def draw_trace(
-    rows: Sequence[Row], title: str, scan: str, out: Path, name: str, full_image_bytes: float | None = None
+    rows: Sequence[Row],
+    caption: Caption,
+    scan: str,
+    out: Path,
+    name: str,
+    full_image_bytes: float | None = None,
 ) -> list[Path]:
     """Save what a run's policy decided as `<name>.{pdf,png,csv}` in `out`; nothing if it decided nothing."""
     trace = policy_trace(rows, full_image_bytes)
     if trace.empty:
         return []
-    return save_figure(draw_policy_trace(trace, title, scan, seconds_of(rows[-1])), trace, out, name)
+    figure = draw_policy_trace(trace, scan, scan, seconds_of(rows[-1]))
+    return save_figure(figure, trace, out, name, caption)

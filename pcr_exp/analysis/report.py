@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.combined.page import write_combined
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
@@ -16,8 +17,8 @@ from pcr_exp.analysis.core.told_apart import with_settings
 from pcr_exp.analysis.echo.page import write_echo_report
 from pcr_exp.analysis.gradients.page import write_gradient_report
 from pcr_exp.analysis.policies import write_traces
-from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import load_quality
+from pcr_exp.analysis.quality.page import save_quality_figures
 from pcr_exp.analysis.scans.accuracy_vs_mssim import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
 from pcr_exp.analysis.scans.deployment import write_deployment
 from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
@@ -27,6 +28,7 @@ from pcr_exp.analysis.scans.figures import (
     draw_time_to_accuracy,
     with_seconds,
 )
+from pcr_exp.analysis.scans.front import write_front
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
@@ -89,17 +91,17 @@ def write_report(
         if points["ms_ssim"].nunique() > 1:
             tables.append(out / "accuracy_vs_mssim_fits.csv")
             tolerance_fits(points).to_csv(tables[-1], index=False)
-            figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim")
+            caption = of_runs(runs, "Final accuracy and image quality")
+            figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)
         figures += write_traces(runs, out)
         for write in (
-            *(write_fair_baseline, write_deployment),
+            *(write_fair_baseline, write_deployment, write_front),
             *(write_echo_report, write_gradient_report, write_combined),
         ):
             more_tables, more_figures = write(runs, out)
             tables, figures = tables + more_tables, figures + more_figures
     if with_quality and not quality.empty:
-        figures += save_figure(draw_mssim_vs_scan(quality), quality, out, "mssim_vs_scan")
-        figures += save_figure(draw_bytes_per_group(quality), quality, out, "bytes_per_group")
+        figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, tables, figures, num_lone_groups)
 
 
@@ -107,13 +109,17 @@ def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[
     curves = with_settings(scan_comparisons(eval_curves(runs)), runs)
     if curves.empty:
         return []
-    figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch")
+    caption = of_runs(runs, "Accuracy per epoch", curves)
+    figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch", caption)
     timed = with_seconds(curves)
     if len(timed):
-        figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy")
-        figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs")
+        caption = of_runs(runs, "Accuracy over time", timed)
+        figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy", caption)
+        caption = of_runs(runs, "Accuracy over time and per epoch", timed)
+        figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs", caption)
     totals = with_settings(with_totals(scan_comparisons(frame)), runs)
-    return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side")]
+    caption = of_runs(runs, "What each scan level took and reached", totals)
+    return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side", caption)]
 
 
 def _num_groups(frame: pd.DataFrame) -> int:

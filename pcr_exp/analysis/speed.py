@@ -13,7 +13,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.figure import footer, new_figure, panels, save_figure, title_above
+from pcr_exp.analysis.core.caption import Caption, hardware_beside
+from pcr_exp.analysis.core.cells import span
+from pcr_exp.analysis.core.figure import footer, new_figure, panels, save_figure
 from pcr_exp.analysis.core.look import MUTED, OTHER_LOOKS, style
 
 THROTTLED = {
@@ -81,9 +83,7 @@ def draw_throttle(ratios: pd.DataFrame) -> Figure:
         ax.invert_yaxis()
         ax.set_xlabel("seconds under the throttle / seconds of the slow device")
         figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        title_above(figure, "The throttle takes as long as devices that are really slow")
-        least = min(len(found) for _, found in settings)
-        footer(figure, f"n = {least} or more repeats, each a dot; band: 5 %")
+        footer(figure, f"each repeat a dot; band: {100 * _CLOSE:g} %")
     return figure
 
 
@@ -93,8 +93,6 @@ def draw_codec(rows: pd.DataFrame) -> Figure:
         rows,
         "tensors",
         {"encode_mb_per_s": "encoding, MB/s", "decode_mb_per_s": "decoding, MB/s"},
-        "How fast 3LC's codec works",
-        "of 32-bit floats, one core (results/codec_speed/README.md has the hardware)",
     )
 
 
@@ -116,12 +114,10 @@ def draw_encode(rows: pd.DataFrame) -> Figure:
         found.assign(step=found["step"].map(words)),
         "step",
         {"images_per_s": "images/s"},
-        "How fast images become records",
-        f"{rows['images'].iloc[0]} native ImageNet files (results/records_speed/README.md has the hardware)",
     )
 
 
-def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str], title: str, facts: str) -> Figure:
+def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str]) -> Figure:
     names = list(dict.fromkeys(rows[by]))
     with style():
         figure, axes = panels(len(measures))
@@ -132,9 +128,7 @@ def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str], title: s
             ax.set_xlabel(words)
             ax.set_yticks(range(len(names)), names if ax is axes[0] else [""] * len(names), fontsize=8.5)
             ax.invert_yaxis()
-        title_above(figure, title)
-        least = int(rows.groupby(by).size().min())
-        footer(figure, f"n = {least} repeats, median, smallest to largest; {facts}")
+        footer(figure, "median, smallest to largest")
     return figure
 
 
@@ -160,16 +154,41 @@ def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str)
 def redraw_throttle(folder: Path, out: Path) -> list[Path]:
     """The figure `throttle` of a folder of tables."""
     ratios = throttle_ratios(folder)
-    return save_figure(draw_throttle(ratios), ratios, out, "throttle")
+    caption = Caption(
+        shows="The throttle takes as long as devices that are really slow",
+        of=("reads, epochs and gradients · no task · no model · no crops",),
+        n=_repeats(ratios, ["place", "setting"]),
+        hardware=hardware_beside(folder),
+        storage="storage: MiB/s as each line says",
+    )
+    return save_figure(draw_throttle(ratios), ratios, out, "throttle", caption)
 
 
 def redraw_codec(folder: Path, out: Path) -> list[Path]:
     """The figure `codec_speed` of codec.csv; its own CSV is a copy of it."""
     rows = pd.read_csv(folder / "codec.csv")
-    return save_figure(draw_codec(rows), rows, out, "codec_speed")
+    caption = Caption(
+        shows="How fast 3LC's codec works",
+        of=("tensors of 32-bit floats · no task · no model",),
+        n=_repeats(rows, ["tensors"]),
+        hardware=hardware_beside(folder),
+        storage="no storage: tensors lie in memory",
+    )
+    return save_figure(draw_codec(rows), rows, out, "codec_speed", caption)
 
 
 def redraw_encode(folder: Path, out: Path) -> list[Path]:
     """The figure `encode_speed` of encode.csv; its own CSV is a copy of it."""
     rows = pd.read_csv(folder / "encode.csv")
-    return save_figure(draw_encode(rows), rows, out, "encode_speed")
+    caption = Caption(
+        shows="How fast images become records",
+        of=(f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model",),
+        n=_repeats(rows, ["library"]),
+        hardware=hardware_beside(folder),
+        storage="storage without a limit in MiB/s",
+    )
+    return save_figure(draw_encode(rows), rows, out, "encode_speed", caption)
+
+
+def _repeats(rows: pd.DataFrame, keys: list[str]) -> str:
+    return f"n = {span(rows.groupby(keys).size())} repeats"

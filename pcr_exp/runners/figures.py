@@ -41,6 +41,7 @@ def figures(config: FiguresConfig) -> str:
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    from pcr_exp.analysis.core.caption import of_runs
     from pcr_exp.analysis.core.figure import save_figure
     from pcr_exp.analysis.core.headline import as_written
     from pcr_exp.analysis.core.read_runs import read_runs
@@ -57,7 +58,8 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     text = comparison_to_markdown(table, key, reference)
     (out / "comparison.md").write_text(text + "\n")
     curves = comparison_curves(runs, key)
-    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves")
+    caption = of_runs(runs, f"Accuracy by {key}", curves)
+    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves", caption)
     return text
 
 

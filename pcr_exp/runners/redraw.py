@@ -9,7 +9,6 @@ A folder of results keeps the figures that it has; tables that are no figure's a
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,28 +17,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.activations.figures import (
-    draw_activation_memory,
-    draw_codec_errors,
-    draw_gradient_errors,
-    draw_gradient_sigma,
-    draw_layer_bounds,
-)
+from pcr_exp.analysis.activations.page import FIGURES as STUDY_FIGURES
+from pcr_exp.analysis.activations.page import META_FILE as STUDY
+from pcr_exp.analysis.activations.page import save_study_figure
 from pcr_exp.analysis.cached_reads import redraw_cached_reads
-from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.evaluation.page import META_FILE as EVALUATION
 from pcr_exp.analysis.evaluation.page import draw_evaluation
 from pcr_exp.analysis.model.plan_page import PREDICTIONS_FILE, report_plan
 from pcr_exp.analysis.model.scale import SIMULATED, redraw_scale
 from pcr_exp.analysis.model.validation import META_FILE as VALIDATION
 from pcr_exp.analysis.model.validation_page import report_validation
-from pcr_exp.analysis.quality.figures import draw_decode_modes
 from pcr_exp.analysis.quality.files import ROWS_FILE as QUALITY
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.quality.one_image import NAME as SAMPLE_IMAGE
 from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.analysis.quality.overview import NAME as OVERVIEW
-from pcr_exp.analysis.quality.overview import draw_quality_overview, quality_overview
+from pcr_exp.analysis.quality.page import save_decode_modes, save_overview, save_quality_figures
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.scan_scripts import FACTS_FILE as SCRIPTS
 from pcr_exp.analysis.scan_scripts import draw_folder as draw_scripts
@@ -54,15 +47,12 @@ from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.errors import RunError
 from pcr_exp.places import CHECKOUT, as_typed
 from pcr_exp.runners.figures import compare
-from pcr_exp.runners.studies.quality import draw as draw_quality
 from pcr_exp.runs.packed import RUNS_FILE
 
 RESULTS = (CHECKOUT or Path()) / "results"
 USERS_OWN = ("runs", "demo", "figures")
 """Folders of results/ that git does not have."""
 _FIGURE = (".pdf", ".png", ".csv")
-_BOUND = 0.01
-"""Of results/activations, where gradient errors are drawn."""
 
 Draw = Callable[[Path, Path], object]
 """Draws what a folder (its first argument) allows into another (its second)."""
@@ -88,7 +78,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
         (THROUGHPUT, _in_a_copy(report_throughput, needs="loaders.png")),
         (VALIDATION, _in_a_copy(_draw_validation)),
         (PREDICTIONS_FILE, _draw_plan),
-        ("activations.json", _draw_activations),
+        (STUDY, _draw_activations),
         (f"{SAMPLE_IMAGE}.csv", _draw_sample_image),
         (f"{OVERVIEW}.csv", _draw_overview),
         ("head_reads.csv", redraw_throttle),
@@ -143,12 +133,11 @@ _COMPARED = {"activations": ("compressed_activations",), "loader.decode": ("deco
 
 
 def _draw_quality(folder: Path, out: Path) -> None:
-    draw_quality(load_quality(folder), str(out))
+    save_quality_figures(load_quality(folder), folder, out)
 
 
 def _draw_modes(folder: Path, out: Path) -> None:
-    crops = pd.read_csv(folder / "decode_modes.csv")
-    save_figure(draw_decode_modes(crops), crops, out, "decode_modes")
+    save_decode_modes(pd.read_csv(folder / "decode_modes.csv"), folder, out)
 
 
 def _draw_validation(folder: Path) -> None:
@@ -163,18 +152,11 @@ def _draw_plan(folder: Path, out: Path) -> None:
 
 
 def _draw_activations(folder: Path, out: Path) -> None:
-    title = json.loads((folder / "activations.json").read_text())["title"]
-    makers = {
-        "codec_errors": draw_codec_errors,
-        "gradient_errors": lambda rows: draw_gradient_errors(rows, _BOUND),
-        "gradient_sigma": draw_gradient_sigma,
-        "activation_memory": lambda rows: draw_activation_memory(rows, title),
-        "layer_bounds": lambda rows: draw_layer_bounds(rows, title),
-    }
-    for name, make in makers.items():
+    for name in STUDY_FIGURES:
         if (folder / f"{name}.csv").exists():
-            rows = pd.read_csv(folder / f"{name}.csv", keep_default_na=name != "activation_memory")
-            save_figure(make(rows), rows, out, name)
+            # `none` is a mode.
+            rows = pd.read_csv(folder / f"{name}.csv", keep_default_na=False, na_values=[""])
+            save_study_figure(name, rows, folder, out)
 
 
 def _draw_sample_image(folder: Path, out: Path) -> None:
@@ -184,8 +166,7 @@ def _draw_sample_image(folder: Path, out: Path) -> None:
 
 
 def _draw_overview(folder: Path, out: Path) -> None:
-    overview = quality_overview(folder)
-    save_figure(draw_quality_overview(overview), overview, out, OVERVIEW)
+    save_overview(folder, out)
 
 
 def _in_a_copy(draw: Callable[[Path], object], needs: str | None = None) -> Draw:

@@ -172,7 +172,7 @@ def test_figures_draw_the_tables(
     drawn = np.concatenate([np.asarray(line.get_xydata()) for line in exact.lines[:2]])
     assert sorted(drawn[:, 1]) == pytest.approx(sorted(sigmas["exact_sigma"]))
     assert "0.32" in texts(paper)
-    kept, _ = draw_activation_memory(memory, "a model").axes
+    kept, _ = draw_activation_memory(memory).axes
     assert [bar.get_width() for bar in kept.patches] == pytest.approx(memory["kept_bytes"].fillna(0))  # type: ignore[attr-defined]
     assert "not for this model" in texts(kept)
 
@@ -196,7 +196,7 @@ def layers() -> pd.DataFrame:
 
 
 def test_what_is_kept_elsewhere_counts_as_not_compressed() -> None:
-    bounds, ratios = draw_layer_bounds(layers(), "a-run").axes
+    bounds, ratios = draw_layer_bounds(layers()).axes
     assert np.asarray(bounds.lines[0].get_xydata())[:, 1].tolist() == pytest.approx([1e-4, 2e-4])
     together = np.asarray(ratios.lines[-1].get_xydata())[:, 1]
     assert together.tolist() == pytest.approx([2000 / 1200, 2000 / 1400])
@@ -209,7 +209,7 @@ def test_a_study_is_written_with_its_command(
     tables: tuple[pd.DataFrame, pd.DataFrame],
     memory: pd.DataFrame,
 ) -> None:
-    files = write_study(tmp_path, codec, *tables, memory, title="a model", bound=0.01)
+    files = write_study(tmp_path, codec, *tables, memory, title="a model, 64 px", bound=0.01, dataset="cars")
     assert all(path.is_file() for path in files)
     assert {path.stem for path in files} == {
         *("activations", "activation_memory", "codec_errors", "gradient_errors", "gradient_sigma")

@@ -133,7 +133,7 @@ def test_accuracy_at_a_fixed_fresh_budget(variants: Path) -> None:
     (ax,) = draw_score_at_budget(tuned(echo_frame(runs), "final_score")).axes
     assert "majority\n25%" in texts(ax)
     assert ax.patches[0].get_height() == pytest.approx(0.9)  # type: ignore[attr-defined]
-    assert "192 fresh examples" in texts(ax)
+    assert "192 fresh images" in texts(ax)
 
 
 def test_time_against_the_factor_has_the_bound_of_the_measured_stages(
@@ -211,11 +211,11 @@ def test_accuracy_against_bytes_is_a_mean_over_seeds_up_to_a_common_budget(finer
     assert [label for label in labels if label.startswith("group")] == [
         "group 5 · example before, e = 2, buffer 64",
         "group 5 · finer repeats, e = 2, buffer 64, to group 10",
-        "group 10 · baseline",
+        "group 10 · no echo",
     ]
-    assert labels["group 10 · baseline"][:, 0].tolist() == [640_000, 1_280_000]
+    assert labels["group 10 · no echo"][:, 0].tolist() == [640_000, 1_280_000]
     (budget,) = [line for line in ax.lines if np.asarray(line.get_ydata()).tolist() == [0, 1]]
-    assert "group 10 · baseline · n = 1" not in labels
+    assert "group 10 · no echo · n = 1" not in labels
     assert np.asarray(budget.get_xdata()).tolist() == [640_000, 640_000]
 
 

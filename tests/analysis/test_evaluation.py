@@ -101,7 +101,7 @@ def test_panels_have_one_scale_on_which_every_point_lies() -> None:
     worse = scores().assign(decode="scaled")
     worse.loc[worse["encoding"] == "pcr", ["top1", "top5"]] = 0
     table = level_table(pd.concat([scores(), worse[worse["encoding"] == "pcr"]]))
-    figure = draw_losses(table, {**SETTINGS, "hardware": "Test CPU"})
+    figure = draw_losses(table)
     mild, bad = figure.axes
     assert mild.get_ylim() == bad.get_ylim()
     assert mild.get_ylim()[0] < -100

@@ -14,6 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import (
@@ -190,9 +191,12 @@ def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run:
     assert len(line_ending_with(losses, "training")) == 1
 
 
+CAPTION = Caption(shows="Quality", of=("photos",), n="n = 40 images", hardware="A CPU", storage=NOT_TIMED)
+
+
 def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.DataFrame) -> None:
     def save(folder: str) -> list[Path]:
-        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim")
+        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim", CAPTION)
 
     files = save("once")
     assert [path.name for path in files] == ["mssim.pdf", "mssim.png", "mssim.csv"]

@@ -14,12 +14,14 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
+from pcr_exp.analysis.core.figure import MAX_CURVES
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
     draw_speedups,
     draw_traffic_by_sparsity,
+    few_codecs,
     traffic_by_sparsity,
 )
 from pcr_exp.analysis.gradients.look import in_order, look_of, network_name
@@ -220,6 +222,17 @@ def test_accuracy_against_time_is_a_mean_over_seeds(two_links: Path) -> None:
     assert "100 Mbit/s" in second.get_title(loc="left")
 
 
+def test_many_codecs_are_small_multiples_beside_none() -> None:
+    threelc = [f"threelc s={sparsity}" for sparsity in (1, 1.5, 1.75, 1.9)]
+    others = ["fp16", "int8", "topk 5%", "topk 25%", "powersgd rank 2", "onebit"]
+    names = ["none", *others, *threelc]
+    rows = pd.DataFrame({"codec": names, "codec_name": [name.split()[0] for name in names]})
+    assert [part["codec"].tolist() for part in few_codecs(rows)] == [
+        *(["none", *others[:5]], ["none", others[5]], ["none", *threelc])
+    ]
+    assert len(few_codecs(rows[:MAX_CURVES])) == 1
+
+
 def test_runs_with_one_evaluation_are_no_curves(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_5", gradients=NONE, top1=(0.5,))
     assert accuracy_curves(read_runs(tmp_path)).empty
@@ -256,7 +269,8 @@ def test_bits_over_training_pushes_and_pulls_apart(sparsities: Path) -> None:
     curves = bits_curves(read_runs(sparsities))
     assert curves["zero_run"].all()
     axes = draw_bits_over_training(curves).axes
-    assert [ax.get_title(loc="left") for ax in axes] == ["push, server", "pull, server", "push, ddp"]
+    ways = [ax.get_title(loc="left").partition(", ")[2] for ax in axes]
+    assert ways == ["push, server", "pull, server", "push, ddp"]
     push, pull, _ = (
         {str(line.get_label()): np.asarray(line.get_xydata()) for line in ax.lines} for ax in axes
     )

@@ -44,7 +44,7 @@ def test_the_roofline_has_what_was_measured() -> None:
     cells = pd.read_csv(RESULTS / "throughput_model/this_machine/predicted_vs_measured_rates.csv")
     points = roofline_points(cells)
     assert set(points["bandwidth_mib_per_s"]) == {2.5, 8.0} and len(points) == 2 * 3 * 5
-    axes = draw_measured_roofline(points, "a machine").axes
+    axes = draw_measured_roofline(points).axes
     assert len(axes) == 6
     drawn = [bars.lines[0].get_ydata()[0] for bars in axes[0].containers]  # type: ignore[attr-defined]
     rows = points[(points["bandwidth_mib_per_s"] == 2.5) & (points["num_processes"] == 1)]

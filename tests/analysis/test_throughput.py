@@ -244,8 +244,8 @@ def test_a_panel_per_decoder() -> None:
     other = rows[rows["decode"] == "libjpeg"].assign(decode="scaled")
     figure = draw_throughput_vs_scan(summarise_throughput(pd.concat([rows, other])))
     assert [ax.get_title(loc="left") for ax in figure.axes] == [
-        "throughput per scan level, decode=libjpeg",
-        "throughput per scan level, decode=scaled",
+        "decode=libjpeg",
+        "decode=scaled",
     ]
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pcr_exp.analysis.core.figure import MAX_CURVES
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.core.told_apart import with_settings, words_of
-from pcr_exp.analysis.scans.figures import MAX_CURVES, few_levels, per_panel
+from pcr_exp.analysis.scans.figures import few_levels, per_panel
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 

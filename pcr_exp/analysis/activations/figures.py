@@ -13,19 +13,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import BELOW, panel_title, panels
-from pcr_exp.analysis.core.look import INK, MUTED, style
+from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, style
 
-_MODE_COLORS = {"none": "#1a1a1a", "lossless": "#9aa5b1", "recompute": "#4f8fba"}
-_BOUNDED_COLOR = "#b5367a"
+# No colour of scan levels.
+_MODE_COLORS = {"none": INK, "lossless": "#9aa5b1", "recompute": OTHER_LOOKS[1][0]}
+_BOUNDED_COLOR = OTHER_LOOKS[0][0]
 _MEMORY_PANELS = {"kept_bytes": "kept for backward", "peak_bytes": "peak of forward and backward"}
-CODEC_COLOR = "#b5367a"
+CODEC_COLOR = OTHER_LOOKS[0][0]
 UNIFORM = 1 / math.sqrt(3)
-ERROR_COLOR = "#7d3fa0"
+ERROR_COLOR = OTHER_LOOKS[0][0]
 FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
-_BOUND_COLORS = ["#f1605d", "#b5367a", "#721f81", "#2c115f"]
+_BOUND_COLORS = ["#8fd3c1", "#41b6c4", "#1d7fb8", "#0c2c84"]
 
 
-def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
+def draw_activation_memory(table: pd.DataFrame) -> Figure:
     """Two panels of bars (MEMORY_COLUMNS): kept when backward begins, and the peak of the update."""
     with style():
         figure, axes = panels(2)
@@ -53,7 +54,7 @@ def draw_activation_memory(table: pd.DataFrame, title: str) -> Figure:
             ax.xaxis.set_major_locator(MaxNLocator(5))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
             ax.grid(axis="y", visible=False)
-            panel_title(ax, f"{name}, {title}" if ax is axes[0] else name, facts)
+            panel_title(ax, name, facts)
     return figure
 
 
@@ -68,7 +69,7 @@ def draw_codec_errors(errors: pd.DataFrame) -> Figure:
             first = rows.iloc[0]
             facts = (
                 f"bound {first['bound']:g}, {first['num_values']:,} values; "
-                f"std {first['std']:.3f} bounds (uniform {UNIFORM:.3f})"
+                f"std {first['std']:.3f} (uniform {UNIFORM:.3f})"
             )
             panel_title(ax, f"errors of {codec}", facts)
             ax.set_xlabel("error (bounds)")
@@ -107,14 +108,9 @@ def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:
         for ax, (form, formula) in zip(axes, FORMS.items(), strict=True):
             ratio = (sigmas[f"{form}_sigma"] / sigmas["measured_sigma"]).dropna()
             _draw_sigmas(ax, sigmas, f"{form}_sigma")
-            panel_title(ax, f"{form} form", formula)
-            note = (
-                f"n = {len(ratio)}\npredicted / measured:\nmedian {ratio.median():.3g}\n"
-                f"5 to 95%: {ratio.quantile(0.05):.2g} to {ratio.quantile(0.95):.3g}"
-            )
-            ax.annotate(
-                note, (0.97, 0.04), xycoords="axes fraction", ha="right", va="bottom", fontsize=8, color=MUTED
-            )
+            spread = f"{ratio.quantile(0.05):.2g} to {ratio.quantile(0.95):.3g}"
+            note = f"predicted / measured: {ratio.median():.3g} (5 to 95 %: {spread})"
+            panel_title(ax, f"{form} form", f"{formula}; n = {len(ratio)} errors of layers\n{note}")
     return figure
 
 
@@ -136,10 +132,10 @@ def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
     ax.set_yscale("log")
     ax.set_xlabel("measured standard deviation (log scale)")
     ax.set_ylabel("predicted (log scale)")
-    ax.legend(**BELOW, labelcolor=MUTED)
+    ax.legend(**BELOW, ncols=4, handletextpad=0.1)
 
 
-def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
+def draw_layer_bounds(layers: pd.DataFrame) -> Figure:
     """Bounds (left) and ratios (right) against updates; `layers`: a run's activations.csv.
 
     One line per layer, from light (first) to dark (last); its ratio is the codec's. In black all layers
@@ -150,7 +146,7 @@ def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
         names = list(dict.fromkeys(layers["layer"]))
         own = layers[layers["packed_bytes"] > 0]
         for i, name in enumerate(names):
-            color = mpl.colormaps["plasma"](0.85 - 0.75 * i / max(1, len(names) - 1))
+            color = mpl.colormaps["YlGnBu"](0.35 + 0.65 * i / max(1, len(names) - 1))
             rows = layers[layers["layer"] == name]
             bounds.plot(rows["step"], rows["bound"], color=color, linewidth=1)
             rows = own[own["layer"] == name]
@@ -164,8 +160,8 @@ def draw_layer_bounds(layers: pd.DataFrame, title: str) -> Figure:
         ratios.set_ylabel("raw / packed bytes")
         for ax in (bounds, ratios):
             ax.set_xlabel("update")
-        ratios.legend(**BELOW, labelcolor=MUTED)
-        panel_title(bounds, f"bounds, {title}", f"{len(names)} layers, light: first, dark: last")
-        facts = f"all layers, last: {total.iloc[-1]:.2f}, with {held:.1f}% of the bytes kept elsewhere too"
+        ratios.legend(**BELOW)
+        panel_title(bounds, "bounds", f"{len(names)} layers, light: first, dark: last")
+        facts = f"all layers, last: {total.iloc[-1]:.2f}; {held:.1f}% of the bytes kept elsewhere"
         panel_title(ratios, "ratios", facts)
     return figure

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from pcr_exp.analysis.activations.figures import (
     draw_activation_memory,
@@ -14,7 +15,8 @@ from pcr_exp.analysis.activations.figures import (
     draw_gradient_sigma,
     draw_layer_bounds,
 )
-from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, number, task_title
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
+from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, number
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
@@ -23,6 +25,16 @@ from pcr_exp.system.provenance import write_measured
 
 TABLE_FILE = "activation_memory.md"
 META_FILE = "activations.json"
+FIGURES = {
+    "codec_errors": ("Errors of activation codecs", "n = 1 batch"),
+    "gradient_errors": ("Errors of weight gradients", "n = 1 batch of each size"),
+    "gradient_sigma": ("Predicted and measured errors of weight gradients", "n = 1 batch of each size"),
+    "activation_memory": ("Memory of one update", "n = 1 batch"),
+    "layer_bounds": ("Error bounds and ratios over training", "n = 1 run"),
+}
+"""By file name, what a figure of a study shows, and of how much."""
+_BOUND = 0.01
+"""At which gradient errors are drawn, where the json does not say."""
 
 
 def write_study(
@@ -34,23 +46,47 @@ def write_study(
     *,
     title: str,
     bound: float,
+    dataset: str,
 ) -> list[Path]:
     """Write four figures with their CSV, the memory table for people, and activations.json; returns all."""
     make_folder(folder)
-    write_measured(folder / META_FILE, {"title": title})
+    write_measured(folder / META_FILE, {"title": title, "bound": bound, "dataset": dataset})
     write_atomic(folder / TABLE_FILE, [memory_markdown(memory).encode()])
     return [
         folder / META_FILE,
         folder / TABLE_FILE,
-        *save_figure(draw_codec_errors(codec), codec, folder, "codec_errors"),
-        *save_figure(draw_gradient_errors(normal, bound), normal, folder, "gradient_errors"),
-        *save_figure(draw_gradient_sigma(sigmas), sigmas, folder, "gradient_sigma"),
-        *save_figure(draw_activation_memory(memory, title), memory, folder, "activation_memory"),
+        *save_study_figure("codec_errors", codec, folder, folder),
+        *save_study_figure("gradient_errors", normal, folder, folder),
+        *save_study_figure("gradient_sigma", sigmas, folder, folder),
+        *save_study_figure("activation_memory", memory, folder, folder),
     ]
 
 
+def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Path) -> list[Path]:
+    """Draw one of FIGURES from its rows, with the caption that the json of a study gives, into `out`."""
+    meta = json.loads((measured_in / META_FILE).read_text())
+    shows, n = FIGURES[name]
+    stated = re.search(r"\bdataset=(\w+)", meta["command"])  # jsons from before they said it
+    dataset = meta.get("dataset") or (stated[1] if stated else "images not recorded")
+    caption = Caption(
+        shows=shows,
+        of=(f"{dataset} · {meta['title']}",),
+        n=n,
+        hardware=hardware_words(meta),
+        storage=NOT_TIMED,
+    )
+    drawn = {
+        "codec_errors": lambda: draw_codec_errors(rows),
+        "gradient_errors": lambda: draw_gradient_errors(rows, meta.get("bound", _BOUND)),
+        "gradient_sigma": lambda: draw_gradient_sigma(rows),
+        "activation_memory": lambda: draw_activation_memory(rows),
+        "layer_bounds": lambda: draw_layer_bounds(rows),
+    }
+    return save_figure(drawn[name](), rows, out, name, caption)
+
+
 def draw_run_layers(run: Path, folder: Path) -> list[Path]:
-    """Draw bounds and ratios over a run's training, as `layer_bounds.{pdf,png,csv}`.
+    """Draw bounds and ratios over a run's training, as `layer_bounds.{pdf,png,csv}` beside a study's json.
 
     Raises:
         RunError: the run compressed nothing.
@@ -63,9 +99,7 @@ def draw_run_layers(run: Path, folder: Path) -> list[Path]:
             "after its first checkpoint."
         )
     layers = pd.read_csv(path)
-    config = OmegaConf.load(directory.config_path)
-    title = task_title(config.dataset.name, config.dataset.label, config.model.name)
-    return save_figure(draw_layer_bounds(layers, title), layers, folder, "layer_bounds")
+    return save_study_figure("layer_bounds", layers, folder, folder)
 
 
 def memory_markdown(memory: pd.DataFrame) -> str:

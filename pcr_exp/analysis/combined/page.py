@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from pcr_exp.analysis.combined.table import OFF, PANEL_KEYS, PLACES, combined_frame, combined_summary
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import (
     NOTHING,
     Cell,
@@ -59,7 +60,8 @@ def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], li
         return [], []
     table = Path(out) / "combined.md"
     table.write_text(combined_markdown(summary))
-    return [table], save_figure(draw_combined(summary), summary, out, "combined")
+    caption = of_runs(runs, "Where bytes and seconds go, with every combination")
+    return [table], save_figure(draw_combined(summary), summary, out, "combined", caption)
 
 
 def combined_markdown(summary: pd.DataFrame) -> str:

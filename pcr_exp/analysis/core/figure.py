@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,44 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.text import Text
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+    PercentFormatter,
+    StrMethodFormatter,
+)
 
+from pcr_exp.analysis.core.caption import Caption
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.headline import as_written, guessed_of, headline_of
-from pcr_exp.analysis.core.look import MUTED, style
+from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.training.task import TOP1
 
 PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 """Inches beside the axes of a panel, and of a letter of a subtitle."""
-_FOOTER_LETTER_IN = 0.062
-ASIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "borderaxespad": 6.5}
-"""Where a legend hides no curve: right of the axes and of the words in their margin, in letters."""
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 8}
-"""Where a legend of few columns hides no curve: under the axes and their label."""
+_TITLE_LETTER_IN, _TITLE_LINE_IN = 0.105, 0.2
+_FOOTER_LETTER_IN, _FOOTER_LINE_IN = 0.062, 0.14
+BELOW: dict[str, Any] = {
+    "loc": "upper center",
+    "bbox_to_anchor": (0.5, 0),
+    "fontsize": 8,
+    "title_fontsize": 8.5,
+    "borderaxespad": 4.6,
+    "columnspacing": 1.2,
+}
+"""Where a legend of few columns hides no curve: under the axes and their label, however high they are."""
 _ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 """Behind words that stand where bars are."""
 MAX_COLUMNS = 3
+MAX_CURVES = 6
+"""In a panel; of more there are several panels."""
+LEGEND_LINE_IN = 0.19
 
 
 def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
@@ -53,16 +73,55 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def title_above(figure: Figure, words: str) -> None:
-    """A title for all panels of a figure, at its upper left."""
-    figure.suptitle(words, x=0.01, ha="left", fontsize=12, fontweight="bold")
-
-
 def footer(figure: Figure, words: str) -> None:
-    """Facts below all panels: n, hardware, storage. Lines wider than the figure are broken."""
-    num_letters = max(40, int(figure.get_size_inches()[0] / _FOOTER_LETTER_IN))
-    text = "\n".join(textwrap.fill(line, num_letters) for line in words.split("\n"))
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+    """How it is drawn, below all panels; `save_figure` adds n, hardware and storage."""
+    figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+
+
+def put_caption(figure: Figure, caption: Caption) -> None:
+    """Add the title above all panels, and the facts below them before what `footer` says there.
+
+    Panels grow no smaller by it. A panel's own title does not say again what is said of all; of several
+    tasks it says its own.
+    """
+    width_in, height_in = figure.get_size_inches()
+    title = _wrapped(caption.title, width_in / _TITLE_LETTER_IN)
+    words = _wrapped(_joined(caption.facts, figure.get_supxlabel()), width_in / _FOOTER_LETTER_IN)
+    lines_in = _TITLE_LINE_IN * (title.count("\n") + 1) + _FOOTER_LINE_IN * (words.count("\n") + 1)
+    figure.set_size_inches(width_in, height_in + lines_in)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+    footer(figure, words)
+    for ax in figure.axes:
+        text = _title_of(ax)
+        if text is not None:
+            # One that only keeps the height of a title beside it is not needed without that.
+            text.set_text(_own_title(text.get_text(), caption.of).strip())
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _wrapped(words: str, num_letters: float) -> str:
+    """The lines, broken where they are wider than a figure."""
+    widest = max(30, int(num_letters))
+    return "\n".join(textwrap.fill(line, widest) for line in words.split("\n"))
+
+
+def _title_of(ax: Axes) -> Text | None:
+    title = ax.get_title(loc="left")
+    texts = (child for child in ax.get_children() if isinstance(child, Text))
+    return next((text for text in texts if title and text.get_text() == title), None)
+
+
+def _own_title(title: str, tasks: Sequence[str]) -> str:
+    """What a panel's title says beside its task, or of several tasks with its input size."""
+    for task in tasks:
+        bare, _, size = task.rpartition(" · ")
+        if title.startswith(bare):
+            rest = title.removeprefix(bare).removeprefix(f" · {size}").removeprefix(", ")
+            return rest if len(tasks) == 1 else _joined(task, rest)
+    return title
 
 
 def guessing_lines(ax: Axes, rows: pd.DataFrame, *, upright: bool = False) -> None:
@@ -114,11 +173,15 @@ def _short(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: str) -> list[Path]:
+def save_figure(
+    figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: Caption
+) -> list[Path]:
     """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`.
 
-    The same figure gives the same bytes: no dates are written into the files.
+    The caption goes onto the figure (`put_caption`), and into the files for who cannot see it. The same
+    figure gives the same bytes: no dates are written.
     """
+    put_caption(figure, caption)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pdf, png, csv = (folder / f"{name}.{ending}" for ending in ("pdf", "png", "csv"))
@@ -129,8 +192,9 @@ def save_figure(figure: Figure, data: pd.DataFrame, folder: str | Path, name: st
         "bbox_extra_artists": [*figure.get_default_bbox_extra_artists(), *legends],
     }
     with style():
-        figure.savefig(pdf, **whole, metadata={"CreationDate": None})
-        figure.savefig(png, **whole, metadata={"Software": None})
+        said = {"Title": caption.title}
+        figure.savefig(pdf, **whole, metadata={**said, "Subject": caption.facts, "CreationDate": None})
+        figure.savefig(png, **whole, metadata={**said, "Description": caption.facts, "Software": None})
     as_written(data).to_csv(csv, index=False)
     return [pdf, png, csv]
 
@@ -192,6 +256,23 @@ def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
+
+
+def same_limits(axes: Sequence[Axes], keys: Sequence[object]) -> None:
+    """Panels of one key show the same range of x and of y."""
+    for key in dict.fromkeys(keys):
+        same = [ax for ax, other in zip(axes, keys, strict=True) if other == key]
+        x, y = ([ax.get_xlim() for ax in same], [ax.get_ylim() for ax in same])
+        for ax in same:
+            ax.set_xlim(min(low for low, _ in x), max(high for _, high in x))
+            ax.set_ylim(min(low for low, _ in y), max(high for _, high in y))
+
+
+def rate_axis(axis: Axis) -> None:
+    """A logarithmic axis of images/s: written out at 1, 2 and 5 times powers of ten, which do not overlap."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def alone_mark(n: int, most: int) -> str:

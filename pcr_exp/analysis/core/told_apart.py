@@ -14,6 +14,8 @@ from pcr_exp.runs.identity import differences, scientific_part
 _NEVER_NAMED = ("scan", "seed", "dataset", "storage")
 """Groups that titles and legends say anyway."""
 _AS_OTHERS = "as it is"
+READ_ON = " then "
+"""In the name of a level whose echoed repeats read the next scans."""
 
 
 def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
@@ -74,4 +76,4 @@ def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any
 
 def _read_on(run: Run) -> str:
     groups = run.config.get("echo", {}).get("repeat_groups") or []
-    return f" then {groups[-1]}" if groups else ""
+    return f"{READ_ON}{groups[-1]}" if groups else ""

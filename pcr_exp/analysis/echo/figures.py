@@ -13,34 +13,36 @@ from matplotlib.ticker import NullLocator
 
 from pcr_exp.analysis.core.cells import target_words, with_unit
 from pcr_exp.analysis.core.figure import (
-    ASIDE,
     BELOW,
+    MAX_CURVES,
     accuracy_axis,
     alone_mark,
     guessing_lines,
     panel_title,
     panels,
+    same_limits,
     target_line,
     ticks_in_bytes,
     wide_panels,
 )
 from pcr_exp.analysis.core.headline import headline_of
-from pcr_exp.analysis.core.look import MUTED, level_of, scan_words, style
+from pcr_exp.analysis.core.look import MUTED, level_of, scan_levels, scan_words, style
 from pcr_exp.analysis.echo.look import dashes_of, echo_panels, in_order, look_of, name_of, variant_of
 from pcr_exp.analysis.echo.table import BASELINE, SERIES_KEYS
 
+_LINE = ["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]
 AXES = {
     "factor": "echo factor e",
     "batch_size": "batch size",
-    "buffer": "shuffle buffer behind the echo (examples)",
+    "buffer": "shuffle buffer behind the echo (images)",
 }
 
 
 def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
-    """Fresh examples to the target per variant (`tuned` by fresh_to_target), one panel per setting.
+    """Fresh images to the target per variant (`tuned` by fresh_to_target), one panel per setting.
 
     Whiskers: smallest and largest seed. Dashed: the baseline over the echo factor, where repeats would be
-    worth as much as fresh examples. A variant that not every seed reaches the target with has no bar.
+    worth as much as fresh images. A variant that not every seed reaches the target with has no bar.
     """
     with style():
         facts = list(echo_panels(summary))
@@ -54,14 +56,14 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
                 elif row["num_reached"] < row["n"]:
                     _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")
             _ideal(ax, rows)
-            ax.set_ylabel("fresh examples to target")
+            ax.set_ylabel("fresh images to target")
             ax.set_ylim(bottom=0)
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}")
     return figure
 
 
 def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
-    """Last validation score per variant with as many fresh examples for all (`tuned` by final_score)."""
+    """Last validation score per variant with as many fresh images for all (`tuned` by final_score)."""
     with style():
         facts = list(echo_panels(summary))
         figure, axes = wide_panels(len(facts))
@@ -73,7 +75,7 @@ def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
             ax.set_ylabel(f"last validation {headline_of(rows).words}")
             ax.set_ylim(bottom=0)
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
-            panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh examples, {subtitle}")
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh images, {subtitle}")
     return figure
 
 
@@ -115,7 +117,7 @@ def _note(ax: Axes, place: int, text: str) -> None:
 
 
 def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
-    """Fresh examples to the target against a column of AXES, one line per variant, one panel per setting.
+    """Fresh images to the target against a column of AXES, one line per variant, one panel per setting.
 
     `summary` is `tuned` by fresh_to_target.
     """
@@ -125,7 +127,7 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             for name, line in series(rows, x):
                 draw_points(ax, line, x, "fresh_to_target", name)
-            ax.set_ylabel("fresh examples to target")
+            ax.set_ylabel("fresh images to target")
             ax.set_ylim(bottom=0)
             x_axis(ax, rows, x)
             ax.legend(**BELOW)
@@ -196,7 +198,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
     """Three panels per setting against the echo factor, of `tuned` by fresh_to_target.
 
     Milliseconds of training and waiting per fresh example, over max(t_up, e x t_down), which is drawn from
-    the means of the measured t_up and t_down of each variant's runs; seconds to the target; fresh examples
+    the means of the measured t_up and t_down of each variant's runs; seconds to the target; fresh images
     to the target.
     """
     with style():
@@ -214,7 +216,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
                 draw_points(fresh, line, "factor", "fresh_to_target", name)
             pace.set_ylabel("ms per fresh example")
             seconds.set_ylabel(with_unit("training + data wait to target", "train_s"))
-            fresh.set_ylabel("fresh examples to target")
+            fresh.set_ylabel("fresh images to target")
             for ax in (pace, seconds, fresh):
                 ax.set_ylim(bottom=0)
                 x_axis(ax, rows, "factor")
@@ -252,15 +254,20 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
             over seeds of `record_bytes` and `val_score`; and what guessing reaches.
     """
     with style():
-        facts = list(echo_panels(curves))
-        figure, axes = wide_panels(len(facts))
-        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            ends = []
-            lines = rows.groupby(["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"])
+        facts = [
+            (title, subtitle, part, rows.groupby(_LINE)["record_bytes"].max())
+            for title, subtitle, rows in echo_panels(curves)
+            for part in _few_lines(rows)
+        ]
+        figure, axes = panels(len(facts)) if len(facts) > 1 else wide_panels(1)
+        for ax, (title, subtitle, rows, ends) in zip(axes, facts, strict=True):
+            lines = rows.groupby(_LINE)
             for _, line in sorted(lines, key=lambda line: level_of(line[1].iloc[0].to_dict()).place):
                 first = line.iloc[0].to_dict()
                 variant, level = variant_of(first), level_of(first)
                 alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
+                # Beside scan levels, of which one is called baseline.
+                echo = "no echo" if variant == BASELINE else name_of(first, with_factor=True)
                 ax.plot(
                     line["record_bytes"],
                     line["val_score"],
@@ -268,16 +275,24 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
                     linestyle=dashes_of(variant),
                     marker=look_of(variant)["marker"],
                     markeredgecolor="white",
-                    label=f"{level.words} · {name_of(first, with_factor=True)}{alone}",
+                    label=f"{level.words} · {echo}{alone}",
                 )
-                ends.append(float(line["record_bytes"].max()))
-            ax.axvline(min(ends), color=MUTED, linewidth=1, linestyle="--", zorder=1)
+            ax.axvline(ends.min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
             target_line(ax, rows["target_score"].iloc[0])
             guessing_lines(ax, rows)
             ax.set_xscale("log")
-            ticks_in_bytes(ax.xaxis, float(rows["record_bytes"].min()) / 1.2, max(ends) * 1.2)
             ax.set_xlabel("bytes of records read (log scale)")
             accuracy_axis(ax, rows)
-            ax.legend(**ASIDE, fontsize=8)
+            ax.legend(**BELOW)
             panel_title(ax, title, subtitle)
+        same_limits(axes, [(title, subtitle) for title, subtitle, _, _ in facts])
+        for ax in axes:
+            ticks_in_bytes(ax.xaxis, *ax.get_xlim())
     return figure
+
+
+def _few_lines(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows as they are, or, of more than MAX_CURVES lines, apart by the scan level that is read first."""
+    if rows.groupby(_LINE).ngroups <= MAX_CURVES:
+        return [rows]
+    return [part for _, part in scan_levels(rows)]

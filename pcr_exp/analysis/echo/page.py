@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import (
     Cell,
     Footnotes,
@@ -25,6 +26,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.echo.figures import AXES as ECHO_AXES
 from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
     draw_fresh_against,
@@ -70,19 +72,29 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     of_topic = dict(list(summary.groupby(topics)))
     if "bytes" in of_topic:
         curves = byte_curves(runs, of_topic["bytes"])
-        paths += save_figure(draw_score_against_bytes(curves), curves, out, "echo_bytes")
+        paths += save_figure(
+            draw_score_against_bytes(curves),
+            curves,
+            out,
+            "echo_bytes",
+            of_runs(runs, "Accuracy over bytes read"),
+        )
     if "factor" in of_topic:
         timed = of_topic["factor"][of_topic["factor"]["no_seconds"] == ""]
         if len(timed):
-            paths += save_figure(draw_echo_time(timed), timed, out, "echo_time")
+            caption = of_runs(runs, "What echoing takes, over the echo factor")
+            paths += save_figure(draw_echo_time(timed), timed, out, "echo_time", caption)
     for x in ("batch_size", "buffer"):
         if x in of_topic:
-            paths += save_figure(draw_fresh_against(of_topic[x], x), of_topic[x], out, f"echo_{x}")
+            caption = of_runs(runs, f"Fresh images to the target over {ECHO_AXES[x]}")
+            paths += save_figure(draw_fresh_against(of_topic[x], x), of_topic[x], out, f"echo_{x}", caption)
     if "variant" in of_topic:
         variants = of_topic["variant"]
-        paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target")
+        caption = of_runs(runs, "Fresh images to the target")
+        paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target", caption)
         best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_score")
-        paths += save_figure(draw_score_at_budget(best), best, out, "echo_top1_at_budget")
+        caption = of_runs(runs, "Accuracy at equal fresh images")
+        paths += save_figure(draw_score_at_budget(best), best, out, "echo_top1_at_budget", caption)
     return paths
 
 

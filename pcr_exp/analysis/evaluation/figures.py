@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,6 +11,7 @@ from pcr_exp.analysis.core.figure import (
     BELOW,
     PANEL_HEIGHT_IN,
     PANEL_WIDTH_IN,
+    footer,
     new_figure,
     panel_title,
     panels,
@@ -24,12 +22,11 @@ _APART = 0.09
 """Of the points of top-1 and top-5 at one group, to either side."""
 
 
-def draw_losses(table: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
+def draw_losses(table: pd.DataFrame) -> Figure:
     """A panel per decode mode: points lost of top-1 (filled) and top-5 (hollow) at every scan group.
 
     Args:
         table: Of one network, as `table.level_table` makes it.
-        facts: `dataset`, `model`, `image_size_px`, `hardware`, for the words.
     """
     progressive = table[table["encoding"] == "pcr"]
     full = table[table["encoding"] == "baseline"].iloc[0]
@@ -39,18 +36,16 @@ def draw_losses(table: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
         for ax, mode in zip(axes, modes, strict=True):
             rows = progressive[progressive["decode"] == mode].sort_values("group")
             _draw_points(ax, rows)
-            panel_title(
-                ax, f"{facts['dataset']}, {facts['model']}", f"decode = {mode}, n = {full['n']} images"
-            )
+            panel_title(ax, f"decode = {mode}")
         limits = [limit for ax in axes for limit in ax.get_ylim()]
         for ax in axes:
             ax.set_ylim(min(limits), max(limits))
         axes[0].set_ylabel("points against the original images")
         axes[0].legend(**BELOW, ncols=3)
-        _footer(
+        footer(
             figure,
-            f"{facts['image_size_px']} px; original images: top-1 {100 * full['top1']:.1f}%, top-5 "
-            f"{100 * full['top5']:.1f}%; bars: 95 % intervals over pairs of one image; {facts['hardware']}",
+            f"original images: top-1 {100 * full['top1']:.1f}%, top-5 {100 * full['top5']:.1f}%; "
+            "bars: 95 % intervals over pairs of one image",
         )
     return figure
 
@@ -79,15 +74,14 @@ def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
 
 
-def draw_matrix(matrix: pd.DataFrame, facts: Mapping[str, Any], headline_words: str) -> Figure:
+def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
     """A heat map per decode mode: rows are what was trained at, columns what was tested at.
 
-    `matrix` is as `table.matrix_table` makes it; `facts` as in `draw_losses`.
+    `matrix` is as `table.matrix_table` makes it.
     """
     modes = sorted(matrix.loc[matrix["encoding"] == "pcr", "decode"].unique())
     trained = sorted(matrix["trained_on"].unique(), key=_place_of_label)
     low, high = matrix["score"].min(), matrix["score"].max()
-    num_seeds = sorted(set(matrix["n_seeds"]))
     with style():
         figure = new_figure(PANEL_WIDTH_IN * len(modes), max(PANEL_HEIGHT_IN, 0.5 * len(trained) + 1.6))
         axes = figure.subplots(1, len(modes), squeeze=False)[0]
@@ -105,9 +99,7 @@ def draw_matrix(matrix: pd.DataFrame, facts: Mapping[str, Any], headline_words: 
             ax.set_yticks(range(len(trained)), [scan_words(scan) for scan in trained])
             ax.set_xlabel("tested at")
             ax.set_ylabel("trained at")
-            panel_title(ax, f"{facts['dataset']}, {facts['label']}: {headline_words} (%)", f"decode = {mode}")
-        seeds = f"n = {' or '.join(map(str, num_seeds))} seeds"
-        _footer(figure, f"{facts['model']}, {facts['image_size_px']} px; {seeds}; {facts['hardware']}")
+            panel_title(ax, f"decode = {mode}", f"{headline_words} (%)")
     return figure
 
 
@@ -116,7 +108,3 @@ def _place_of_label(label: str) -> tuple[bool, float, str]:
         return ScanLevel(label, "baseline").place
     number = label.removeprefix("group_")
     return ScanLevel(label, "pcr", float(number) if number.isdigit() else float("nan")).place
-
-
-def _footer(figure: Figure, words: str) -> None:
-    figure.supxlabel(words, fontsize=7.5, color=MUTED, x=0.01, ha="left")

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words, task_words
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.evaluation.figures import draw_losses, draw_matrix
 from pcr_exp.analysis.evaluation.table import level_table, matrix_table
@@ -54,10 +55,18 @@ def draw_evaluation(folder: Path) -> list[Path]:
     write_atomic(folder / TABLE_FILE, [table.to_csv(index=False).encode()])
     files = [folder / TABLE_FILE]
     if table["model"].nunique() == 1:
-        return [*files, *save_figure(draw_losses(table, facts), table, folder, "losses")]
+        caption = _caption(facts, "Accuracy lost at each scan group", f"n = {facts['num_images']} images")
+        return [*files, *save_figure(draw_losses(table), table, folder, "losses", caption)]
     matrix = matrix_table(table, facts["headline"])
     words = headline_called(facts["headline"]).words
-    return [*files, *save_figure(draw_matrix(matrix, facts, words), matrix, folder, "matrix")]
+    seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
+    caption = _caption(facts, f"{words} by training and test level", f"n = {seeds} seeds")
+    return [*files, *save_figure(draw_matrix(matrix, words), matrix, folder, "matrix", caption)]
+
+
+def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
+    task = task_words(facts["dataset"], facts["label"], facts["model"], facts["image_size_px"])
+    return Caption(shows=shows, of=(task,), n=n, hardware=hardware_words(facts), storage=NOT_TIMED)
 
 
 def check_headline(name: str) -> None:

@@ -9,30 +9,42 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 
 from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
-    ASIDE,
     BELOW,
+    LEGEND_LINE_IN,
+    MAX_CURVES,
     accuracy_axis,
     alone_mark,
+    footer,
     guessing_lines,
     panel_title,
     panels,
+    same_limits,
     target_line,
-    wide_panels,
 )
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, style
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
-from pcr_exp.analysis.gradients.table import CODEC, DIRECTIONS, PANEL_KEYS
+from pcr_exp.analysis.gradients.table import CODEC, DIRECTIONS, PANEL_KEYS, REFERENCE
 
 _TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
 _WITHOUT_ZERO_RUNS = 1.6
 
 
 def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
-    """Mean score over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs."""
+    """Mean score over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs.
+
+    Of more than MAX_CURVES codecs there are several panels, each with the runs that compress nothing.
+    """
     with style():
-        groups = list(gradient_links(curves))
-        figure, axes = wide_panels(len(groups))
+        groups = [
+            (title, subtitle, link, part)
+            for title, subtitle, link, rows in gradient_links(curves)
+            for part in few_codecs(rows)
+        ]
+        figure, axes = panels(len(groups), max_columns=2)
+        width, height = figure.get_size_inches()
+        num_rows = -(-len(groups) // 2)
+        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN * num_rows)
         for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
             for codec, line in rows.groupby("codec", sort=False):
                 alone = alone_mark(line["n"].iloc[0], rows["n"].max())
@@ -43,9 +55,23 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
             ax.set_xlim(left=0)
             ax.set_xlabel(with_unit("training + data wait", "train_s"))
             accuracy_axis(ax, rows)
-            ax.legend(**ASIDE, fontsize=8)
+            ax.legend(**BELOW, ncols=2)
             panel_title(ax, f"{title}, {link}", subtitle)
+        same_limits(axes, [(title, link) for title, _, link, _ in groups])
     return figure
+
+
+def few_codecs(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows; of more than MAX_CURVES codecs 3LC and the others apart, each beside runs without any."""
+    names = list(dict.fromkeys(rows["codec"]))
+    if len(names) <= MAX_CURVES:
+        return [rows]
+    threelc = set(rows.loc[rows["codec_name"] == "threelc", "codec"])
+    families = [[name for name in names if (name in threelc) == ours] for ours in (False, True)]
+    others = [[name for name in family if name != REFERENCE] for family in families]
+    step = MAX_CURVES - 1
+    parts = [family[i : i + step] for family in others for i in range(0, len(family), step)]
+    return [rows[rows["codec"].isin([REFERENCE, *part])] for part in parts]
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
@@ -68,7 +94,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
             right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_xlim(left=0)
             right.set_yticklabels([])
-            panel_title(left, link, title)
+            panel_title(left, f"{title}, {link}")
             panel_title(right, " ", f"{rows['updates'].max():,} updates, {subtitle}")
     return figure
 
@@ -165,5 +191,6 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
             ax.set_xlabel("update")
             ax.set_ylabel("bits per value")
             ax.legend(**BELOW)
-            panel_title(ax, way, f"{title}, {subtitle}")
+            panel_title(ax, f"{title}, {way}", subtitle)
+        footer(figure, f"dashed: {_WITHOUT_ZERO_RUNS} bits, what values take without zero-run encoding")
     return figure

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import (
     Cell,
     Footnotes,
@@ -60,17 +62,32 @@ def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], l
     tables[1].write_text(gradients_to_markdown(table))
     figures: list[Path] = []
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
-        figures += save_figure(draw_speedups(table), table, out, "gradient_speedup")
+        figures += save_figure(
+            draw_speedups(table),
+            table,
+            out,
+            "gradient_speedup",
+            of_runs(runs, "Speed-up and accuracy per codec"),
+        )
     curves = accuracy_curves(runs)
     if len(curves):
-        figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time")
+        caption = of_runs(_on_links_of(curves, runs), "Accuracy over time per codec")
+        figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time", caption)
     traffic = traffic_by_sparsity(table)
     if len(traffic):
-        figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic")
+        caption = of_runs(runs, "Bits per value of 3LC")
+        figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic", caption)
     bits = bits_curves(runs)
     if len(bits):
-        figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits")
+        caption = of_runs(runs, "Bits per value over training")
+        figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits", caption)
     return tables, figures
+
+
+def _on_links_of(curves: pd.DataFrame, runs: Sequence[Run]) -> list[Run]:
+    """The runs on links that are drawn; those on others were evaluated but once."""
+    links = set(curves["bandwidth_mbit_per_s"])
+    return [run for run in runs if (run.config["network"]["bandwidth_mbit_per_s"] or math.inf) in links]
 
 
 def gradients_to_markdown(table: pd.DataFrame) -> str:

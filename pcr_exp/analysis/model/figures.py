@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter, StrMethodFormatter
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.figure import BELOW, LEGEND_LINE_IN, panel_title, panels, rate_axis, ticks_in_bytes
 from pcr_exp.analysis.core.look import (
     INK,
     MUTED,
@@ -36,6 +36,8 @@ def draw_roofline(predictions: pd.DataFrame) -> Figure:
     with style():
         models = list(dict.fromkeys(predictions["model"]))
         figure, axes = panels(len(models))
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN)
         for ax, model in zip(axes, models, strict=True):
             _draw_roofline(ax, predictions[predictions["model"] == model], model)
     return figure
@@ -75,12 +77,10 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     top = compute * 1.5
     ax.set_ylim(min(levels["images_per_s"].min(), roof[-1]) / 2.2, top)
     ticks_in_bytes(ax.xaxis, low, high)
-    for axis_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        axis_formatter(StrMethodFormatter("{x:,.0f}"))
-    ax.tick_params(axis="y", which="minor", labelsize=7)
+    rate_axis(ax.yaxis)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel("images/s, all workers (log scale)")
-    ax.legend(**BELOW, ncols=2, title="scan · bytes per image · limit", title_fontsize=8.5, alignment="left")
+    ax.set_ylabel("images/s (log scale)")
+    ax.legend(**BELOW, ncols=2, title="scan · bytes per image · limit", alignment="left")
     workers = int(first["workers"])
     seek_ms = 1e3 * limits["seek_s_per_image"]
     panel_title(
@@ -88,7 +88,7 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
         f"roofline · {model}",
         f"predicted; {workers:,} worker{'s' if workers != 1 else ''}, "
         f"W = {first['bandwidth_mib_per_s']:,.0f} MiB/s"
-        + (f", seeks of {seek_ms:.2g} ms per image" if seek_ms else ""),
+        + (f", {seek_ms:.2g} ms of seeks per image" if seek_ms else ""),
     )
 
 
@@ -114,6 +114,8 @@ def draw_workers(predictions: pd.DataFrame) -> Figure:
     with style():
         models = list(dict.fromkeys(predictions["model"]))
         figure, axes = panels(len(models))
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN)
         for ax, model in zip(axes, models, strict=True):
             _draw_workers(ax, predictions[predictions["model"] == model], model)
     return figure
@@ -146,9 +148,9 @@ def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.set_xlabel("workers on one storage system (log scale)")
-    ax.set_ylabel("images/s, all workers (log scale)")
+    ax.set_ylabel("images/s (log scale)")
     ax.tick_params(axis="x", labelsize=7.5)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=8)
+    ax.legend(**BELOW, ncols=2)
     bandwidth = rows["bandwidth_mib_per_s"].iloc[0]
     facts = f"predicted; W = {bandwidth:,.0f} MiB/s\non top: the highest scan group that so many can afford"
     panel_title(ax, f"workers · {model}", facts)
@@ -231,8 +233,7 @@ def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None
     ax.set_ylim(-widest, widest)
     ax.yaxis.set_major_formatter(PercentFormatter(1))
     ax.set_ylabel("predicted / measured - 1")
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
-    ax.legend(handles=handles, ncols=5, fontsize=8, handletextpad=0.1, **below)
+    ax.legend(handles=handles, ncols=5, handletextpad=0.1, **BELOW)
 
 
 def _round_ticks(axis: Axis, low: float, high: float) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import footer, panel_title, panels, ticks_in_bytes
+from pcr_exp.analysis.core.figure import footer, panel_title, panels, rate_axis, ticks_in_bytes
 from pcr_exp.analysis.core.look import MUTED, scan_levels, style
 from pcr_exp.analysis.model.throughput_model import knee_image_bytes, roofline_images_per_s
 from pcr_exp.system import MIB
@@ -30,11 +29,11 @@ def roofline_points(cells: pd.DataFrame) -> pd.DataFrame:
     return chosen.assign(bandwidth_mib_per_s=chosen["storage"].str.extract(_BANDWIDTH)[0].astype(float))
 
 
-def draw_measured_roofline(points: pd.DataFrame, facts: str = "") -> Figure:
+def draw_measured_roofline(points: pd.DataFrame) -> Figure:
     """A panel per bandwidth and number of processes of `roofline_points`, both axes logarithmic.
 
     Line: min(the model's speed, W / bytes), with its knee. Points: median of what was measured, bars: from
-    the smallest to the largest. Points below the line are held up by decoding. `facts` go into the footer.
+    the smallest to the largest. Points below the line are held up by decoding.
     """
     with style():
         groups: list[tuple[Any, pd.DataFrame]] = list(
@@ -46,13 +45,10 @@ def draw_measured_roofline(points: pd.DataFrame, facts: str = "") -> Figure:
         for ax, ((bandwidth, processes), rows) in zip(axes, groups, strict=True):
             _draw(ax, rows, float(bandwidth), float(rows["model_images_per_s"].iloc[0]) * int(processes))
             several = f"{processes} process{'' if processes == 1 else 'es'}"
-            panel_title(ax, f"measured, {bandwidth:g} MiB/s", f"{several} on one storage")
+            panel_title(ax, f"{bandwidth:g} MiB/s", f"{several} on one storage")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
-        low, high = points["n"].min(), points["n"].max()
-        counts = f"n = {low}" if low == high else f"n = {low} to {high}"
-        drawn = f"{counts}, median, smallest to largest; line: min(model, W / bytes per image)"
-        footer(figure, "; ".join(words for words in (drawn, facts) if words))
+        footer(figure, "median, smallest to largest; line: min(model, W / bytes per image)")
     return figure
 
 
@@ -94,8 +90,6 @@ def _draw(ax: Axes, rows: pd.DataFrame, bandwidth_mib_per_s: float, model_images
     ax.set_xlim(low, high)
     ax.set_ylim(rows["images_per_s_min"].min() / 1.6, model_images_per_s * 1.7)
     ticks_in_bytes(ax.xaxis, low, high)
-    for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        set_formatter(StrMethodFormatter("{x:,.0f}"))
-    ax.tick_params(axis="y", which="minor", labelsize=7)
+    rate_axis(ax.yaxis)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel("images/s, all processes (log scale)")
+    ax.set_ylabel("images/s (log scale)")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.caption import Caption, storage_words
 from pcr_exp.analysis.core.cells import kilobytes, markdown_table, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
@@ -18,6 +20,7 @@ from pcr_exp.config.throughput import PlanConfig
 
 PREDICTIONS_FILE = "predictions.csv"
 TABLE_FILE = "predictions.md"
+_SIZE = "px as in its rates"
 _FILLED_WHERE = {
     "hours to accuracy": "hours_to_accuracy",
     "GB/epoch": "dollars_per_epoch",
@@ -45,9 +48,24 @@ def report_plan(plan: PlanConfig) -> list[Path]:
     tables[1].write_text(to_markdown(plan, predictions, growing))
     figures: list[Path] = []
     if plan.storage.bandwidth_mib_per_s is not None:
-        figures += save_figure(draw_roofline(predictions), predictions, out, "roofline")
-        figures += save_figure(draw_workers(growing), growing, out, "workers")
+        figures += save_figure(
+            draw_roofline(predictions), predictions, out, "roofline", _caption(plan, "Predicted roofline")
+        )
+        figures += save_figure(
+            draw_workers(growing), growing, out, "workers", _caption(plan, "Predicted images/s over workers")
+        )
     return [*tables, *figures]
+
+
+def _caption(plan: PlanConfig, shows: str) -> Caption:
+    models = ", ".join(plan.model_images_per_s)
+    return Caption(
+        shows=shows,
+        of=(f"{plan.name}: {plan.data.name} · {models} · {_SIZE}",),
+        n="n = 0: predicted from rates, not measured",
+        hardware=f"{plan.workers:,} x {plan.cores_per_worker:g} cores",
+        storage=storage_words({"storage": asdict(plan.storage)}),
+    )
 
 
 def to_markdown(plan: PlanConfig, predictions: pd.DataFrame, growing: pd.DataFrame) -> str:

@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.figure import footer, new_figure, panel_title, panels, save_figure
-from pcr_exp.analysis.core.look import group_color, group_marker, style
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_beside
+from pcr_exp.analysis.core.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
+from pcr_exp.analysis.core.look import OTHER_LOOKS, group_color, group_marker, style
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s, images_per_s
 from pcr_exp.measuring.scale.order_cost import measure, record_sizes
 from pcr_exp.measuring.scale.simulate import Machine, Reads, never_evicted, reads_of_an_epoch, simulate
@@ -112,7 +113,7 @@ def draw_simulated(rows: pd.DataFrame) -> Figure:
                 )
             ax.set(xscale="log", yscale="log", xlabel="workers", ylabel="images/s")
             panel_title(ax, str(storage), f"{per_record} images per record")
-        axes[0].legend()
+        axes[0].legend(**BELOW, ncols=4)
         footer(
             figure,
             "points: simulated, one epoch of ImageNet in the loader's order; lines: the planner's formula",
@@ -128,10 +129,11 @@ def draw_cost(rows: pd.DataFrame) -> Figure:
         for ax, column, words in zip(
             axes, ("peak_mib", "cpu_s"), ("MiB at the peak", "CPU seconds"), strict=True
         ):
-            for what, line in rows.groupby("what"):
-                ax.plot(line["num_images"], line[column], "o-", label=str(what).replace("_", " "))
+            for (color, marker), (what, line) in zip(OTHER_LOOKS, rows.groupby("what"), strict=False):
+                words_of = str(what).replace("_", " ")
+                ax.plot(line["num_images"], line[column], color=color, marker=marker, label=words_of)
             ax.set(xscale="log", yscale="log", xlabel="images", ylabel=words)
-        axes[0].legend()
+        axes[0].legend(**BELOW)
         footer(
             figure,
             "measured, each point in a process of its own; 1,024 images per record, 8 lanes, ten groups",
@@ -141,9 +143,31 @@ def draw_cost(rows: pd.DataFrame) -> Figure:
 
 def redraw_scale(folder: Path, out: Path) -> None:
     """Draw the committed tables of a folder again."""
-    for name, draw in ((SIMULATED, draw_simulated), (COST, draw_cost)):
-        rows = pd.read_csv(folder / f"{name}.csv")
-        save_figure(draw(rows), rows, out, name)
+    for name in (SIMULATED, COST):
+        _save(pd.read_csv(folder / f"{name}.csv"), name, folder, out)
+
+
+def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
+    """Draw a table of `folder`, whose README.md says what its costs were measured on."""
+    if name == SIMULATED:
+        caption = Caption(
+            shows="Images/s over workers that share one storage",
+            of=("imagenet · no task · resnet18's rate · no crops",),
+            n="n = 1 epoch, simulated",
+            hardware="simulated: workers as in the plan of the paper's cluster",
+            storage=f"storage: {' / '.join(rows['storage'].unique())}, in MiB/s",
+        )
+        save_figure(draw_simulated(rows), rows, out, name, caption)
+        return
+    sizes = rows["num_images"].nunique()
+    caption = Caption(
+        shows="What an order of so many images costs",
+        of=("indices alone · no task · no model · no crops",),
+        n=f"n = {len(rows) // sizes} of each size",
+        hardware=hardware_beside(folder),
+        storage=NOT_TIMED,
+    )
+    save_figure(draw_cost(rows), rows, out, name, caption)
 
 
 def main() -> None:
@@ -152,9 +176,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if sizes:
         cost = pd.DataFrame([row for size in sizes for row in measure(size)])
-        save_figure(draw_cost(cost), cost, folder, COST)
+        _save(cost, COST, folder, folder)
     table = simulated_table()
-    save_figure(draw_simulated(table), table, folder, SIMULATED)
+    _save(table, SIMULATED, folder, folder)
 
 
 if __name__ == "__main__":

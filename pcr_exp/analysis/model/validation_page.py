@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.cells import markdown_table, three_figures
+from pcr_exp.analysis.core.caption import Caption, hardware_words, of_runs
+from pcr_exp.analysis.core.cells import markdown_table, span, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import read_runs
@@ -37,28 +38,43 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
     cells = compare(measured.rows, measured.meta["num_cores"])
     text = rates_to_markdown(measured, cells)
     figures = save_figure(
-        draw_predicted_rates(cells, RATE_TOLERANCE), cells, folder, "predicted_vs_measured_rates"
+        draw_predicted_rates(cells, RATE_TOLERANCE),
+        cells,
+        *(
+            folder,
+            "predicted_vs_measured_rates",
+            _caption(measured, "Images/s, predicted and measured", cells),
+        ),
     )
     roof = roofline_points(cells)
     if len(roof):
-        figures += save_figure(
-            draw_measured_roofline(roof, _facts(measured)), roof, folder, "measured_roofline"
-        )
+        caption = _caption(measured, "Measured roofline", roof)
+        figures += save_figure(draw_measured_roofline(roof), roof, folder, "measured_roofline", caption)
     if runs_roots:
-        times = predict_times([run for root in runs_roots for run in read_runs(root)])
+        runs = [run for root in runs_roots for run in read_runs(root)]
+        times = predict_times(runs)
         text += "\n" + times_to_markdown(times)
         figures += save_figure(
-            draw_predicted_times(times, TIME_TOLERANCE), times, folder, "predicted_vs_measured_times"
+            draw_predicted_times(times, TIME_TOLERANCE),
+            times,
+            *(folder, "predicted_vs_measured_times"),
+            of_runs(runs, "Time to accuracy, predicted and measured", times),
         )
     table = folder / TABLE_FILE
     table.write_text(text)
     return [table, *figures]
 
 
-def _facts(measured: Validation) -> str:
-    meta, settings = measured.meta, measured.meta["settings"]
-    crops = f"{settings['dataset']}, crops of {settings['image_size']} px"
-    return f"{crops}, a model that is pretended; {meta['cpu']}, {meta['num_cores']} cores"
+def _caption(measured: Validation, shows: str, cells: pd.DataFrame) -> Caption:
+    settings = measured.meta["settings"]
+    storages = " / ".join(str(storage) for storage in dict.fromkeys(cells["storage"]))
+    return Caption(
+        shows=shows,
+        of=(f"{settings['dataset']} · a pretended model · crops of {settings['image_size']} px",),
+        n=f"n = {span(cells['n'])} repeats",
+        hardware=hardware_words(measured.meta),
+        storage=f"storage: {storages.replace('unlimited', 'no limit in MiB/s')}",
+    )
 
 
 def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:

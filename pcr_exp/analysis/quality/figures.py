@@ -10,7 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
-from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, style
+from pcr_exp.analysis.core.look import (
+    INK,
+    MUTED,
+    OTHER_LOOKS,
+    fallback_look,
+    group_color,
+    group_marker,
+    style,
+)
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
 NAMED_GROUPS = (1, 2, 5)
@@ -65,7 +73,8 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
     for position, group, mean, low, high in zip(x, *columns, strict=True):
         color = group_color(group)
         ax.vlines(position, low, high, color=color, linewidth=2.2, alpha=0.55, zorder=3)
-        ax.plot(position, mean, "o", color=color, markersize=7, markeredgecolor="white", zorder=4)
+        look: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "zorder": 4}
+        ax.plot(position, mean, group_marker(group), color=color, **look)
         if group in NAMED_GROUPS:
             label = f"{mean:.3f}"
             ax.annotate(label, (position, mean), xytext=(5, -12), textcoords="offset points", fontsize=8.5)
@@ -151,10 +160,10 @@ def draw_decode_modes(crops: pd.DataFrame) -> Figure:
                         capsize=3,
                         **look,
                     )
-            facts = f"n = {summary['n'].min()} images, one random-resized-crop each"
+            facts = f"n = {summary['n'].min()} images, one random crop each"
             panel_title(means, f"{dataset} · crops by decode mode", f"{facts}; mean")
             panel_title(
-                differences, f"{dataset} · difference to {REFERENCE_MODE}", f"{facts}; mean, 2 std errors"
+                differences, f"{dataset} · difference to {REFERENCE_MODE}", f"{facts}; mean ± 2 std errors"
             )
             differences.axhline(0, color=MUTED, linewidth=1, linestyle=":", zorder=1)
             means.set_ylabel("MS-SSIM against all scans")

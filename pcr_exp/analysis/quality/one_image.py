@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import footer, new_figure, save_figure, title_above
+from pcr_exp.analysis.core.figure import footer, new_figure, save_figure
 from pcr_exp.analysis.core.look import group_color, style
 from pcr_exp.datasets.photos import SOURCE_FILES, load_photo
 from pcr_exp.errors import ConfigError
@@ -64,7 +65,16 @@ def write_sample_image(name: str, groups: Iterable[int], out: Path) -> list[Path
     jpeg = read_jpeg(name)
     tour = tour_scans(to_progressive(jpeg), tuple(groups))
     table = tour.drop(columns="image").assign(original_bytes=len(jpeg))
-    return save_figure(draw_scan_tour(tour, Path(name).stem), table, out, NAME)
+    height_px, width_px = tour["image"].iloc[0].shape[:2]
+    shown = ", ".join(str(group) for group in tour["group"])
+    caption = Caption(
+        shows=f"One file, read up to scan group {shown}",
+        of=(f"{Path(name).stem} · {width_px} x {height_px} px · no model",),
+        n="n = 1 image",
+        hardware="any hardware: bytes and MS-SSIM do not depend on it",
+        storage=NOT_TIMED,
+    )
+    return save_figure(draw_scan_tour(tour), table, out, NAME, caption)
 
 
 def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFrame:
@@ -89,7 +99,7 @@ def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFr
     )
 
 
-def draw_scan_tour(tour: pd.DataFrame, name: str = "an image") -> Figure:
+def draw_scan_tour(tour: pd.DataFrame) -> Figure:
     """The images of `tour_scans` side by side with bytes and MS-SSIM, and a detail of each enlarged."""
     height, width = tour["image"].iloc[0].shape[:2]
     top, left, side = most_changed_square(tour["image"].iloc[0], tour["image"].iloc[-1])
@@ -104,8 +114,6 @@ def draw_scan_tour(tour: pd.DataFrame, name: str = "an image") -> Figure:
             whole.add_patch(Rectangle((left, top), side, side, fill=False, edgecolor="white", linewidth=1))
             whole.set_title(f"group {row['group']} · {kilobytes(row['bytes'])}")
             whole.set_xlabel(f"{100 * row['share']:.3g}% of the bytes, MS-SSIM {row['ms_ssim']:.3f}")
-        groups = ", ".join(str(group) for group in tour["group"])
-        title_above(figure, f"{name}, {width} x {height} px: one file, read up to scan group {groups}")
         footer(
             figure,
             "MS-SSIM against all scans. Below, enlarged: where the first and the last differ most.",

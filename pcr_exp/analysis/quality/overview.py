@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from pcr_exp.analysis.core.figure import footer, panels, title_above
+from pcr_exp.analysis.core.figure import footer, panels
 from pcr_exp.analysis.core.look import OTHER_LOOKS, style
 from pcr_exp.analysis.quality.files import META_FILE, REMEDY, load_quality
 from pcr_exp.errors import RunError
@@ -63,7 +63,5 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
             ax.set_xticks(sorted(overview["group"].unique()))
             ax.set_xlabel("read up to scan group")
         figure.legend(*kept.get_legend_handles_labels(), loc="outside right center")
-        low, high = overview["n"].min(), overview["n"].max()
-        title_above(figure, "What each scan group keeps, and what it costs")
-        footer(figure, f"n = {low} to {high} images per dataset, whole images, libjpeg; colours are datasets")
+        footer(figure, "decoded by libjpeg; colours are datasets")
     return figure

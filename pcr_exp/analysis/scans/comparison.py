@@ -21,7 +21,7 @@ from pcr_exp.analysis.core.cells import (
     task_title,
 )
 from pcr_exp.analysis.core.figure import (
-    ASIDE,
+    BELOW,
     accuracy_axis,
     guessing_lines,
     panel_title,
@@ -193,7 +193,7 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
             panel_title(ax, title, facts)
             if x == "epoch":
                 ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-                ax.legend(**ASIDE, title=key, title_fontsize=8.5, fontsize=8, alignment="left")
+                ax.legend(**BELOW, title=key, alignment="left")
     return figure
 
 

@@ -15,6 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from pcr_exp.analysis.core.cells import kilobytes, with_unit
 from pcr_exp.analysis.core.figure import (
     BELOW,
+    LEGEND_LINE_IN,
+    MAX_CURVES,
     accuracy_axis,
     footer,
     guessing_lines,
@@ -23,17 +25,17 @@ from pcr_exp.analysis.core.figure import (
     target_line,
 )
 from pcr_exp.analysis.core.look import (
+    ScanLevel,
     scan_levels,
     style,
 )
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting, seconds_of
 from pcr_exp.analysis.core.statistics import half_width
+from pcr_exp.analysis.core.told_apart import READ_ON
 from pcr_exp.analysis.scans.table import one_run_per_seed
 
-MAX_CURVES = 6
-"""Scan levels in a panel; of more there are several panels."""
 SECONDS_LABEL = with_unit("training + data wait", "train_s")
-_LEGEND_LINE_IN, _SUBTITLE_LETTERS = 0.19, 55
+_SUBTITLE_LETTERS = 55
 _ROOM, _LEAST_SPAN = 0.06, 0.05
 """Above and below all values, as a share of what they span; and what they span at least."""
 BANDS = "bands: 95 % intervals of means over seeds"
@@ -70,9 +72,17 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
             markevery=max(1, len(mean) // 8),
             markeredgecolor="white",
             markeredgewidth=0.7,
-            label=f"{level.short_words} · {kilobytes(runs['mean_image_bytes'].mean())}{alone}",
+            label=f"{level.short_words} · {kilobytes(_image_bytes(level, runs))}{alone}",
             **look,
         )
+
+
+def _image_bytes(level: ScanLevel, runs: pd.DataFrame) -> float:
+    """Mean bytes read per image; of a level whose echoed repeats read on, with what those read."""
+    if READ_ON not in level.label:
+        return float(runs["mean_image_bytes"].mean())
+    ends = runs[runs["epoch"] == runs["epoch"].max()]
+    return float((ends["record_bytes"] / ends["samples_seen"]).mean())
 
 
 def _show_all(ax: Axes, values: pd.Series) -> None:
@@ -124,7 +134,7 @@ def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
         for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
             draw_accuracy_panel(ax, rows, x, x_label)
             panel_title(ax, title, subtitle)
-        _finish(figure, curves, facts)
+        _finish(figure, facts)
     return figure
 
 
@@ -144,15 +154,14 @@ def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str,
     return [(title, subtitle, rows[rows["scan"].isin(part)]) for part in parts if part]
 
 
-def _finish(figure: Figure, curves: pd.DataFrame, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
+def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
     """Room for the legends below panels, and what all panels share in a footer."""
     num_rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
     in_legends = 1 + max(-(-rows["scan"].nunique() // 2) for _, _, rows in facts)
     lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + num_rows * lines * _LEGEND_LINE_IN)
-    hardware = " / ".join(sorted(set(curves["hardware"]))) if "hardware" in curves else ""
-    footer(figure, "; ".join(words for words in (hardware, BANDS) if words))
+    figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+    footer(figure, BANDS)
 
 
 def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
@@ -165,7 +174,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)
     accuracy_axis(ax, rows)
-    look: dict[str, Any] = {"title": "scan · bytes per image", "title_fontsize": 8.5, "alignment": "left"}
+    look: dict[str, Any] = {"title": "scan · bytes per image", "alignment": "left"}
     ax.legend(**BELOW, ncols=2, **look)
 
 
@@ -193,7 +202,7 @@ def draw_efficiency(curves: pd.DataFrame) -> Figure:
             legend.remove()  # that of the panel beside it
             panel_title(against_time, title, subtitle)
             panel_title(against_epochs, "the same, per epoch", "statistical efficiency")
-        _finish(figure, curves, facts)
+        _finish(figure, facts)
     return figure
 
 

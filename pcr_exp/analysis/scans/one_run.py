@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
     BELOW,
@@ -22,6 +24,7 @@ from pcr_exp.analysis.core.figure import (
     target_line,
 )
 from pcr_exp.analysis.core.look import INK, ScanLevel, style
+from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.analysis.policies import draw_trace
@@ -54,8 +57,11 @@ def draw_run(folder: Path) -> dict[str, Path]:
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
-    drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve")}
-    if trace := draw_trace(rows, title, scan.label, folder, "policy_trace"):
+    run = Run(manifest, OmegaConf.to_container(config), rows)  # type: ignore[arg-type]
+    caption = of_runs([run], "Loss and accuracy over time")
+    drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
+    chosen = replace(caption, shows="What the policy chose")
+    if trace := draw_trace(rows, chosen, scan.label, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
 
@@ -94,7 +100,7 @@ def draw_training_curve(
         losses.set_ylabel("loss (cross-entropy)")
         losses.legend(**BELOW, ncols=2)
         accuracy.plot(
-            evaluated["seconds"], evaluated[score], color=color, marker="o", markeredgecolor="white"
+            evaluated["seconds"], evaluated[score], color=color, marker=scan.marker, markeredgecolor="white"
         )
         target_line(accuracy, target)
         known = {"majority_share": majority_share, "num_classes": num_classes, "headline": headline}

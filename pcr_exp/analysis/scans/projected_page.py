@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import (
     NOTHING,
     Cell,
@@ -61,7 +62,10 @@ def write_projected(
     table.to_csv(tables[0], index=False)
     tables[1].write_text(projected_to_markdown(table))
     drawn = table[table["speedup"].notna()]
-    return tables, save_figure(draw_speedups(drawn), drawn, out, "speedup_vs_bandwidth") if len(drawn) else []
+    if drawn.empty:
+        return tables, []
+    caption = of_runs(timed, "Speed-up in time to accuracy over bandwidth")
+    return tables, save_figure(draw_speedups(drawn), drawn, out, "speedup_vs_bandwidth", caption)
 
 
 def projected_to_markdown(table: pd.DataFrame) -> str:

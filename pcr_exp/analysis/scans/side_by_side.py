@@ -12,7 +12,6 @@ from matplotlib.ticker import PercentFormatter
 from pcr_exp.analysis.core.figure import (
     PANEL_WIDTH_IN,
     alone_mark,
-    footer,
     guessing_lines,
     new_figure,
     panel_title,
@@ -72,7 +71,6 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
             panel_title(axes[1], " ", " ")  # keeps the height for the words above, which run into its width
             for text in (axes[0].title, *axes[0].texts[-1:]):
                 text.set_in_layout(False)
-        footer(figure, " / ".join(sorted(set(runs["hardware"]))))
     return figure
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import panel_title, panels
+from pcr_exp.analysis.core.figure import footer, panel_title, panels, rate_axis
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, ScanLevel, style
 from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
 from pcr_exp.measuring.peers.registry import is_ours, scan_of, title_of
@@ -17,6 +20,9 @@ PEER_COLOR = "#9aa5b1"
 _FORMAT_COLORS = {"pcr": OTHER_LOOKS[0][0], "baseline": INK}
 _OTHER_FORMAT = "#9aa5b1"
 _BELOW, _ABOVE = 0.6, 1.6
+_ROOM_FOR_NOTES, _SHORT_NOTE = 0.85, 12
+_BETWEEN_NAMES = 0.06
+"""Of the axis' height, between the names of two lines."""
 
 
 def draw_loaders(summary: pd.DataFrame) -> Figure:
@@ -35,9 +41,7 @@ def draw_file_per_image(summary: pd.DataFrame) -> Figure:
 
     One panel for each limit on latency or requests; there must be one.
     """
-    free = free_running(summary)
-    charged = free[(free["latency_ms"] > 0) | free["requests_per_s"].notna()]
-    charged = charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
+    charged = charged_per_request(summary)
     with style():
         storages = list(dict.fromkeys(charged["storage"]))
         figure, axes = panels(len(storages), max_columns=2)
@@ -45,16 +49,26 @@ def draw_file_per_image(summary: pd.DataFrame) -> Figure:
             lines = charged[charged["storage"] == storage]
             requests = [f"; {files:,} requests an epoch" for files in lines["num_files"]]
             _loader_bars(ax, lines, requests)
-            ax.set_xscale("log")
             facts = f"n = {lines['n'].min()}, median, smallest to largest"
             panel_title(ax, f"{storage} of latency" if storage.endswith(" ms") else storage, facts)
     return figure
 
 
+def charged_per_request(summary: pd.DataFrame) -> pd.DataFrame:
+    """The lines for `draw_file_per_image`: our loaders and the reference, where requests are charged for."""
+    free = free_running(summary)
+    charged = free[is_per_request(free)]
+    return charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
+
+
 def is_charged(summary: pd.DataFrame) -> bool:
     """Whether there is anything for `draw_file_per_image`."""
-    free = free_running(summary)
-    return bool(((free["latency_ms"] > 0) | free["requests_per_s"].notna()).any())
+    return bool(is_per_request(free_running(summary)).any())
+
+
+def is_per_request(summary: pd.DataFrame) -> pd.Series:
+    """Of each line, whether its storage charges per request: latency, or requests per second."""
+    return (summary["latency_ms"] > 0) | summary["requests_per_s"].notna()
 
 
 def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
@@ -79,7 +93,7 @@ def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
     ]
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
-    ax.margins(x=0.25)
+    ax.margins(x=_ROOM_FOR_NOTES if any(len(note) > _SHORT_NOTE for note in notes) else 0.25)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("images/s")
 
@@ -146,10 +160,9 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
         for ax, decode in zip(axes, decodes, strict=True):
             lines = ours[ours["decode"] == decode]
             _draw_panel(ax, lines)
-            facts = f"n = {lines['n'].min()}, median, smallest to largest"
-            if len(bounds(lines)):
-                facts += "; line: min(compute, W / bytes)"
-            panel_title(ax, f"throughput per scan level, decode={decode}", facts)
+            panel_title(ax, f"decode={decode}", f"n = {lines['n'].min()}, median, smallest to largest")
+        if len(bounds(ours)):
+            footer(figure, "lines, and dashes at the baseline: min(compute, W / bytes)")
     return figure
 
 
@@ -158,33 +171,50 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
     position = {level.label: i for i, level in enumerate(levels)}
     free = unlimited(free_running(lines))
     _draw_points(ax, free, position)
-    _name_line(ax, free, position, "no limit")
+    named = [("no limit", free)]
     bounded = bounds(lines)
-    for storage, limited in bounded.groupby("storage", sort=False):
+    for _, limited in bounded.groupby("storage", sort=False):
         limited = limited.sort_values("loader", key=lambda names: names.map(position))
-        ax.plot(
-            limited["loader"].map(position), limited["bound_images_per_s"], color=MUTED, linewidth=1, zorder=2
-        )
+        _draw_bound(ax, limited, position)
         _draw_points(ax, limited, position)
-        _name_line(ax, limited, position, str(storage))
+        named.append((limit_words(limited.iloc[0].to_dict()), limited))
     ax.set_yscale("log")
     # Ticks at 1, 2 and 5 times powers of ten, in limits wide enough to hold one.
     ax.set_ylim(_BELOW * lines["images_per_s_min"].min(), _ABOVE * lines["images_per_s_max"].max())
-    ax.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(mpl.ticker.StrMethodFormatter("{x:,.0f}"))
-    ax.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
+    rate_axis(ax.yaxis)
     ax.set_xticks(range(len(levels)), [level.words for level in levels])
     ax.set_xlim(-0.4, len(levels) - 0.2)
     ax.set_ylabel("images/s (log scale)")
     ax.grid(axis="x", visible=False)
+    _name_lines(ax, named, position)
+
+
+def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> None:
+    """Groups are connected; the baseline, which is none of them, has a dash of its own."""
+    look: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 2}
+    is_group = limited["loader"].map(lambda name: level_of_loader(name).encoding == "pcr")
+    for rows, marker in ((limited[is_group], ""), (limited[~is_group], "_")):
+        at = rows["loader"].map(position)
+        ax.plot(at, rows["bound_images_per_s"], marker=marker, markersize=24, **look)
+
+
+def limit_words(row: Mapping[Any, Any]) -> str:
+    """`4.77 MiB/s`; of what limits something else, as the measurement calls it."""
+    bandwidth = row["bandwidth_mib_per_s"]
+    return str(row["storage"]) if bandwidth != bandwidth else f"{bandwidth:.3g} MiB/s"
 
 
 def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
     for row in lines.to_dict("records"):
-        x, color = position[row["loader"]], level_of_loader(row["loader"]).color
+        x, level = position[row["loader"]], level_of_loader(row["loader"])
+        color = level.color
         ax.vlines(x, row["images_per_s_min"], row["images_per_s_max"], color=color, linewidth=2.2, zorder=3)
         ax.plot(
-            x, row["images_per_s_median"], "o", color=color, markersize=6, markeredgecolor="white", zorder=4
+            *(x, row["images_per_s_median"], level.marker),
+            color=color,
+            markersize=6,
+            markeredgecolor="white",
+            zorder=4,
         )
 
 
@@ -194,16 +224,24 @@ def level_of_loader(name: str) -> ScanLevel:
     return ScanLevel(name, scan.encoding, scan.group)
 
 
-def _name_line(ax: Axes, lines: pd.DataFrame, position: dict[str, int], name: str) -> None:
-    """Beside the baseline's point, or the first there is."""
-    first = min(lines.to_dict("records"), key=lambda row: position[row["loader"]])
-    ax.annotate(
-        name,
-        (position[first["loader"]], first["images_per_s_median"]),
-        xytext=(6, -11),
-        textcoords="offset points",
-        fontsize=8,
-        color=INK,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
-        zorder=5,
-    )
+def _name_lines(ax: Axes, named: list[tuple[str, pd.DataFrame]], position: dict[str, int]) -> None:
+    """In the right margin, beside each line's last point, or below the name of the line above it."""
+    low, high = (math.log(limit) for limit in ax.get_ylim())
+    ends = []
+    for name, rows in named:
+        last = max(rows.to_dict("records"), key=lambda row: position[row["loader"]])
+        ends.append(((math.log(last["images_per_s_median"]) - low) / (high - low), name))
+    free_below = math.inf
+    for height, name in sorted(ends, reverse=True):
+        at = min(height, free_below)
+        free_below = at - _BETWEEN_NAMES
+        ax.annotate(
+            name,
+            (1, at),
+            xycoords="axes fraction",
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=INK,
+        )

@@ -9,16 +9,21 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, three_figures
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
+from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, span, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.throughput.figures import (
+    charged_per_request,
     draw_file_per_image,
     draw_formats,
     draw_loaders,
     draw_throughput_vs_scan,
     is_charged,
+    is_per_request,
+    limit_words,
 )
 from pcr_exp.analysis.throughput.table import (
+    UNLIMITED,
     Throughput,
     free_running,
     load_throughput,
@@ -45,15 +50,40 @@ def report_throughput(folder: str | Path) -> list[Path]:
     tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
     summary.to_csv(tables[0], index=False)
     tables[1].write_text(to_markdown(measured))
+    free = unlimited(free_running(summary))
     figures = [
-        *save_figure(draw_loaders(summary), summary, folder, "loaders"),
-        *save_figure(draw_formats(measured.formats), measured.formats, folder, "space_and_build_time"),
+        *save_figure(draw_loaders(free), summary, folder, "loaders", _caption(measured, "Loaders", free)),
+        *save_figure(
+            draw_formats(measured.formats),
+            measured.formats,
+            *(folder, "space_and_build_time", _caption(measured, "Space and build time of formats", None)),
+        ),
     ]
     if summary["loader"].map(is_ours).any():
-        figures += save_figure(draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan")
+        caption = _caption(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
+        figures += save_figure(
+            draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan", caption
+        )
     if is_charged(summary):
-        figures += save_figure(draw_file_per_image(summary), summary, folder, "file_per_image")
+        charged = charged_per_request(summary)
+        caption = _caption(measured, "What requests cost", charged)
+        figures += save_figure(draw_file_per_image(charged), summary, folder, "file_per_image", caption)
     return [*tables, *figures]
+
+
+def _caption(measured: Throughput, shows: str, lines: pd.DataFrame | None) -> Caption:
+    """Of the lines that are drawn; None: of formats, which are built once."""
+    settings = measured.meta["settings"]
+    cases = [] if lines is None else lines.drop_duplicates("storage").to_dict("records")
+    limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
+    size = "whole files" if lines is None else f"{settings['image_size']} px crops"
+    return Caption(
+        shows=shows,
+        of=(f"{settings['dataset']}, {settings['num_images']:,} images · {size}",),
+        n="n = 1" if lines is None else f"n = {span(lines['n'])} repeats",
+        hardware=hardware_words(measured.meta),
+        storage=f"storage: {' / '.join(limits)}" if limits else NOT_TIMED,
+    )
 
 
 def to_markdown(measured: Throughput) -> str:

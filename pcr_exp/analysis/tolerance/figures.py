@@ -55,7 +55,7 @@ def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
         figure = new_figure(6.4, 5.6)
         ax = figure.subplots()
         reach = max(1.0, float(np.abs(values).max()))
-        image = ax.imshow(values, cmap="PuOr_r", vmin=-reach, vmax=reach)
+        image = ax.imshow(values, cmap="BrBG_r", vmin=-reach, vmax=reach)
         for i, j in np.ndindex(values.shape):
             dark = abs(values[i, j]) > 0.6 * reach
             ax.annotate(
@@ -86,8 +86,9 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
         figure, axes = panels(len(WORDS))
         for ax, (deployment, words) in zip(axes, WORDS.items(), strict=True):
             _draw_curve(ax, answers[answers["deployment"] == deployment], facts)
-            facts_of = f"{title_of(facts)}\n{subtitle_of(facts)} of the difference to all scans"
-            panel_title(ax, f"Trained at a group, {words}", facts_of)
+            panel_title(
+                ax, f"Trained at a group, {words}", f"{subtitle_of(facts)} of the difference to all scans"
+            )
         low = min(ax.get_ylim()[0] for ax in axes)
         high = max(ax.get_ylim()[1] for ax in axes)
         for ax in axes:

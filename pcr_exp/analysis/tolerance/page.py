@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pcr_exp.analysis.core.caption import Caption, hardware_words, storage_words, task_words
 from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, percent, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.tolerance.figures import WORDS, draw_curves, draw_matrix, points
@@ -31,6 +32,8 @@ from pcr_exp.system.provenance import write_measured
 from pcr_exp.training.task import headline_called
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+_LOST = "What is lost at each scan group"
+_LOST_BETWEEN = "What is lost, by training and test group"
 
 
 def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
@@ -44,7 +47,7 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [_packed(measured)])
     write_measured(folder / META_FILE, {"facts": measured.facts.to_plain(), **notes})
-    return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, measured)]
+    return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, load_tolerance(folder))]
 
 
 def write_tables(folder: Path, measured: Measured) -> list[Path]:
@@ -53,12 +56,26 @@ def write_tables(folder: Path, measured: Measured) -> list[Path]:
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
     files = [
-        *save_figure(draw_curves(answers, facts), answers, folder, "answers"),
-        *save_figure(draw_matrix(matrix, facts), matrix, folder, "matrix"),
+        *save_figure(draw_curves(answers, facts), answers, folder, "answers", caption_of(measured, _LOST)),
+        *save_figure(
+            draw_matrix(matrix, facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
+        ),
     ]
     write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])
     write_atomic(folder / PAGE_FILE, [page(matrix, sizes, answers, facts).encode()])
     return [*files, folder / "bytes.csv", folder / PAGE_FILE]
+
+
+def caption_of(measured: Measured, shows: str) -> Caption:
+    """The caption of a figure of one measurement."""
+    facts = measured.facts
+    return Caption(
+        shows=shows,
+        of=(task_words(facts.dataset, facts.label, facts.model, facts.image_size),),
+        n=f"n = {facts.num_images:,} images",
+        hardware=measured.hardware,
+        storage=storage_words({"storage": facts.storage}),
+    )
 
 
 def load_tolerance(folder: Path) -> Measured:
@@ -75,6 +92,7 @@ def load_tolerance(folder: Path) -> Measured:
             rows["group_bytes"].astype(np.int64),
             rows["original_bytes"].astype(np.int64),
             rows.get("ms_ssim"),
+            hardware_words(meta),
         )
 
 

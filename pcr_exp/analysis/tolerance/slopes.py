@@ -17,12 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import markdown_table, task_title
-from pcr_exp.analysis.core.figure import named_line, panel_title, panels, save_figure
+from pcr_exp.analysis.core.figure import BELOW, named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import MUTED, group_color, group_marker, style
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
 from pcr_exp.analysis.tolerance.figures import MARKED, WORDS, subtitle_of
-from pcr_exp.analysis.tolerance.page import META_FILE, load_tolerance
+from pcr_exp.analysis.tolerance.page import META_FILE, caption_of, load_tolerance
 from pcr_exp.analysis.tolerance.table import Measured
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
@@ -173,7 +174,7 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             named_line(ax, 0, "guessing", fontsize=7)
             ax.set_xlabel("mean MS-SSIM of the scan group")
             ax.set_ylabel(f"kept of {headline_called(facts.headline).words}")
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=8)
+            ax.legend(**BELOW)
             panel_title(ax, task_title(facts.dataset, facts.label, facts.model), subtitle_of(facts))
     return figure
 
@@ -219,9 +220,20 @@ def write_slopes(folders: Sequence[Path], out: Path) -> pd.DataFrame:
     measured = [load_tolerance(folder) for folder in folders]
     kept = kept_table(measured)
     make_folder(out)
-    save_figure(draw_slopes(kept, measured), kept, out, NAME)
+    save_figure(draw_slopes(kept, measured), kept, out, NAME, _caption(measured))
     write_atomic(out / f"{NAME}.md", [slopes_page(kept).encode()])
     return kept
+
+
+def _caption(measured: Sequence[Measured]) -> Caption:
+    each = [caption_of(found, "What is kept of the score, over image quality") for found in measured]
+    return Caption(
+        shows=each[0].shows,
+        of=tuple(task for caption in each for task in caption.of),
+        n=" / ".join(dict.fromkeys(caption.n for caption in each)),
+        hardware=" / ".join(dict.fromkeys(caption.hardware for caption in each)),
+        storage=NOT_TIMED,
+    )
 
 
 def main() -> None:

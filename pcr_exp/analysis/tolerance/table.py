@@ -81,6 +81,8 @@ class Measured:
     original_bytes: NDArray[np.int64]
     ms_ssim: NDArray[np.float32] | None = None
     """[groups, some of the images]: of crops, against the last group's; None where nobody looked."""
+    hardware: str = "hardware not recorded"
+    """For people; of a measurement on disk, as its json says."""
 
 
 def matrix_of(measured: Measured) -> pd.DataFrame:

@@ -45,6 +45,7 @@ def activation_study(config: ActivationStudyConfig) -> str:
         memory_table(model, batch, memory_modes(config, codecs), config.training.momentum),
         title=f"{config.model.name}, {config.training.image_size} px",
         bound=middle,
+        dataset=config.dataset.name,
     )
     if config.run is not None:
         files += draw_run_layers(Path(config.run), Path(config.out))

@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.figure import save_figure
-from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
 from pcr_exp.analysis.quality.one_image import write_sample_image
+from pcr_exp.analysis.quality.page import save_decode_modes, save_quality_figures
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
@@ -35,10 +34,11 @@ def quality(config: QualityConfig) -> str:
         "decode": "libjpeg",  # of whole images, which nothing resizes
         "antialias": False,
         "num_scales": sorted({int(num) for num in rows["num_scales"]}),
+        "crop_size_px": config.crop_size_px,
     }
     write_quality(config.out, rows, records.index, settings)
     out = Path(config.out)
-    files = [out / SUMMARY_FILE, *draw(load_quality(out), config.out)]
+    files = [out / SUMMARY_FILE, *save_quality_figures(load_quality(out), out, out)]
     if config.decodes:
         files += measure_modes(records, config)
     track_files(config.tracking, f"quality-{out.name}", out, asdict(config), files, lines(files[0]))
@@ -63,7 +63,7 @@ def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:
     summary = Path(config.out) / "decode_modes_summary.csv"
     write_atomic(summary, [summarise_crops(crops).to_csv(index=False).encode()])
     crops.insert(0, "dataset", records.index.dataset)
-    return [summary, *save_figure(draw_decode_modes(crops), crops, config.out, "decode_modes")]
+    return [summary, *save_decode_modes(crops, config.out, config.out)]
 
 
 def open_records(config: QualityConfig) -> RecordSet:
@@ -73,11 +73,3 @@ def open_records(config: QualityConfig) -> RecordSet:
     folder = records_folder(config.dataset, config.records)
     storage = open_root(config.records)
     return RecordSet(storage, f"{folder}/{config.split}/pcr", max_pixels=config.records.max_pixels)
-
-
-def draw(rows: pd.DataFrame, out: str) -> list[Path]:
-    """MS-SSIM versus scan and bytes, and bytes per group; returns the files."""
-    return [
-        *save_figure(draw_mssim_vs_scan(rows), rows, out, "mssim_vs_scan"),
-        *save_figure(draw_bytes_per_group(rows), rows, out, "bytes_per_group"),
-    ]

@@ -1,0 +1,112 @@
+"""Every figure says what it shows, of what, with n, hardware and storage; and none is written without."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pcr_exp
+from pcr_exp.analysis.core.caption import (
+    NOT_TIMED,
+    Caption,
+    hardware_beside,
+    hardware_words,
+    of_runs,
+    task_words,
+)
+from pcr_exp.analysis.core.figure import footer, panel_title, panels, put_caption
+from pcr_exp.analysis.core.look import style
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.storage import StorageConfig
+
+MakeRun = Callable[..., Path]
+PACKAGE = Path(pcr_exp.__file__).parent
+TASK = task_words("cars", "make", "resnet18", 128)
+
+
+def caption(*tasks: str) -> Caption:
+    return Caption(shows="Accuracy", of=tasks, n="n = 3 seeds", hardware="A CPU, 2 cores", storage=NOT_TIMED)
+
+
+def test_the_caption_of_runs_is_what_their_files_say(tmp_path: Path, make_run: MakeRun) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed)
+    make_run(tmp_path, "group_2")
+    make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")})
+    found = of_runs(read_runs(tmp_path), "Accuracy")
+    assert found.title == "Accuracy\nphotos · photo · resnet18 · 64 px"
+    assert found.facts == (
+        "n = 1 to 2 seeds each; storage 8 MiB/s / storage without a limit in MiB/s; Test CPU, 2 cores"
+    )
+
+
+def test_only_runs_that_are_drawn_count(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "baseline")
+    drawn = make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")}).name
+    found = of_runs(read_runs(tmp_path), "Accuracy", pd.DataFrame({"run_id": [drawn]}))
+    assert found.n == "n = 1 seed each" and found.storage == "storage without a limit in MiB/s"
+
+
+def test_several_processes_name_their_network(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2", gradients=GradientsConfig(), mbit_per_s=10)
+    assert of_runs(read_runs(tmp_path), "Bits").storage == "storage 8 MiB/s; network 10 Mbit/s"
+
+
+@pytest.mark.parametrize("part", ["shows", "of", "n", "hardware", "storage"])
+def test_a_caption_leaves_nothing_out(part: str) -> None:
+    whole = {"shows": "A", "of": (TASK,), "n": "n = 1", "hardware": "A CPU", "storage": NOT_TIMED}
+    with pytest.raises(ValueError, match=f"a figure's caption has nothing for {part}: "):
+        Caption(**{**whole, part: () if part == "of" else ""})  # type: ignore[arg-type]
+
+
+def test_hardware_is_what_a_json_says() -> None:
+    assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": None}) == "A CPU, 2 cores"
+    assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": "A GPU"}) == "A GPU, 2 cores"
+    assert hardware_words({}) == "hardware not recorded"
+
+
+def test_hardware_is_what_a_readme_says(tmp_path: Path) -> None:
+    assert hardware_beside(tmp_path) == "hardware not recorded"
+    (tmp_path / "README.md").write_text("n = 3. Hardware: A CPU, 2 cores; nothing else ran.")
+    assert hardware_beside(tmp_path) == "A CPU, 2 cores"
+
+
+def test_a_title_is_said_once_and_facts_come_before_how_it_is_drawn() -> None:
+    with style():
+        figure, (ax, other) = panels(2)
+        panel_title(ax, TASK, "10 Mbit/s")
+        panel_title(other, "the same, per epoch")
+    height_in = figure.get_size_inches()[1]
+    footer(figure, "bands: intervals")
+    put_caption(figure, caption(TASK))
+    assert figure.get_suptitle() == f"Accuracy\n{TASK}"
+    assert [each.get_title(loc="left") for each in (ax, other)] == ["", "the same, per epoch"]
+    assert figure.get_supxlabel() == f"n = 3 seeds; {NOT_TIMED}; A CPU, 2 cores; bands: intervals"
+    assert figure.get_size_inches()[1] > height_in, "panels would be pressed"
+
+
+def test_of_several_tasks_each_panel_names_its_own() -> None:
+    tasks = [task_words("cars", label, "resnet18", 128) for label in ("make", "model", "year", "door")]
+    with style():
+        figure, axes = panels(4)
+        for ax, task in zip(axes, tasks, strict=True):
+            panel_title(ax, f"{task.removesuffix(' · 128 px')}, 10 Mbit/s")
+    put_caption(figure, caption(*tasks))
+    assert [ax.get_title(loc="left") for ax in axes] == [f"{task}; 10 Mbit/s" for task in tasks]
+    assert figure.get_suptitle() == "Accuracy\n4 tasks"
+
+
+def test_figures_are_written_in_one_place_only() -> None:
+    """`save_figure` takes no figure without a caption, so that nothing else may write one."""
+    writers = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "savefig"
+    }
+    assert writers == {"analysis/core/figure.py"}

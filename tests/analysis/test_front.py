@@ -1,0 +1,87 @@
+"""The front of accuracy against bytes: made runs of static levels and of a policy, whose front is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.scans.front import FRONT_COLUMNS, draw_front, front_table, write_front
+
+MakeRun = Callable[..., Path]
+LEVELS = {
+    "baseline": (400_000, 0.90, 0.90),
+    "group_1": (20_000, 0.50, 0.80),
+    "group_5": (200_000, 0.70, 0.78),
+    "schedule": (110_000, 0.88, 0.88),
+}
+"""By scan: bytes that a run read, and its score tested in full and at the same group."""
+
+
+@pytest.fixture
+def root(tmp_path: Path, make_run: MakeRun) -> Path:
+    for scan, (num_bytes, full, same) in LEVELS.items():
+        for seed, shift in ((0, 0.0), (1, 0.02)):
+            columns = {"record_bytes": num_bytes - 1_000, "probe_bytes": 1_000}
+            run = make_run(tmp_path, scan, seed=seed, top1=(full + shift,), columns=columns)
+            path = run / "rows.jsonl"
+            *before, last = [json.loads(line) for line in path.read_text().splitlines()]
+            rows = [*before, {**last, "eval_group": "full"}]
+            rows.append({**last, "eval_group": "same", "val_top1": same + shift})
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_the_front_is_what_nothing_cheaper_reaches(root: Path) -> None:
+    table = front_table(read_runs(root))
+    assert list(table.columns) == FRONT_COLUMNS and (table["n"] == 2).all()
+    by_recipe = table.set_index("recipe")
+    full, same = (by_recipe[by_recipe["tested_at"] == tested_at] for tested_at in ("full", "same"))
+    assert full["on_front"].to_dict() == {
+        "group_1": True,
+        "schedule (groups=[1,5], milestones=[1])": True,
+        "group_5": False,
+        "baseline": True,
+    }
+    assert same["read_bytes_mean"].to_dict() == full["read_bytes_mean"].to_dict()
+    assert full.loc["group_1", "score_mean"] == pytest.approx(0.51)
+    assert same.loc["group_1", "score_mean"] == pytest.approx(0.81)
+    assert full.loc["group_1", "score_ci95"] == pytest.approx(12.706 * 0.01, rel=1e-3)
+    assert full.loc["group_1", "read_bytes_mean"] == 20_000, "probes are bytes"
+    assert full.loc["group_1", "image_bytes_mean"] == pytest.approx(20_000 / 64)
+
+
+def test_both_ways_of_testing_are_panels_with_the_front_in_each(root: Path) -> None:
+    table = front_table(read_runs(root))
+    full, same = draw_front(table).axes
+    assert np.asarray(full.lines[0].get_xydata()).tolist() == pytest.approx(
+        np.array([[20_000, 0.51], [110_000, 0.89], [400_000, 0.91]])
+    )
+    assert full.get_ylim() == same.get_ylim()
+    assert "tested in full" in [text.get_text() for text in full.texts]
+    assert len(full.containers) == len(LEVELS)
+
+
+def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:
+    runs = [run for run in read_runs(root) if run.manifest.seed == 0]
+    for run in runs:
+        if run.config["scan"]["name"] == "schedule":
+            run.config["training"]["input_sizes"] = [32, 64]
+    assert "schedule (groups=[1,5], milestones=[1]), inputs 32, 64 px" in set(front_table(runs)["recipe"])
+
+
+@pytest.mark.usefixtures("light_figures")
+def test_it_is_written_where_a_policy_was_trained_beside_something_else(root: Path, tmp_path: Path) -> None:
+    _, figures = write_front(read_runs(root), tmp_path / "out")
+    assert [path.name for path in figures] == [f"accuracy_vs_bytes.{end}" for end in ("pdf", "png", "csv")]
+    assert "top1_mean" in pd.read_csv(figures[-1]).columns
+    runs = read_runs(root)
+    static = [run for run in runs if run.config["scan"]["name"] != "schedule"]
+    alone = [run for run in runs if run.config["scan"]["name"] == "schedule"]
+    for nothing_beside in (static, alone, []):
+        assert write_front(nothing_beside, tmp_path) == ([], [])
