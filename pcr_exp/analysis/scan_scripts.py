@@ -16,7 +16,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.figure import BELOW, footer, panel_title, panels, save_figure, title_above
+from pcr_exp.analysis.core.caption import Caption, hardware_words
+from pcr_exp.analysis.core.figure import BELOW, footer, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, share_color, style
 from pcr_exp.measuring.scan_scripts import FACTS_FILE
 from pcr_exp.measuring.speed.rows import to_markdown
@@ -52,9 +53,7 @@ def draw_front(search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, A
         quality.set_yscale("log")
         panel_title(quality, "Every prefix", f"decode=scaled; n = {facts['num_compared']} images")
         whole.legend(**BELOW, ncols=3)
-        title_above(figure, f"Scan scripts on native ImageNet images, {len(search)} scripts")
-        commit = str(facts["git_sha"])[:7]
-        footer(figure, f"One thread of {facts['cpu']}, scripts by turns; commit {commit}.")
+        footer(figure, f"one thread, scripts by turns; commit {str(facts['git_sha'])[:7]}")
     return figure
 
 
@@ -98,7 +97,14 @@ def draw_folder(folder: Path, out: Path) -> list[Path]:
     """`front` of the measurements in a folder."""
     search, groups = pd.read_csv(folder / SEARCH_FILE), pd.read_csv(folder / "groups.csv")
     facts = json.loads((folder / FACTS_FILE).read_text())
-    return save_figure(draw_front(search, groups, facts), search, out, NAME)
+    caption = Caption(
+        shows=f"What {len(search)} scan scripts cost and keep",
+        of=("native ImageNet images · whole images · no model",),
+        n=f"n = {facts['num_searched']} images, of which {facts['num_compared']} were compared",
+        hardware=hardware_words(facts),
+        storage="no storage: images lie in memory",
+    )
+    return save_figure(draw_front(search, groups, facts), search, out, NAME, caption)
 
 
 def tables(folder: Path) -> str:
