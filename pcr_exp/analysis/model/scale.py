@@ -159,11 +159,11 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
         )
         save_figure(draw_simulated(rows), rows, out, name, caption)
         return
-    sizes = rows["num_images"].nunique()
+    repeats = rows.groupby(["what", "num_images"]).size().max()
     caption = Caption(
         shows="What an order of so many images costs",
         of=("indices alone · no task · no model · no crops",),
-        n=f"n = {len(rows) // sizes} of each size",
+        n=f"n = {repeats} of each size",
         hardware=hardware_beside(folder),
         storage=NOT_TIMED,
     )
