@@ -204,7 +204,7 @@ def test_labels_are_any_integers(split: Path) -> None:
     [
         ("group_11", RecordError, "scan group 11 was asked for, but the pcr records .* have groups 1 to 10"),
         (0, RecordError, "scan group 0 was asked for"),
-        ("fast", ConfigError, "scan='fast': wanted group_1, .*balanced, cosine"),
+        ("fast", ConfigError, "scan='fast': wanted group_1, .*balanced, .*cosine"),
         (None, ConfigError, "scan=None: wanted"),
         ({"name": "schedule", "gruops": [1]}, ConfigError, "schedule has no 'gruops'; it has .*groups"),
         ({"name": "schedule", "groups": [1], "milestones": [1]}, ConfigError, "scan.milestones"),
