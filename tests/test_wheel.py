@@ -78,6 +78,7 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
 
 
+@pytest.mark.slow
 def test_the_demo_runs_at_its_smoke_size_away_from_the_checkout(scripts: Path, tmp_path: Path) -> None:
     done = run(scripts / "pcr-exp", "demo", "runner=smoke", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
