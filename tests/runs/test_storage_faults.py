@@ -17,6 +17,8 @@ pytest.importorskip("tenacity", reason="tenacity is not installed: pip install '
 
 from pcr_exp.storage import retry
 
+pytestmark = pytest.mark.program
+
 PASSING: list[dict[str, Any]] = [
     *({"resets": True}, {"resets_in_body": True}, {"cut_short": True}, {"stall_s": 0.5}, {"silent_s": 0.5}),
     *({"status": status} for status in (429, 500, 503)),
