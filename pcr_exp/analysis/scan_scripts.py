@@ -17,22 +17,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.caption import Caption, hardware_words
-from pcr_exp.analysis.core.figure import BELOW, footer, panel_title, panels, save_figure
+from pcr_exp.analysis.core.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, share_color, style
-from pcr_exp.measuring.scan_scripts import FACTS_FILE
+from pcr_exp.measuring.scan_scripts.family import MIDDLE_GROUP, SLACK, named_scripts
 from pcr_exp.measuring.speed.rows import to_markdown
 
 NAME = "front"
 SEARCH_FILE = "search.csv"
-_OF_BASELINE = "decoding all scans, CPU time / baseline's"
+_OF_BASELINE = "full decode / baseline's"
 _DEFAULT = "default"
 
 
-def draw_front(search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, Any]) -> Figure:
+def draw_front(
+    search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, Any], of_groups: Mapping[str, Any]
+) -> Figure:
     """Full decode against bytes, full decode against a middle prefix's bytes, and quality against bytes.
 
-    One marker per script; those that no other beats in all three costs are filled. Colours of the third panel
-    go by the share of bytes, as in every figure.
+    One marker per script; those that no other beats in all three costs are filled. Colours in the third panel
+    go by the share of bytes, as in every figure. `facts` and `of_groups` are those of the two tables.
     """
     looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_LOOKS], strict=False))
     with style():
@@ -44,16 +46,16 @@ def draw_front(search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, A
         middle.set_xlabel("bytes of the middle prefix / optimised baseline")
         spread = f"median of {facts['repeats']} turns, bars: range"
         panel_title(whole, "All scans", f"{spread}; n = {facts['num_searched']} images")
-        told = "shows what group 5 of default does, to 0.003 of MS-SSIM"
+        told = f"as good as group {MIDDLE_GROUP} of default, to {SLACK} of MS-SSIM"
         panel_title(middle, "A middle prefix", f"{told}; n = {facts['num_compared']} images")
         for name, rows in groups.groupby("script", sort=False):
             _draw_quality(quality, rows.groupby("group").first(), looks[str(name)])
         quality.set_xlabel("bytes / optimised baseline")
         quality.set_ylabel("1 - MS-SSIM against all scans")
         quality.set_yscale("log")
-        panel_title(quality, "Every prefix", f"decode=scaled; n = {facts['num_compared']} images")
-        whole.legend(**BELOW, ncols=3)
-        footer(figure, f"one thread, scripts by turns; commit {str(facts['git_sha'])[:7]}")
+        panel_title(quality, "Every prefix", f"decode=scaled; n = {of_groups['num_compared']} images")
+        whole.legend(loc="upper right")
+        footer(figure, f"CPU time of one thread, scripts by turns; commit {str(facts['git_sha'])[:7]}")
     return figure
 
 
@@ -93,23 +95,32 @@ def _draw_quality(ax: Axes, rows: pd.DataFrame, look: tuple[str, str]) -> None:
         ax.plot(share, 1 - similarity, marker=marker, color=filled, markeredgecolor=color, markersize=6)
 
 
+def read_search(folder: Path) -> pd.DataFrame:
+    """The rows of a search; scripts that are options of `records.scans` by now have their names."""
+    search = pd.read_csv(folder / SEARCH_FILE)
+    names = {script.id: name for name, script in named_scripts().items()}
+    known = search["scans"].map(names)
+    return search.assign(script=known.fillna(search["script"]), is_option=known.notna())
+
+
 def draw_folder(folder: Path, out: Path) -> list[Path]:
     """`front` of the measurements in a folder."""
-    search, groups = pd.read_csv(folder / SEARCH_FILE), pd.read_csv(folder / "groups.csv")
-    facts = json.loads((folder / FACTS_FILE).read_text())
+    search, groups = read_search(folder), pd.read_csv(folder / "groups.csv")
+    facts, of_groups = (json.loads((folder / f"{name}.json").read_text()) for name in ("search", "groups"))
     caption = Caption(
         shows=f"What {len(search)} scan scripts cost and keep",
         of=("native ImageNet images · whole images · no model",),
-        n=f"n = {facts['num_searched']} images, of which {facts['num_compared']} were compared",
+        n=f"n = {facts['num_searched']} images, of which {facts['num_compared']} were compared; of the last "
+        f"panel {of_groups['num_images']} and {of_groups['num_compared']}",
         hardware=hardware_words(facts),
         storage="no storage: images lie in memory",
     )
-    return save_figure(draw_front(search, groups, facts), search, out, NAME, caption)
+    return save_figure(draw_front(search, groups, facts, of_groups), search, out, NAME, caption)
 
 
 def tables(folder: Path) -> str:
     """The front, every group, same work and ways to write, in Markdown."""
-    search = pd.read_csv(folder / SEARCH_FILE).sort_values("full_decode")
+    search = read_search(folder).sort_values("full_decode")
     shown = search[search["on_front"] | search["is_option"]]
     lines = ["| script | scans | bytes | middle: group, bytes, MS-SSIM | full decode | on the front |"]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")

@@ -30,7 +30,8 @@ class LoaderConfig:
     decode: str = "scaled"
     """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
     and 2 at 1/8 and 1/2 of the size, enlarged again by the crop: the fastest, and on frozen features the best
-    (results/decode_modes)."""
+    (results/decode_modes). Of other scan scripts than the default: at the smallest size that shows all that
+    the groups hold."""
     antialias: bool = ANTIALIAS
     """Filter where a crop shrinks, as Pillow, torchvision and DALI do; what shrinks is what was decoded, so
     with `scaled` there is less to filter. Runs from before there was a choice did not."""

@@ -17,8 +17,9 @@ counted from the start of the file. Before the N pieces of a group stand 12 N + 
 
 The header is a JSON object in UTF-8: `dataset`, `split`, `encoding` (`pcr`, `baseline`), `images` (key of
 what the images are), `fingerprint` (key of these records), `scans` (id of the script that cut the images
-into scans: `libjpeg-default`, `none`), `num_groups`, `num_samples`, `ids` (N texts), `labels` (by name, N
-class indexes) and `minor`.
+into scans: `libjpeg-default`, `none`, or `jpeg` and for each scan `_` with its components and Ss, Se, Ah and
+Al of ITU-T T.81: `jpeg_012.0.0.0.0_0.1.9.0.0_...`), `num_groups`, `num_samples`, `ids` (N texts), `labels`
+(by name, N class indexes) and `minor`.
 
 What a version promises
   * `version` is one number for records and their index. It rises when a reader of the one before could not

@@ -34,7 +34,7 @@ from pcr_exp.analysis.quality.one_image import write_sample_image
 from pcr_exp.analysis.quality.overview import NAME as OVERVIEW
 from pcr_exp.analysis.quality.page import save_decode_modes, save_overview, save_quality_figures
 from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.scan_scripts import FACTS_FILE as SCRIPTS
+from pcr_exp.analysis.scan_scripts import SEARCH_FILE as SCRIPTS
 from pcr_exp.analysis.scan_scripts import draw_folder as draw_scripts
 from pcr_exp.analysis.speed import redraw_codec, redraw_encode, redraw_throttle
 from pcr_exp.analysis.throughput.page import PAGE_FILE as THROUGHPUT

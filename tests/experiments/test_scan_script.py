@@ -15,7 +15,7 @@ REPO = Path(__file__).parents[2]
 
 
 def run(runner: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", f"experiments.{runner}", "runner=smoke", *arguments]
+    command = [sys.executable, "-m", f"experiments.{runner}", *arguments, "runner=smoke"]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

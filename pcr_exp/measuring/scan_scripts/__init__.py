@@ -3,6 +3,3 @@
 `python -m pcr_exp.measuring.scan_scripts` writes the tables of results/scan_scripts; `family` has the scripts
 that are searched, `measure` what is measured of each, `writers` how a script can be written.
 """
-
-FACTS_FILE = "scan_scripts.json"
-"""Says of what the tables are, beside them."""

@@ -2,7 +2,7 @@
 
 Three tables, in results/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
 row per script of a family with what it costs in bytes and time, and whether another beats it; `groups.csv`
-and `crops.csv`, every group of the scripts that `records.scans` has. `scan_scripts.json` says of what.
+and `crops.csv`, every group of the scripts that `records.scans` has. A `.json` beside each says of what.
 
 A script's middle is its cheapest prefix that shows what group 5 of libjpeg's script does, to 0.003 of
 MS-SSIM. Seconds are CPU time of one thread, by turns; ratios are to the original files, decoded by the same
@@ -12,7 +12,7 @@ library.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,16 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pcr_exp.config.scan_scripts import ScanScript
 from pcr_exp.loading.workers import keep_freed_memory
-from pcr_exp.measuring.scan_scripts import FACTS_FILE, writers
-from pcr_exp.measuring.scan_scripts.family import is_on_front, named_scripts, searched_scripts
+from pcr_exp.measuring.scan_scripts import writers
+from pcr_exp.measuring.scan_scripts.family import (
+    MIDDLE_GROUP,
+    SLACK,
+    is_on_front,
+    named_scripts,
+    searched_scripts,
+)
 from pcr_exp.measuring.scan_scripts.measure import (
     CutImages,
     Similarities,
@@ -35,11 +42,11 @@ from pcr_exp.measuring.scan_scripts.measure import (
     optimised_bytes,
 )
 from pcr_exp.measuring.speed.native_images import add_images
+from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.system.provenance import write_measured
 
-SLACK = 0.003
-"""Of MS-SSIM: what a middle prefix may lack of group 5 of libjpeg's script."""
-MIDDLE_GROUP = 5
+TABLES = ("writers", "crops", "groups", "search")
+_FLOATS: dict[str, Any] = {"float_format": "%.6g"}
 
 
 def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFrame:
@@ -87,9 +94,11 @@ def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: floa
     return group, reached
 
 
-def groups(files: Sequence[bytes], num_compared: int, turns: int) -> Iterator[dict[str, Any]]:
-    """One row per option of `records.scans`, group and turn."""
-    cuts = {name: CutImages(script, files) for name, script in named_scripts().items()}
+def groups(
+    named: Mapping[str, ScanScript], files: Sequence[bytes], num_compared: int, turns: int
+) -> Iterator[dict[str, Any]]:
+    """One row per script, group and turn."""
+    cuts = {name: CutImages(script, files) for name, script in named.items()}
     every = {name: range(1, cut.script.num_groups + 1) for name, cut in cuts.items()}
     spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, every), len(files), turns)
     similar, optimised = Similarities(files[:num_compared]), optimised_bytes(files).sum()
@@ -109,9 +118,9 @@ def groups(files: Sequence[bytes], num_compared: int, turns: int) -> Iterator[di
                 }
 
 
-def crops(files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
     """One row per way to pixels and turn; `of_pillow` is how many images it makes for one of Pillow's."""
-    cuts = {name: CutImages(script, files) for name, script in named_scripts().items()}
+    cuts = {name: CutImages(script, files) for name, script in named.items()}
     last = {name: [cut.script.num_groups] for name, cut in cuts.items()}
     whole = baseline_cases(files) | decoding_cases(cuts, last)
     cases = {f"{name.split()[0]} whole": case for name, case in whole.items()} | crop_cases(files, cuts)
@@ -132,7 +141,10 @@ def main() -> None:
     parser.add_argument("--num-searched", type=int, default=24, help="images on which the family is tried")
     parser.add_argument("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=("writers", "search", "groups", "crops"))
+    parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES)
+    parser.add_argument(
+        "--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/scan_scripts"))
     given = parser.parse_args()
     cv2.setNumThreads(0)
@@ -141,20 +153,21 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     files = native_files(given.images, given.num_images)
     few = native_files(given.images, given.num_searched)
+    named = {name: script for name, script in named_scripts().items() if name in (given.scripts or [name])}
     compared, turns = min(given.num_compared, given.num_images), given.repeats
     tables: dict[str, Callable[[], Any]] = {
         "writers": lambda: writers.rows(named_scripts()["spectral"], few, turns),
-        "crops": lambda: crops(files, turns),
-        "groups": lambda: groups(files, compared, turns),
-        "search": lambda: search(few, min(compared, len(few)), turns),
+        "crops": lambda: crops(named, files, turns),
+        "groups": lambda: groups(named, files, compared, turns),
     }
     facts = {"num_images": len(files), "num_searched": len(few), "num_compared": compared, "repeats": turns}
     for name, measure in tables.items():
-        if given.only is None or name in given.only:
-            frame = pd.DataFrame(measure())
-            frame.to_csv(given.out / f"{name}.csv", index=False, float_format="%.6g")
-            print(frame.to_string())
-            write_measured(given.out / FACTS_FILE, facts)
+        if name in given.only:
+            save_rows(list(measure()), given.out / f"{name}.csv")
+            write_measured(given.out / f"{name}.json", facts)
+    if "search" in given.only:
+        search(few, min(compared, len(few)), turns).to_csv(given.out / "search.csv", index=False, **_FLOATS)
+        write_measured(given.out / "search.json", facts)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from omegaconf import OmegaConf
 from pcr_exp.config.scan_scripts import JpegScan, ScanScript, ScanScriptConfig, check_scans
 from pcr_exp.places import CONFIGS
 
+MIDDLE_GROUP = 5
+SLACK = 0.003
+"""Of MS-SSIM: what a script's middle prefix may lack of group 5 of libjpeg's script."""
 _LAST = 63
 _EVERY = (0, 1, 2)
 Band = tuple[int, int, int]
