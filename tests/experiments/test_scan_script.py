@@ -37,5 +37,5 @@ def test_a_script_is_prepared_trained_on_and_measured(tmp_path: Path) -> None:
     out = tmp_path / "quality"
     run("quality", *records, f"out={out}", "max_images=4")
     summary = pd.read_csv(next(out.rglob("quality.csv")))
-    assert sorted(summary["group"].unique()) == [1, 2, 3, 4, 5, 6]
+    assert sorted(summary["group"].unique()) == [1, 6], "the smoke size measures groups 1 and 10, the last"
     assert list((tmp_path / "records").iterdir()) == [index.parents[2]], "one set of records served them all"
