@@ -107,7 +107,8 @@ def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float
         _draw_groups(axes[0], decisions, end_s)
         share = decisions["run_saved_share"].iloc[-1]
         saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
-        panel_title(axes[0], title, f"n = 1 run, {len(decisions)} decisions; whole run: {saved}\n{policy}")
+        facts = [f"n = 1 run, {len(decisions)} decisions; whole run:", saved]
+        panel_title(axes[0], title, "\n".join([*facts, *([policy] if policy != title else [])]))
         if len(scored):
             _draw_scores(axes[1], scored)
             probes = decisions.iloc[-1]
@@ -123,7 +124,14 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
     seconds, groups = decisions["seconds"].tolist(), decisions["group"].tolist()
     ax.step([*seconds, end_s], [*groups, groups[-1]], where="post", color=INK)
     for second, group in zip(seconds, groups, strict=True):
-        ax.plot(second, group, group_marker(group), color=group_color(group), markeredgecolor="white")
+        ax.plot(
+            second,
+            group,
+            group_marker(group),
+            color=group_color(group),
+            markeredgecolor="white",
+            clip_on=False,
+        )
     ax.set_ylabel("scan group read")
     ax.set_ylim(0.5, NUM_GROUPS + 0.5)
     ax.yaxis.set_major_locator(FixedLocator(range(1, NUM_GROUPS + 1)))

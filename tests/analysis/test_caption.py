@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from PIL import Image
 
 import pcr_exp
 from pcr_exp.analysis.core.caption import (
@@ -23,10 +24,18 @@ from pcr_exp.analysis.core.look import style
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.runners.redraw import RESULTS, USERS_OWN
 
 MakeRun = Callable[..., Path]
 PACKAGE = Path(pcr_exp.__file__).parent
 TASK = task_words("cars", "make", "resnet18", 128)
+NOT_DRAWN_AGAIN = ("combined", "decode_modes", "tolerance")
+"""Folders of figures from before there were captions: `make figures` draws them with one."""
+FIGURES = sorted(
+    path
+    for path in RESULTS.rglob("*.png")
+    if path.relative_to(RESULTS).parts[0] not in (*USERS_OWN, *NOT_DRAWN_AGAIN)
+)
 
 
 def caption(*tasks: str) -> Caption:
@@ -110,3 +119,22 @@ def test_figures_are_written_in_one_place_only() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "savefig"
     }
     assert writers == {"analysis/core/figure.py"}
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.relative_to(RESULTS).as_posix())
+def test_committed_figures_say_all_of_it(path: Path) -> None:
+    """As their files say it: a title of data, task, model and px, and n, storage and hardware."""
+    with Image.open(path) as image:
+        said = dict(image.info)
+    again = f"draw it again with `python -m experiments.redraw {path.parent}`"
+    assert "Title" in said and "Description" in said, again
+    shows, of = said["Title"].split("\n", 1)
+    assert shows and any(size in of for size in (" px", "tasks", "whole", "no model", "no crops")), again
+    assert said["Description"].startswith("n = "), again
+    assert any(word in said["Description"] for word in ("MiB/s", "requests/s", "no storage")), again
+    assert any(word in said["Description"] for word in ("core", "hardware", "simulated")), again
+    runs = next((folder / "runs.csv" for folder in path.parents if (folder / "runs.csv").exists()), None)
+    if runs is not None and "tasks" not in of:
+        tasks = pd.read_csv(runs)[["dataset", "label", "model"]].drop_duplicates()
+        named = [" · ".join(task) in of for task in tasks.itertuples(index=False)]
+        assert any(named), again
