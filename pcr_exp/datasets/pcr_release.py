@@ -9,12 +9,11 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import need_file, open_root
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.datasets.release_files import INDEX_FILE, ReleaseImage, read_index, read_record
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
 
 LABEL = "class"
-CLASSES_FILE = "classes.txt"
+CLASSES_FILE, INDEX_FILE = "classes.txt", "PCR.db"
 SOURCE = "They are what the converter of the PCR paper's public code writes."
 _TENSORFLOW_INDEX = "PCR_index.pb"
 
@@ -52,6 +51,9 @@ def read(config: PcrReleaseConfig) -> Dataset:
 
 
 def _read_folder(root: Path, folder: Path, looked: Looked) -> list[Sample]:
+    # numpy is imported only where a dataset is read: `--help` and composing wait for nothing heavy.
+    from pcr_exp.datasets.release_files import ReleaseImage, read_index, read_record
+
     if not (folder / INDEX_FILE).exists() and (folder / _TENSORFLOW_INDEX).exists():
         raise DatasetError(
             f"{folder} holds {_TENSORFLOW_INDEX}, the index of the release's TensorFlow variant, which is "

@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from pcr_exp.errors import DatasetError
 
-INDEX_FILE = "PCR.db"
 MAX_GROUPS = 64
 MAX_LABEL = 10**6
 """Above any number of classes; a damaged label could claim to need memory for 2**64 of them."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,65 @@ import numpy.typing as npt
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.encoded import EncodedImages, Files
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import EpochOrder, Span
 from pcr_exp.loading.replace import read_with_replacements
+from pcr_exp.loading.samples import Request, Samples
 from pcr_exp.loading.slabs import Slab
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 from pcr_exp.system.lazy import torch
+
+
+class Files:
+    """Image files, each copied once: laid end to end in a slab as far as it has room, else on its own.
+
+    Buffers are writable, so that a decoder may change a header where it lies.
+    """
+
+    def __init__(self, slab: Slab | None = None) -> None:
+        self.slab = slab
+        self._files: list[slice | bytearray] = []
+        self._end = 0
+
+    def add(self, parts: Sequence[Buffer]) -> None:
+        """Copy a file that is given in parts."""
+        start, end = self._end, self._end + sum(map(len, parts))
+        if self.slab is None or end > len(self.slab.files):
+            self._files.append(bytearray().join(parts))
+            return
+        for part in parts:
+            self.slab.files[self._end : self._end + len(part)] = part
+            self._end += len(part)
+        self._files.append(slice(start, end))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        for file in self._files:
+            if isinstance(file, slice):
+                assert self.slab is not None
+                yield self.slab.files[file]
+            else:
+                yield file
+
+
+@dataclass(slots=True)
+class EncodedImages:
+    """The images of a batch before decoding: what a worker is sent."""
+
+    files: Files
+    epoch: int
+    slot: int
+    index: int
+    """Number of the update in its epoch: with epoch and slot it says how images are augmented."""
+    groups: list[int] = field(default_factory=list)
+    """Scan group that each image is read at: a policy may mix them."""
+    names: list[str] = field(default_factory=list)
+    """What to call each image in an error."""
+    num_replaced: int = 0
+    """Images that stand in for damaged ones."""
 
 
 class Task(NamedTuple):
@@ -28,50 +80,6 @@ class Task(NamedTuple):
 
     batch: Batch
     images: EncodedImages
-
-
-class Request(NamedTuple):
-    """A read: the groups after `after`, up to `group`, of a record."""
-
-    record: int
-    group: int
-    after: int = 0
-    epoch: int = 0
-
-
-class Samples(Protocol):
-    """Samples of a record that are in memory: a prefix of it, or a few of its samples."""
-
-    @property
-    def ids(self) -> list[str]:
-        """All samples of the record, also where only a few are in memory."""
-        ...
-
-    @property
-    def labels(self) -> dict[str, npt.NDArray[np.int64]]:
-        """By name, int64 [N]."""
-        ...
-
-    @property
-    def group(self) -> int:
-        """Scan group that was read."""
-        ...
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that were read for it."""
-        ...
-
-    @property
-    def replaced(self) -> Mapping[int, int]:
-        """By number, samples that are damaged, and which sample of the record stands in for each."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def parts(self, i: int) -> Sequence[Buffer]:
-        """Buffers that, laid end to end, are sample i as a file."""
-        ...
 
 
 class Reads:

@@ -24,7 +24,7 @@ import torch
 
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Decoder
-from pcr_exp.loading.encoded import EncodedImages
+from pcr_exp.loading.tasks import EncodedImages
 from pcr_exp.loading.transform import Transform
 from pcr_exp.system.ending import end_with_parent
 from pcr_exp.system.randomness import Purpose, stream

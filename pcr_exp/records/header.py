@@ -41,13 +41,3 @@ def check_header(
                 f"{where} does not belong to its index: a label of {name!r:.200} is {max(values)}, the "
                 f"index has {num_classes} classes of it. Delete the records' folder and encode again."
             )
-
-
-def check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
-    """Raise RecordError unless as many bytes came as the groups `after` + 1 to `group` take."""
-    if len(data) != num_bytes:
-        raise RecordError(
-            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, "
-            f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
-            "folder and encode again."
-        )

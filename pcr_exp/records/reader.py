@@ -13,10 +13,16 @@ from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Decoder, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
-from pcr_exp.records.groups import unpack_damaged_group, unpack_group
-from pcr_exp.records.header import check_header, check_length
+from pcr_exp.records.groups import (
+    Extension,
+    RecordPrefix,
+    Stretch,
+    check_length,
+    unpack_damaged_group,
+    unpack_group,
+)
+from pcr_exp.records.header import check_header
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
-from pcr_exp.records.prefix import Extension, RecordPrefix, Stretch
 from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from records_encoding import GOOD, encode, read_tree, write_images
@@ -28,9 +29,9 @@ def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is transcoded while a test runs."""
     real, seen = jpeg_codec.to_progressive, []
 
-    def watch(original: bytes, max_pixels: int) -> bytes:
+    def watch(original: bytes, *settings: Any) -> bytes:
         seen.append(original)
-        return real(original, max_pixels)
+        return real(original, *settings)
 
     monkeypatch.setattr(jpeg_codec, "to_progressive", watch)
     return seen

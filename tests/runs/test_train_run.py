@@ -250,7 +250,8 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
     run(config)
     assert restored == [
         [
-            *("activations", "bytes_read", "clocks", "exchange", "format", "kept", "model", "normalization"),
-            *("num_rows", "optimizer", "policy", "progress", "scaler"),
+            *("activations", "bytes_read", "cached_bytes", "clocks", "exchange", "format", "kept", "model"),
+            *("normalization", "num_requests", "num_retries", "num_rows", "optimizer", "policy"),
+            *("progress", "scaler"),
         ]
     ]

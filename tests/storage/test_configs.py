@@ -47,7 +47,7 @@ def test_disks_seek_and_networks_have_latency() -> None:
 
 def test_scan_groups() -> None:
     assert {name for group, name in FILES if group == "scan"} == {
-        "baseline",
+        *("baseline", "full"),
         *(f"group_{g}" for g in range(1, 11)),
     }
     for g in range(1, 11):
