@@ -123,6 +123,7 @@ class WandbTracker:
             self._run = self._start(config, config.mode, run_id, folder, run_config)
         except (wandb.errors.CommError, TimeoutError) as error:
             log.warning("W&B cannot be reached (%s): this run is kept offline, for `wandb sync`", error)
+            wandb.teardown()  # its process still holds the run's id
             self._run = self._start(config, "offline", run_id, folder, run_config)
         except wandb.errors.Error as error:
             raise ConfigError(

@@ -175,8 +175,9 @@ def test_an_outage_ends_no_run_and_is_said_once(
         return DeadRun()
 
     monkeypatch.setattr(wandb, "init", start)
+    monkeypatch.setattr(wandb, "teardown", lambda: modes.append("ended"))
     tracker = open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
-    assert modes == ["online", "offline"], "what cannot be uploaded is kept"
+    assert modes == ["online", "ended", "offline"], "what cannot be uploaded is kept"
     tracker.log({"kind": "train", "step": 1, "loss": 2.0})
     tracker.figure("a", tmp_path / "missing.png")
     tracker.table("b", tmp_path / "missing.csv")
