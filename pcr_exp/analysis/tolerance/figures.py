@@ -87,7 +87,9 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
         for ax, (deployment, words) in zip(axes, WORDS.items(), strict=True):
             _draw_curve(ax, answers[answers["deployment"] == deployment], facts)
             panel_title(
-                ax, f"Trained at a group, {words}", f"{subtitle_of(facts)} of the difference to all scans"
+                ax,
+                f"Trained at a group, {words}",
+                f"{subtitle_of(facts)} of the difference to all scans; filled: within the margin",
             )
         low = min(ax.get_ylim()[0] for ax in axes)
         high = max(ax.get_ylim()[1] for ax in axes)
@@ -126,5 +128,5 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     guessing_lines(ax, rows.assign(majority_share=facts.majority_share, num_classes=classes))
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel(f"{headline_called(facts.headline).words} (filled: within the margin)")
+    ax.set_ylabel(headline_called(facts.headline).words)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
