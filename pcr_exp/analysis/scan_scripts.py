@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.caption import Caption, hardware_words
+from pcr_exp.analysis.core.cells import Cell, markdown_table
 from pcr_exp.analysis.core.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, share_color, style
 from pcr_exp.measuring.scan_scripts.family import MIDDLE_GROUP, SLACK, named_scripts
@@ -122,16 +123,20 @@ def tables(folder: Path) -> str:
     """The front, every group, same work and ways to write, in Markdown."""
     search = read_search(folder).sort_values("full_decode")
     shown = search[search["on_front"] | search["is_option"]]
-    lines = ["| script | scans | bytes | middle: group, bytes, MS-SSIM | full decode | on the front |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for row in shown.to_dict("records"):
-        middle = f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
-        decode = f"{row['full_decode']:.2f} ({row['full_decode_low']:.2f} to {row['full_decode_high']:.2f})"
-        front = "yes" if row["on_front"] else "no"
-        cells = [row["script"], row["num_scans"], f"{row['bytes_share']:.3f}", middle, decode, front]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+    columns: dict[str, Cell] = {
+        "script": lambda row: str(row["script"]),
+        "scans": lambda row: str(row["num_scans"]),
+        "bytes": lambda row: f"{row['bytes_share']:.3f}",
+        "middle: group, bytes, MS-SSIM": lambda row: (
+            f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
+        ),
+        "full decode": lambda row: (
+            f"{row['full_decode']:.2f} ({row['full_decode_low']:.2f} to {row['full_decode_high']:.2f})"
+        ),
+        "on the front": lambda row: "yes" if row["on_front"] else "no",
+    }
     measured = [to_markdown(pd.read_csv(folder / f"{name}.csv")) for name in ("groups", "crops", "writers")]
-    return "\n\n".join(["\n".join(lines), *measured])
+    return "\n\n".join([markdown_table(shown, columns), *measured])
 
 
 def main() -> None:

@@ -103,15 +103,16 @@ class RecordsConfig:
     @property
     def codec_id(self) -> str:
         """The codec that cuts these records: JPEG's by their script, or another."""
-        script_id = self.scans.script.id
-        return self.codec if script_id == SCANS["pcr"] else script_id
+        return _codec_id(self.codec, self.scans.script)
 
 
 def codec_id_of(records: Mapping[str, Any]) -> str:
     """`RecordsConfig.codec_id`, of the records of a run's `config.yaml`; libjpeg's script if none is said."""
-    script_id = script_of_records(records).id
-    codec: str = records.get("codec", SCANS["pcr"])
-    return codec if script_id == SCANS["pcr"] else script_id
+    return _codec_id(records.get("codec", SCANS["pcr"]), script_of_records(records))
+
+
+def _codec_id(codec: str, script: ScanScript) -> str:
+    return codec if script == DEFAULT else script.id
 
 
 def num_groups_of(records: Mapping[str, Any]) -> int:

@@ -105,7 +105,6 @@ def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, tuple
         position += 1 + 64 * entry_bytes
 
 
-_DQT_CODE, _SOF2_CODE, _SOS_CODE = 0xDB, 0xC2, 0xDA
 _TABLE_BYTES = 65
 _LAST_COEFFICIENT = 63
 _LARGEST_QUANTISER = 0xFFFF
@@ -171,7 +170,7 @@ def _read(jpeg: Buffer) -> _Structure | None:
                 tables[jpeg[start]] = bytes(jpeg[start + 1 : start + _TABLE_BYTES])
                 if start + _TABLE_BYTES > segment.end:
                     return None
-        elif segment.code == _SOF2_CODE:
+        elif segment.code == _PROGRESSIVE_CODE:
             # T.81 B.2.2: from the sixth byte on, three for every component: its name, sampling, table.
             components = {jpeg[i]: i + 2 for i in range(at + 6, segment.end, 3)}
         elif segment.code == _SOS_CODE:

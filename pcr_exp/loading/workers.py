@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import pickle
@@ -27,14 +26,13 @@ from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.tasks import EncodedImages
 from pcr_exp.loading.transform import Transform
 from pcr_exp.system.ending import end_with_parent
+from pcr_exp.system.freed_memory import keep_freed_memory
 from pcr_exp.system.randomness import Purpose, stream
 
 # Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a
 # fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
 # seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
 START_METHOD = "fork" if sys.platform == "linux" else None
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 2**26
 
 
 class Decoded(NamedTuple):
@@ -291,15 +289,3 @@ def _attempt(decoder: ImagesDecoder, images: EncodedImages) -> Decoded | Failure
         except Exception:
             return Failure(LoaderError(f"decoding failed: {''.join(traceback.format_exception(error))}"))
         return Failure(error)
-
-
-def keep_freed_memory() -> None:
-    """Let a worker keep up to 64 MiB that it has freed, where its C library is glibc.
-
-    By itself glibc gives megabytes back at once, and gets them again, page by page and cleared, for the
-    coefficients and pixels of the next image.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

@@ -88,28 +88,36 @@ class RecordSet:
         """The decoder of these records' images, for `loader.decode=<mode>`."""
         return self.codec.open_decoder(mode, self.max_pixels)
 
-    def read_verified(self, read: Callable[[], Result]) -> Result:
-        """What `read` gives, which reads and verifies; from remote storage it is tried twice.
+    def read_verified(self, record: int, read: Callable[[], Result]) -> Result:
+        """What `read` gives, which reads a record and verifies; it is tried twice where that may help.
 
         What lies on a disk is the same the second time, but what came damaged over a network may be whole
-        where it lies. `read` must raise RecordError for nothing else than what came.
+        where it lies. What a cache keeps of the record is forgotten, so that no damage stays in it. `read`
+        must raise RecordError for nothing else than what came.
 
         Raises:
-            RecordError: what came is cut short or damaged, from remote storage both times.
+            RecordError: what came is cut short or damaged, both times if it was read twice.
         """
         try:
             return read()
         except RecordError as error:
-            if not getattr(self._storage, "is_remote", False):
+            was_cached = self._forget(self.path(record))
+            if not (was_cached or getattr(self._storage, "is_remote", False)):
                 raise
             log.warning("%s It is read once more, since it came from %s.", error, self._storage)
         try:
             return read()
         except RecordError as error:
+            self._forget(self.path(record))
             raise RecordError(
                 f"{error} It was read twice from {self._storage}, and was wrong both times: either it is "
                 "damaged there, or something on the way (a proxy, a cache) damages it each time."
             ) from error
+
+    def _forget(self, path: str) -> bool:
+        """Whether a cache kept something of the file, of which it now keeps nothing."""
+        forget: Callable[[str], bool] | None = getattr(self._storage, "forget", None)
+        return forget is not None and forget(path)
 
     def stored(self, record: int) -> RecordEntry:
         """A record as it lies there: with all samples, whatever `max_samples` is."""
@@ -131,7 +139,7 @@ class RecordSet:
             StorageError: the storage could not deliver.
         """
         num_bytes = self.index.prefix_bytes(record, group)
-        return self.read_verified(lambda: self._read_prefix(record, group, num_bytes))
+        return self.read_verified(record, lambda: self._read_prefix(record, group, num_bytes))
 
     def read_damaged_prefix(self, record: int, group: int) -> tuple[RecordPrefix, set[int]]:
         """As `read_prefix`, of a record that it refused; besides, the images that are damaged in it.
@@ -193,7 +201,9 @@ class RecordSet:
             return Extension(after, group, 0, Stretch(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
-        return self.read_verified(lambda: self._read_extension(record, after, group, start, num_bytes))
+        return self.read_verified(
+            record, lambda: self._read_extension(record, after, group, start, num_bytes)
+        )
 
     def _read_extension(self, record: int, after: int, group: int, start: int, num_bytes: int) -> Extension:
         entry = self.stored(record)

@@ -92,7 +92,7 @@ class SingleImages:
         num_samples = self.records.index.records[record].num_samples
         if not 0 <= i < num_samples:
             raise IndexError(f"sample {i} of a record of {num_samples}")
-        return self.records.read_verified(lambda: self._read(record, i, group))
+        return self.records.read_verified(record, lambda: self._read(record, i, group))
 
     def _read(self, record: int, i: int, group: int) -> SingleImage:
         header, _ = self._open(record)
@@ -102,7 +102,7 @@ class SingleImages:
 
     def read_piece(self, record: int, i: int, group: int) -> bytes:
         """What one scan group adds to image i of a record. Raises as `read` does."""
-        return self.records.read_verified(lambda: self._read_piece(record, i, group))
+        return self.records.read_verified(record, lambda: self._read_piece(record, i, group))
 
     def read_several(
         self, record: int, numbers: Sequence[int], group: int, *, max_gap_bytes: int
@@ -116,7 +116,9 @@ class SingleImages:
         outside = [i for i in numbers if not 0 <= i < num_samples]
         if outside:
             raise IndexError(f"sample {outside[0]} of a record of {num_samples}")
-        return self.records.read_verified(lambda: self._read_several(record, numbers, group, max_gap_bytes))
+        return self.records.read_verified(
+            record, lambda: self._read_several(record, numbers, group, max_gap_bytes)
+        )
 
     def _read_several(
         self, record: int, numbers: Sequence[int], group: int, max_gap_bytes: int
@@ -140,7 +142,7 @@ class SingleImages:
 
     def labels(self, record: int) -> dict[str, npt.NDArray[np.int64]]:
         """Class indexes of a record's images by label, int64 [N]. Raises as `read` does."""
-        return self.records.read_verified(lambda: self._found(record)).labels
+        return self.records.read_verified(record, lambda: self._found(record)).labels
 
     def _read_piece(self, record: int, i: int, group: int) -> bytes:
         start, end = self.table(record, group).bounds[i : i + 2].tolist()

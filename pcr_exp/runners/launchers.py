@@ -23,6 +23,7 @@ from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.places import as_typed
 from pcr_exp.runners.outcomes import (
     JOB_VARIABLE,
+    LOGS,
     PlannedJob,
     SweepFolder,
     forget_outcome,
@@ -35,7 +36,6 @@ from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 from pcr_exp.system.ray_cluster import connect_to_ray
 
-LOGS = "logs"
 _PATIENCE_S = 60.0
 """For a job that was asked to end and saves a checkpoint."""
 

@@ -27,6 +27,8 @@ from pcr_exp.system.provenance import SWEEP_VARIABLE
 JOB_VARIABLE = "PCR_EXP_JOB"
 """In the environment of a job that is a command of its own, beside SWEEP_VARIABLE: the job's number."""
 PLAN = "sweep.json"
+LOGS = "logs"
+"""The folder, in the sweep's, of what jobs print that run elsewhere."""
 _HANDS_OVER = ".SlurmLauncher"
 BEGUN, FAILED, DIED, INTERRUPTED, NOT_BEGUN = "begun", "failed", "died", "interrupted", "not begun"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import os
 import signal
 import socket
@@ -28,17 +27,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.errors import HydraException
 from rich.console import Console
 from rich.table import Table
 
-from pcr_exp.errors import RunError
+from pcr_exp.errors import PcrExpError, RunError
 from pcr_exp.places import as_typed
-from pcr_exp.runners.outcomes import escape, job_lock
+from pcr_exp.runners.outcomes import LOGS, escape, job_lock
 from pcr_exp.runners.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
 from pcr_exp.runners.wandb_sweep import wandb_sweep
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
-from pcr_exp.system.lock import HOLDER_SUFFIX
+from pcr_exp.system.lock import holder_of
 
 ROOT = Path("results/runs/.sweeps")
 TABLE = "table.csv"
@@ -58,18 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, default=ROOT, help="where sweeps lie (%(default)s)")
     parser.add_argument("--every-s", type=float, default=10.0, help="seconds between two looks of wait")
     options = parser.parse_args(arguments)
-    if options.do == "wandb":
-        grid = wandb_sweep([*filter(None, [options.name]), *options.more])
-        print(yaml.safe_dump(grid, sort_keys=False), end="")
-        return
     if options.do == "status" and options.name is None:
         for folder in _folders(options.root):
             print(f"{folder.name}: {in_words(read_jobs(folder))}")
         return
     try:
+        if options.do == "wandb":
+            grid = wandb_sweep([*filter(None, [options.name]), *options.more])
+            print(yaml.safe_dump(grid, sort_keys=False), end="")
+            return
         folder = find_sweep(options.root, options.name)
         code = wait(folder, options.every_s) if options.do == "wait" else _DO[options.do](folder)
-    except RunError as error:
+    except (PcrExpError, HydraException) as error:
         print(error, file=sys.stderr)
         code = 1
     sys.exit(code)
@@ -173,19 +173,15 @@ def _cancel(folder: Path, job: JobState) -> bool:
         return False
     import submitit
 
-    submitit.SlurmJob(folder / "logs", job.job_id).cancel(check=False)
+    submitit.SlurmJob(folder / LOGS, job.job_id).cancel(check=False)
     return True
 
 
 def _terminate(folder: Path, job: JobState) -> bool:
-    lock = job_lock(folder, job.number)
-    try:
-        holder = json.loads(lock.with_name(lock.name + HOLDER_SUFFIX).read_text())
-    except (OSError, ValueError):
+    holder = holder_of(job_lock(folder, job.number))
+    if holder is None or holder.host != socket.gethostname():
         return False
-    if holder["host"] != socket.gethostname():
-        return False
-    os.kill(holder["pid"], signal.SIGTERM)
+    os.kill(holder.pid, signal.SIGTERM)
     return True
 
 

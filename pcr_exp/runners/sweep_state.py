@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +10,10 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from pcr_exp.errors import PcrExpError
-from pcr_exp.runners.outcomes import BEGUN, DIED, PlannedJob, job_lock, read_numbered, read_plan
+from pcr_exp.runners.outcomes import BEGUN, DIED, LOGS, PlannedJob, job_lock, read_numbered, read_plan
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import Row, read_rows
+from pcr_exp.system.lock import is_held
 
 WAITING, RUNNING = "waiting", "running"
 OPEN = (WAITING, RUNNING)
@@ -74,21 +73,6 @@ def read_jobs(folder: Path) -> list[JobState]:
     return states
 
 
-def is_held(lock: Path) -> bool:
-    """Whether a live process holds a lock file; the file of one that was killed is free."""
-    try:
-        file = os.open(lock, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
-
-
 def seconds_left(jobs: Sequence[JobState]) -> float | None:
     """Seconds until the last job ends, if as many run at once as now; None if no job tells its pace yet.
 
@@ -137,7 +121,7 @@ def _why_gone(folder: Path, job: PlannedJob) -> str:
     try:
         import submitit
 
-        state = str(submitit.SlurmJob(folder / "logs", job.job_id).state)
+        state = str(submitit.SlurmJob(folder / LOGS, job.job_id).state)
     except Exception:  # without sacct, nobody can tell
         return ""
     return f"SLURM says {state} of its job {job.job_id}" if state.startswith(_GONE) else ""

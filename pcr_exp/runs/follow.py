@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.runs.data import open_data
+from pcr_exp.runs.data import REQUEST_COLUMNS, open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.session import open_session, set_up_torch
 from pcr_exp.storage.bucket import new_bucket_path
@@ -28,7 +28,7 @@ from pcr_exp.training.distributed.processes import Processes, named_process_deat
 
 State = dict[str, Any]
 
-_OF_STORAGE = ("bytes_read", "num_requests", "num_retries", "cached_bytes")
+_OF_STORAGE = ("bytes_read", *REQUEST_COLUMNS)
 _COUNTED = {column.name for column in COLUMNS if column.grows and column.combine == "sum"}
 _MEANS = ("epoch_loss", "interval_loss")
 

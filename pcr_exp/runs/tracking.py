@@ -150,13 +150,10 @@ class WandbTracker:
             mode="online" if online else "offline",
             # Offline there is nothing to look up: the same id joins both parts at `wandb sync`.
             resume="allow" if online else None,
-            settings=self._wandb.Settings(console="off", silent=True, **self._timeouts()),
+            settings=self._wandb.Settings(
+                console="off", silent=True, init_timeout=START_TIMEOUT_S, finish_timeout=FINISH_TIMEOUT_S
+            ),
         )
-
-    def _timeouts(self) -> dict[str, float]:
-        wanted = {"init_timeout": START_TIMEOUT_S, "finish_timeout": FINISH_TIMEOUT_S}
-        known = self._wandb.Settings.model_fields  # older versions wait without an end
-        return {name: seconds for name, seconds in wanted.items() if name in known}
 
     def _try(self, tell: Callable[[], object]) -> None:
         if self._failed:

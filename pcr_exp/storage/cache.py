@@ -40,6 +40,10 @@ class PrefixCache(Protocol):
         """Keep a longer prefix of a file than before, as far as there is room."""
         ...
 
+    def forget(self, path: str) -> bool:
+        """Keep nothing of a file any more; whether something was kept."""
+        ...
+
 
 class MemoryCache:
     """Prefixes in this process's memory, `max_bytes` of them."""
@@ -62,6 +66,13 @@ class MemoryCache:
             if len(kept) > before:
                 self._prefixes[path] = kept
                 self.num_bytes += len(kept) - before
+
+    def forget(self, path: str) -> bool:
+        """As the protocol's."""
+        with self._lock:
+            held = self._prefixes.pop(path, b"")
+            self.num_bytes -= len(held)
+        return bool(held)
 
 
 class DiskCache:
@@ -110,10 +121,22 @@ class DiskCache:
         except OSError as error:
             log.warning("the cache in %s keeps nothing more: %s", self._folder, error)
 
+    def forget(self, path: str) -> bool:
+        """As the protocol's."""
+        file = self._file(path)
+        with self._threads, self._lock:
+            if not file.exists():
+                return False
+            num_bytes = file.stat().st_size - _CHECKSUM_BYTES
+            file.unlink()
+            self._write_used(self.num_bytes - num_bytes)
+        return True
+
     def _put(self, file: Path, prefix: bytes) -> None:
         before = file.stat().st_size - _CHECKSUM_BYTES if file.exists() else 0
         used = self.num_bytes
-        kept = prefix[: before + self._max_bytes - used]
+        room = max(0, self._max_bytes - used)  # other processes may have been given more
+        kept = prefix[: before + room]
         if len(kept) <= before:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -167,6 +190,10 @@ class CachedStorage:
         """As the inner storage's `size`."""
         return self.inner.size(path)
 
+    def forget(self, path: str) -> bool:
+        """Keep nothing of a file, as what is kept of it is damaged; whether something was kept."""
+        return self._cache.forget(path)
+
     def _count(self, num_bytes: int) -> None:
         with self._lock:
             self.cached_bytes += num_bytes
@@ -203,3 +230,6 @@ class _Keyed:
 
     def put(self, path: str, prefix: bytes) -> None:
         self._cache.put(f"{self._key}/{path}", prefix)
+
+    def forget(self, path: str) -> bool:
+        return self._cache.forget(f"{self._key}/{path}")

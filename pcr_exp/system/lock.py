@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -102,11 +104,46 @@ def _host_folder() -> Path:
     return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
+def is_held(path: Path) -> bool:
+    """Whether a live process holds a lock file; the file of one that was killed is free."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+class Holder(NamedTuple):
+    """The process that holds a lock, or held it when it died."""
+
+    pid: int
+    host: str
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Who holds a lock file, as the file beside it says; None where it does not say."""
+    try:
+        return _read_holder(path.with_name(path.name + HOLDER_SUFFIX))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_holder(beside: Path) -> Holder:
+    holder = json.loads(beside.read_text())
+    return Holder(int(holder["pid"]), str(holder["host"]))
+
+
 def _holder(beside: Path) -> str | None:
     """Return words for the process that the file names, or None if there is no file."""
     try:
-        holder = json.loads(beside.read_text())
-        return f"process {holder['pid']} on {holder['host']}"
+        holder = _read_holder(beside)
+        return f"process {holder.pid} on {holder.host}"
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):

@@ -31,8 +31,8 @@ from pcr_exp.runners.outcomes import (
 )
 from pcr_exp.runners.running_job import note_run, running_job
 from pcr_exp.runners.sweep import main
-from pcr_exp.runners.sweep_state import JobState, is_held, read_jobs, seconds_left
-from pcr_exp.system.lock import HOLDER_SUFFIX
+from pcr_exp.runners.sweep_state import JobState, read_jobs, seconds_left
+from pcr_exp.system.lock import HOLDER_SUFFIX, is_held
 
 Output = pytest.CaptureFixture[str]
 HOLDER = """

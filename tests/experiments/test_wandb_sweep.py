@@ -1,5 +1,7 @@
 """Grids as files for `wandb sweep`: the same jobs as `-m` makes."""
 
+import re
+
 import pytest
 import yaml
 
@@ -35,3 +37,16 @@ def test_what_is_typed_goes_before_what_the_experiment_says() -> None:
 def test_one_job_is_no_grid() -> None:
     with pytest.raises(ConfigError, match=r"scan=group_1: one job, and no grid\. Give an experiment"):
         wandb_sweep(["scan=group_1"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [("scan=group_1", "one job, and no grid"), ("scan=[1,2", "no viable alternative|mismatched")],
+)
+def test_what_was_typed_wrongly_is_said_without_a_traceback(
+    typed: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["wandb", typed])
+    assert ended.value.code == 1
+    assert re.search(words, capsys.readouterr().err)

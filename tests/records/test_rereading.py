@@ -1,6 +1,7 @@
 """What comes damaged from remote storage is read once more; what lies on a disk is not."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from records_storage import MemoryStorage
@@ -8,6 +9,7 @@ from records_storage import MemoryStorage
 from pcr_exp.errors import RecordError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
+from pcr_exp.storage.cache import CachedStorage, DiskCache, MemoryCache
 from tests.records.test_format import small, write
 
 
@@ -89,6 +91,27 @@ def test_a_disk_is_read_once() -> None:
         records.read_prefix(0, 3)
     assert storage.num_reads == 1
     assert "twice" not in str(raised.value)
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_no_damage_stays_in_a_cache(is_remote: bool, cut: bool, in_memory: bool, tmp_path: Path) -> None:
+    """What was kept of a damaged transfer is forgotten, here and for the runs that come."""
+    storage = DamagingStorage(is_remote=is_remote, cut=cut)
+    cache = MemoryCache(10**6) if in_memory else DiskCache(tmp_path, 10**6)
+    records = RecordSet(CachedStorage(storage, cache), "s")
+    wanted = RecordSet(storage, "s").read_prefix(0, 3).encoded(0)
+    storage.num_bad, storage.num_reads = 1, 0
+    assert records.read_prefix(0, 3).encoded(0) == wanted
+    assert records.read_prefix(0, 3).encoded(0) == wanted
+    assert storage.num_reads == 2, "the third came from the cache"
+    assert cache.forget(records.path(0)) and cache.num_bytes == 0
+    storage.num_bad = 2
+    with pytest.raises(RecordError, match="wrong both times"):
+        records.read_prefix(0, 3)
+    assert cache.num_bytes == 0 and not cache.forget(records.path(0))
+    assert records.read_prefix(0, 3).encoded(0) == wanted
 
 
 def test_a_group_that_there_is_not_is_not_read_twice() -> None:

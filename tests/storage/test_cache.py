@@ -83,6 +83,13 @@ def test_processes_share_a_folder_and_its_limit(tmp_path: Path, records: Countin
     assert records.num_reads == 0
 
 
+def test_a_process_that_was_given_less_keeps_nothing_more(tmp_path: Path, records: CountingStorage) -> None:
+    CachedStorage(records, DiskCache(tmp_path / "cache", 9_000)).read("a.pcr", 0, 6000)
+    less = DiskCache(tmp_path / "cache", 5_000)
+    CachedStorage(records, less).read("b.pcr", 0, 6000)
+    assert (less.get("b.pcr"), less.num_bytes) == (b"", 6000)
+
+
 def test_what_a_crash_leaves_behind_does_no_harm(
     tmp_path: Path, records: CountingStorage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -222,6 +222,7 @@ def poisoned() -> list[dict[str, Any]]:
 def test_a_server_refuses_a_model_with_idle_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_backend_config", lambda: "gloo")
     exchange = ServerExchange(Processes(0, 2), Wire(Link(NetworkConfig())), threelc(), threelc())
     exchange.attach(small_model())
     with pytest.raises(ConfigError, match=r"gradients\.mode=server: the model's parameter 0\.weight gets no"):

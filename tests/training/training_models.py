@@ -68,7 +68,8 @@ def everything(trainer: Trainer) -> list[Any]:
         [module.training for module in model.modules()],
         [group["lr"] for group in trainer.optimizer.param_groups],
         torch.get_rng_state().numpy().tobytes(),
-        np.random.get_state()[1].tobytes(),  # noqa: NPY002
+        # The key and the position in it: a draw within the key's 624 words moves the position alone.
+        [part.tobytes() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],  # noqa: NPY002
         random.getstate(),
         trainer.kept.state_dict(),
         copy.deepcopy(trainer.activations.state_dict()),

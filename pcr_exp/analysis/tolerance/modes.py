@@ -17,10 +17,10 @@ import pandas as pd
 
 from pcr_exp.analysis.core.cells import markdown_table, percent
 from pcr_exp.analysis.tolerance.page import load_tolerance
-from pcr_exp.analysis.tolerance.table import Facts, Measured
+from pcr_exp.analysis.tolerance.table import Facts, Measured, scores_of, weights_of
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.tolerance.answer import bootstrap_weights, interval, score
+from pcr_exp.measuring.tolerance.answer import interval
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 REFERENCE = "libjpeg"
@@ -56,16 +56,14 @@ def _task(measured: Measured) -> tuple[str, str]:
 
 def _differences(by_mode: dict[str, Measured]) -> list[dict[str, Any]]:
     reference = by_mode[REFERENCE]
-    facts = reference.facts
-    weights = bootstrap_weights(reference.clusters, facts.num_resamples, facts.seed)
-    weights = np.vstack([np.ones(len(reference.labels)), weights])
+    facts, weights = reference.facts, weights_of(reference)
     rows = []
     for group in facts.groups[:-1]:
         for deployment in DEPLOYMENTS:
-            plain = _scores(reference, group, deployment, weights)
+            plain = scores_of(reference, group, deployment, weights)
             for decode, found in by_mode.items():
                 _check_alike(found.facts, facts, np.array_equal(found.labels, reference.labels))
-                scores = _scores(found, group, deployment, weights)
+                scores = scores_of(found, group, deployment, weights)
                 low, high = interval(scores[1:] - plain[1:])
                 rows.append(
                     {
@@ -83,14 +81,6 @@ def _differences(by_mode: dict[str, Measured]) -> list[dict[str, Any]]:
                     }
                 )
     return rows
-
-
-def _scores(measured: Measured, group: int, deployment: str, weights: Any) -> Any:
-    groups, predictions = list(measured.facts.groups), measured.predictions
-    train = groups.index(group)
-    test = train if deployment == "same" else len(groups) - 1
-    classes, log_odds = predictions.classes[train, test], predictions.log_odds[train, test]
-    return score(measured.facts.headline, classes, log_odds, measured.labels, weights)
 
 
 def _check_alike(facts: Facts, reference: Facts, same_labels: bool) -> None:

@@ -24,10 +24,10 @@ from pcr_exp.analysis.core.look import MUTED, group_color, group_marker, style
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
 from pcr_exp.analysis.tolerance.figures import MARKED, WORDS, subtitle_of
 from pcr_exp.analysis.tolerance.page import META_FILE, caption_of, load_tolerance
-from pcr_exp.analysis.tolerance.table import Measured
+from pcr_exp.analysis.tolerance.table import Measured, scores_of, weights_of
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.tolerance.answer import bootstrap_weights, interval, score
+from pcr_exp.measuring.tolerance.answer import interval
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.training.task import headline_called
 
@@ -103,26 +103,12 @@ def _check(measured: Measured) -> None:
 
 def _kept(measured: Measured, deployment: str) -> Floats:
     """[groups, 1 + resamples]: (score - guessing) / (score at all scans - guessing); the first is of all."""
-    facts, predictions = measured.facts, measured.predictions
-    weights = bootstrap_weights(measured.clusters, facts.num_resamples, facts.seed)
-    weights = np.vstack([np.ones(len(measured.labels)), weights])
-    last = len(facts.groups) - 1
-    scores = np.array(
-        [
-            score(
-                facts.headline,
-                predictions.classes[place, last if deployment == "full" else place],
-                predictions.log_odds[place, last if deployment == "full" else place],
-                measured.labels,
-                weights,
-            )
-            for place in range(len(facts.groups))
-        ]
-    )
-    to_lose = scores[last] - facts.guessed
+    facts, weights = measured.facts, weights_of(measured)
+    scores = np.array([scores_of(measured, group, deployment, weights) for group in facts.groups])
+    to_lose = scores[-1] - facts.guessed
     if to_lose[0] <= 0:
         raise ConfigError(
-            f"{facts.label} of {facts.dataset}: at all scans the score is {scores[last, 0]:.3f}, guessing "
+            f"{facts.label} of {facts.dataset}: at all scans the score is {scores[-1, 0]:.3f}, guessing "
             f"reaches {facts.guessed:.3f}; wanted a task that these features can tell, so that it can lose."
         )
     return np.asarray((scores - facts.guessed) / np.where(to_lose > 0, to_lose, np.nan))

@@ -15,7 +15,7 @@ from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s
 from pcr_exp.config.labels import storage_label
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.tolerance import DEPLOYMENTS
-from pcr_exp.measuring.tolerance.answer import deployed, loss_matrix
+from pcr_exp.measuring.tolerance.answer import deployed, image_weights, loss_matrix, score
 from pcr_exp.measuring.tolerance.classifier import Predictions
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
@@ -97,6 +97,22 @@ def matrix_of(measured: Measured) -> pd.DataFrame:
         num_resamples=facts.num_resamples,
         seed=facts.seed,
     )
+
+
+def weights_of(measured: Measured) -> NDArray[np.float64]:
+    """Of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
+    return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
+
+
+def scores_of(
+    measured: Measured, group: int, deployment: str, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The headline of a classifier that learned at a group and is used so, one for each row of weights."""
+    facts, predictions = measured.facts, measured.predictions
+    train = list(facts.groups).index(group)
+    test = train if deployment == "same" else len(facts.groups) - 1
+    classes, log_odds = predictions.classes[train, test], predictions.log_odds[train, test]
+    return score(facts.headline, classes, log_odds, measured.labels, weights)
 
 
 def bytes_table(measured: Measured) -> pd.DataFrame:

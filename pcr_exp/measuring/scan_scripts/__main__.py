@@ -22,7 +22,6 @@ import pandas as pd
 import torch
 
 from pcr_exp.config.scan_scripts import ScanScript
-from pcr_exp.loading.workers import keep_freed_memory
 from pcr_exp.measuring.scan_scripts import writers
 from pcr_exp.measuring.scan_scripts.family import (
     MIDDLE_GROUP,
@@ -43,6 +42,7 @@ from pcr_exp.measuring.scan_scripts.measure import (
 )
 from pcr_exp.measuring.speed.native_images import add_images
 from pcr_exp.measuring.speed.rows import save_rows
+from pcr_exp.system.freed_memory import keep_freed_memory
 from pcr_exp.system.provenance import write_measured
 
 TABLES = ("writers", "crops", "groups", "search")

@@ -94,6 +94,12 @@ class RecentPrefixes:
             self._prefixes[path] = prefix
             self._left -= len(prefix)
 
+    def forget(self, path: str) -> bool:
+        """Keep nothing of a file any more; whether something was kept."""
+        held = self._prefixes.pop(path, b"")
+        self._left += len(held)
+        return bool(held)
+
 
 class WholeFiles:
     """A storage that reads whole files, and keeps those that were used last."""

@@ -42,6 +42,11 @@ def bootstrap_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int
     return counts[:, places].astype(np.float64)
 
 
+def image_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) -> Floats:
+    """Float64 [1 + num_resamples, N]: every image once, then `bootstrap_weights`."""
+    return np.vstack([np.ones(len(clusters)), bootstrap_weights(clusters, num_resamples, seed)])
+
+
 def score(
     headline: str,
     classes: NDArray[np.int64],
@@ -125,7 +130,7 @@ def loss_matrix(
 
     `score` and `loss` are shares with 95 % intervals; a loss below 0 is a gain.
     """
-    weights = np.vstack([np.ones(len(labels)), bootstrap_weights(clusters, num_resamples, seed)])
+    weights = image_weights(clusters, num_resamples, seed)
     scores = {
         (train, test): score(headline, predictions.classes[i, j], predictions.log_odds[i, j], labels, weights)
         for i, train in enumerate(groups)

@@ -96,7 +96,7 @@ class Wire:
         self.traffic = Traffic()
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
-        self._has_nccl = dist.is_initialized() and "nccl" in dist.get_backend_config()
+        self._has_nccl = "nccl" in dist.get_backend_config()
 
     def all_gather(self, message: Tensor) -> list[Tensor]:
         """Return every process's message, uint8 of any lengths, by rank."""
