@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
@@ -19,9 +20,13 @@ from pcr_exp.records.sources import SourceImage, look, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage import RangeReader
+from pcr_exp.system.atomic import make_folder
+from pcr_exp.system.lock import hold_when_free
 
 log = logging.getLogger(__name__)
 
+_LOCK_FILE = ".prepare.lock"
+"""Of all splits; each split has the encoder's own besides."""
 OnReport = Callable[[str, EncodeReport], None]
 """Told (split, report) after each split that was looked at."""
 
@@ -60,6 +65,9 @@ def prepare_records(
 ) -> Path:
     """Encode all splits, unless that is done already: then the dataset itself need not be there.
 
+    While another process prepares the same records this one waits, then finds them done. It says whom it
+    waits for; Ctrl-C ends the wait.
+
     If it is there, its images are compared with those that the records were made of; what differs ends as
     `records.on_change` says. If `dataset.root` is another folder than theirs, names, labels and sizes count:
     the records' name does not hold that folder, so that both can move.
@@ -86,19 +94,52 @@ def prepare_records(
             "an object store with `python -m experiments.prepare`."
         )
     folder = _path(dataset, records)
-    if not is_finished(folder):
+    opened = None
+    if is_finished(folder):
+        comparison = Comparison(dataset, records, folder, stored)
+        if comparison.settle(thorough=thorough):
+            return folder
+        if comparison.changes is None:  # the encoder compares; on a read-only disk, too, which has no lock
+            _encode_anew(comparison, dataset, records, folder, progress, on_report)
+            return folder
+    else:
         opened = open_dataset(dataset)
-        _encode(opened, look(opened), dataset, records, folder, progress, on_report)
-        return folder
-    comparison = Comparison(dataset, records, folder, stored)
-    if not comparison.settle(thorough=thorough):
-        assert comparison.opened is not None
-        opened, images = comparison.opened, comparison.images
-        for split in comparison.splits_of_other_bytes() if records.on_change == "reencode" else ():
-            for encoding in ENCODINGS:  # of the same sizes, they would be taken for encoded already
-                (folder / split / encoding / INDEX_FILE).unlink(missing_ok=True)
-        _encode(opened, images, dataset, records, folder, progress, on_report, comparison.known)
+    make_folder(folder)
+    with hold_when_free(folder / _LOCK_FILE, partial(_tell_wait, folder)):
+        # Whoever was waited for may have made them, or changed what is there.
+        if not is_finished(folder):
+            opened = opened or open_dataset(dataset)
+            _encode(opened, look(opened), dataset, records, folder, progress, on_report)
+            return folder
+        comparison = Comparison(dataset, records, folder, stored)
+        if not comparison.settle(thorough=thorough):
+            _encode_anew(comparison, dataset, records, folder, progress, on_report)
     return folder
+
+
+def _encode_anew(
+    comparison: Comparison,
+    dataset: DatasetConfig,
+    records: RecordsConfig,
+    folder: Path,
+    progress: Progress | None,
+    on_report: OnReport | None,
+) -> None:
+    """What `records.on_change` asks for, of finished records that are out of date."""
+    assert comparison.opened is not None
+    for split in comparison.splits_of_other_bytes() if records.on_change == "reencode" else ():
+        for encoding in ENCODINGS:  # of the same sizes, they would be taken for encoded already
+            (folder / split / encoding / INDEX_FILE).unlink(missing_ok=True)
+    opened, images = comparison.opened, comparison.images
+    _encode(opened, images, dataset, records, folder, progress, on_report, comparison.known)
+
+
+def _tell_wait(folder: Path, holder: str) -> None:
+    log.warning(
+        "waiting for %s, which is preparing %s; its records are used when it is done. Ctrl-C ends the wait.",
+        holder,
+        folder,
+    )
 
 
 def check_records(

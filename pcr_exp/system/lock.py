@@ -24,8 +24,8 @@ _PATIENCE_S = 0.1
 """A holder removes the lock's file as it leaves. Whoever had opened it by then must try again."""
 
 
-class _HostInUseError(PcrExpError):
-    """Another process holds the host's lock; the message names it."""
+class _InUseError(PcrExpError):
+    """Another process holds the lock; the message names it."""
 
 
 @contextmanager
@@ -68,6 +68,33 @@ def hold(path: Path, in_use: Callable[[str], PcrExpError]) -> Iterator[str | Non
 
 
 @contextmanager
+def hold_when_free(path: Path, waits_for: Callable[[str], object], *, poll_s: float = 1.0) -> Iterator[None]:
+    """Hold the lock file `path` as `hold` does, once whoever holds it has let it go; Ctrl-C ends the wait.
+
+    Args:
+        path: In a folder that exists.
+        waits_for: Told before waiting which process holds it, and again when another one does.
+        poll_s: Seconds between two tries.
+
+    Raises:
+        StorageError: the file system has no locks, or the folder cannot be written to.
+    """
+    told = ""
+    while True:
+        with ExitStack() as held:
+            try:
+                held.enter_context(hold(path, _InUseError))
+            except _InUseError as error:
+                if told != str(error):
+                    waits_for(str(error))
+                told = str(error)
+            else:
+                yield
+                return
+        time.sleep(poll_s)
+
+
+@contextmanager
 def hold_host(
     waits_for: Callable[[str], object], *, folder: Path | None = None, poll_s: float = 1.0
 ) -> Iterator[None]:
@@ -76,27 +103,15 @@ def hold_host(
     Containers that do not share the folder do not see each other.
 
     Args:
-        waits_for: Told once, before waiting, which process holds it.
+        waits_for: Told before waiting which process holds it.
         folder: Where the lock lies; by default one that all processes of the host share.
         poll_s: Seconds between two tries.
 
     Raises:
         StorageError: the folder cannot be written to, or the lock is another user's.
     """
-    told = False
-    path = (folder or _host_folder()) / HOST_LOCK
-    while True:
-        with ExitStack() as held:
-            try:
-                held.enter_context(hold(path, _HostInUseError))
-            except _HostInUseError as error:
-                if not told:
-                    waits_for(str(error))
-                told = True
-            else:
-                yield
-                return
-        time.sleep(poll_s)
+    with hold_when_free((folder or _host_folder()) / HOST_LOCK, waits_for, poll_s=poll_s):
+        yield
 
 
 def _host_folder() -> Path:

@@ -6,11 +6,13 @@ import csv
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from two_raylets import TwoRaylets, two_raylets
 
 REPO = Path(__file__).parents[2]
 PROGRAM = """
@@ -25,7 +27,7 @@ def task(config):
         file.write("once\\n")
     if config.out == "bad":
         raise RunError("this one cannot be done")
-    while config.out == "waiting" and not Path(config.runs_root, "go").exists():
+    while config.out.startswith("waiting") and not Path(config.runs_root, "go").exists():
         time.sleep(0.1)
     return "finished"
 
@@ -91,25 +93,44 @@ def test_jobs_are_handed_over_and_the_command_returns(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def raylets(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a cluster of two nodes on this machine."""
-    pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they get nothing where others work, too
-    from ray.cluster_utils import Cluster
+def raylets(monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoRaylets]:
+    with two_raylets(monkeypatch) as started:
+        yield started
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
-    yield cluster.address
-    cluster.shutdown()
+
+def on_ray(raylets: TwoRaylets) -> list[str]:
+    return [
+        "hydra/launcher=ray",
+        f"hydra.launcher.address={raylets.address}",
+        "hydra.launcher.num_cpus=1",
+    ]
 
 
 @pytest.mark.slow
-def test_jobs_run_on_both_nodes_of_a_ray_cluster(raylets: str, tmp_path: Path) -> None:
-    address = f"hydra.launcher.address={raylets}"
-    done = start(tmp_path, "hydra/launcher=ray", address, "hydra.launcher.num_cpus=1", "out=good,bad,more")
+def test_jobs_run_on_both_nodes_of_a_ray_cluster(raylets: TwoRaylets, tmp_path: Path) -> None:
+    done = start(tmp_path, *on_ray(raylets), "out=good,bad,more")
     assert done.returncode == 1, done.stderr
     assert "3 jobs, 1 failed" in done.stderr
     assert states(tmp_path) == {"good": "finished", "bad": "failed", "more": "finished"}
     logs = sorted(path.name for path in (tmp_path / "grid/logs").iterdir())
     assert logs == ["job-0000.txt", "job-0001.txt", "job-0002.txt"]
     assert "this one cannot be done" in (tmp_path / "grid/logs/job-0001.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_job_whose_node_is_killed_runs_again_on_the_other(raylets: TwoRaylets, tmp_path: Path) -> None:
+    def kill_second() -> None:
+        deadline_s = time.monotonic() + 300
+        while len(list(tmp_path.glob("begun-*"))) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        raylets.kill_second()
+        (tmp_path / "go").touch()
+
+    watch = threading.Thread(target=kill_second)
+    watch.start()
+    done = start(tmp_path, *on_ray(raylets), "out=waiting,waiting_too")
+    watch.join()
+    assert done.returncode == 0, done.stderr
+    assert states(tmp_path) == {"waiting": "finished", "waiting_too": "finished"}
+    begun = sorted(len(file.read_text().split()) for file in tmp_path.glob("begun-*"))
+    assert begun == [1, 2], "one on each node, and that of the dead one again"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from records_encoding import read_tree, write_images
 from records_pictures import CASES
+from two_raylets import two_raylets
 
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
@@ -104,10 +105,6 @@ def test_settings_that_do_not_go_together() -> None:
 def test_a_node_that_is_killed_in_mid_encode_changes_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ray = pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they get nothing where others work, too
-    from ray.cluster_utils import Cluster
-
     images = list(CASES.values())
     for split in ("train", "val"):
         for name in ("cat", "dog"):
@@ -117,26 +114,25 @@ def test_a_node_that_is_killed_in_mid_encode_changes_no_byte(
         name="pets", root=str(tmp_path / "in"), label="class", images_per_record=4, tune_fraction=0.1
     )
     local = prepare_records(dataset, RecordsConfig(root=str(tmp_path / "local")))
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    second = cluster.add_node(num_cpus=1)
     folder = tmp_path / "ray"
     killed: list[int] = []
+    with two_raylets(monkeypatch) as raylets:
+        import ray
 
-    def kill_second() -> None:
-        while (num := len(list(folder.glob("*/*/pcr/*.pcr")))) < 10:
-            time.sleep(0.05)
-        cluster.remove_node(second, allow_graceful=False)
-        killed.append(num)
+        def kill_second() -> None:
+            while (num := len(list(folder.glob("*/*/pcr/*.pcr")))) < 10:
+                time.sleep(0.05)
+            raylets.kill_second()
+            killed.append(num)
 
-    watch = threading.Thread(target=kill_second)
-    try:
-        ray.init(address=cluster.address, log_to_driver=False)
-        watch.start()
-        settings = RecordsConfig(root=str(folder), engine="ray", ray_address=cluster.address)
-        made = prepare_records(dataset, settings)
-        watch.join()
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+        watch = threading.Thread(target=kill_second)
+        ray.init(address=raylets.address, log_to_driver=False)
+        try:
+            watch.start()
+            settings = RecordsConfig(root=str(folder), engine="ray", ray_address=raylets.address)
+            made = prepare_records(dataset, settings)
+            watch.join()
+        finally:
+            ray.shutdown()
     assert 10 <= killed[0] < 50, "in the middle of some sixty records"
     assert bytes_of(made) == bytes_of(local)
