@@ -137,8 +137,8 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
             f"{header.num_samples} samples with a header of {len(encoded)} bytes do not fit into one record, "
             f"which has room for {MAX_SAMPLES} and {MAX_HEADER_BYTES}: set dataset.images_per_record lower."
         )
-    preamble = _PREAMBLE.pack(MAGIC, VERSION, len(encoded))
-    chunks = [preamble, _CHECKSUM.pack(checksum(preamble, encoded)), encoded]
+    start = preamble(len(encoded))
+    chunks = [start, _CHECKSUM.pack(checksum(start, encoded)), encoded]
     end = header_bytes = HEADER_START + len(encoded)
     group_ends = []
     for group in range(header.num_groups):
@@ -147,6 +147,17 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
         end += sum(map(len, packed))
         group_ends.append(end)
     return PackedRecord(chunks, header_bytes, tuple(group_ends))
+
+
+def preamble(num_bytes: int) -> bytes:
+    """What a record of the newest version begins with whose header's JSON has so many bytes."""
+    return _PREAMBLE.pack(MAGIC, VERSION, num_bytes)
+
+
+def checksum_matches(data: bytes) -> bool:
+    """Whether a header, all of it and no more, is what its checksum says."""
+    (stated,) = _CHECKSUM.unpack_from(data, _PREAMBLE.size)
+    return bool(stated == checksum(data[: _PREAMBLE.size], memoryview(data)[HEADER_START:]))
 
 
 def stated_header_bytes(start: bytes) -> int:
@@ -172,8 +183,7 @@ def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
             f"{where} is cut short or damaged in its header: {len(data)} of {end} bytes are there. {REMEDY}"
         )
     encoded = data[HEADER_START:end]
-    (stated,) = _CHECKSUM.unpack_from(data, _PREAMBLE.size)
-    if stated != checksum(data[: _PREAMBLE.size], encoded):
+    if not checksum_matches(data[:end]):
         raise RecordError(f"{where} is damaged in its header: the checksum does not match. {REMEDY}")
     try:
         return _build(encoded, version), end, version

@@ -12,7 +12,7 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Decoder, find_codec
-from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes, unpack_header
+from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes
 from pcr_exp.records.groups import (
     Extension,
     RecordPrefix,
@@ -21,13 +21,12 @@ from pcr_exp.records.groups import (
     unpack_damaged_group,
     unpack_group,
 )
-from pcr_exp.records.header import check_header
 from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
+from pcr_exp.records.known_headers import KnownHeaders
 from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)
 
-_KEPT_HEADER_BYTES = 2**22
 Result = TypeVar("Result")
 
 
@@ -58,9 +57,7 @@ class RecordSet:
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self._storage = storage
-        # Of small records, most of a read's time is the header's: bytes that were verified are so again.
-        self._headers: dict[str, tuple[bytes, RecordHeader, int]] = {}
-        self._headers_room = _KEPT_HEADER_BYTES
+        self._headers = KnownHeaders(self.index)
         self.codec = find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
@@ -222,15 +219,7 @@ class RecordSet:
         Raises:
             RecordError: it is damaged, or not that of the record which the index means.
         """
-        known = self._headers.get(entry.file)
-        if known is not None and known[0] == data:
-            return known[1], known[2]
-        header, end, version = unpack_header(data, where)
-        check_header(header, end, version, self.index, entry, where)
-        if self._headers_room >= len(data) == end:
-            self._headers[entry.file] = data, header, end
-            self._headers_room -= len(data)
-        return header, end
+        return self._headers.unpack(data, entry, where)
 
     def _unpack_groups(
         self,

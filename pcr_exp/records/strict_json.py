@@ -32,7 +32,7 @@ def parse_json(data: bytes, max_bytes: int) -> Any:
     if len(data) > max_bytes:
         raise UnfitError(f"it has {len(data)} bytes, more than the {max_bytes} that it may have")
     try:
-        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        return _DECODER.decode(data.decode())
     except RecursionError:
         raise UnfitError("it is not JSON as written by this program (nested too deeply)") from None
     except ValueError as error:
@@ -173,3 +173,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
+"""Made once: making it takes longer than a small header."""
