@@ -11,7 +11,6 @@ from statistics import median
 from typing import Any
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.directory import RunDirectory
@@ -65,8 +64,7 @@ def _of_a_set(path: Path) -> Iterator[tuple[Kind, float]]:
 def _of_a_run(path: Path) -> Iterator[tuple[Kind, float]]:
     directory = RunDirectory(path.parent)
     if directory.config_path.exists() and directory.status == "finished":
-        config: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
-        yield from _pace(config, json.loads(path.read_text().splitlines()[-1]))
+        yield from _pace(directory.config(), json.loads(path.read_text().splitlines()[-1]))
 
 
 def _pace(config: Mapping[str, Any], last: Mapping[Any, Any]) -> Iterator[tuple[Kind, float]]:

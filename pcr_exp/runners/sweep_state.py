@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from pcr_exp.errors import PcrExpError
 from pcr_exp.runners.outcomes import BEGUN, DIED, LOGS, PlannedJob, job_lock, read_numbered, read_plan
 from pcr_exp.runs.directory import RunDirectory
@@ -110,7 +108,7 @@ def _progress(run: Path | None) -> float | None:
     row = None if run is None else last_evaluation(run)
     if run is None or row is None:
         return None
-    epochs = OmegaConf.load(RunDirectory(run).config_path).training.epochs
+    epochs = RunDirectory(run).config()["training"]["epochs"]
     return min(1.0, row["epoch"] / epochs)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
 from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.config.labels import scan_label
@@ -55,7 +54,7 @@ def open_runs(config: EvaluateConfig, num_outputs: int, index: RecordIndex) -> l
     """
     trained = []
     for directory in _finished(config.runs):
-        settings: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
+        settings = directory.config()
         _check_same(directory.path.name, settings, config, num_outputs)
         plain = replace(config.model, pretrained=False, weights=None)
         network = open_model(plain, num_outputs)

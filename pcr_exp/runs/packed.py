@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest, manifest_of, read_manifest
@@ -79,7 +77,7 @@ def pack_runs(runs_root: Path, out: Path) -> list[str]:
         rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
         runs[run_id] = {
             "manifest": json.loads(directory.manifest_path.read_text()),
-            "config": OmegaConf.to_container(OmegaConf.load(directory.config_path)),
+            "config": directory.config(),
         }
     make_folder(out)
     table = rows_to_csv(rows, with_declared(list(declared.values())))

@@ -10,7 +10,7 @@ from pcr_exp.runners.quality import quality
 from pcr_exp.runners.train import train
 from pcr_exp.runs.rows import read_rows
 
-pytestmark = pytest.mark.usefixtures("light_figures")
+pytestmark = [pytest.mark.program, pytest.mark.usefixtures("light_figures")]
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATASETS = {
     "imagenet": [],
@@ -18,8 +18,6 @@ DATASETS = {
     "cars": ["dataset.label=make"],
     "celebahq": [],
 }
-ALL = [name if name == "ham10000" else pytest.param(name, marks=pytest.mark.program) for name in DATASETS]
-"""One by default."""
 FEW = [
     "dataset.max_train_images=24",
     "dataset.max_val_images=12",
@@ -27,7 +25,7 @@ FEW = [
 ]
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=DATASETS)
 def dataset(request: pytest.FixtureRequest) -> list[str]:
     root = SHARED / request.param
     if not root.is_dir():
@@ -60,7 +58,6 @@ def test_a_real_dataset_trains_and_is_measured(dataset: list[str], tmp_path: Pat
     assert (out / "mssim_vs_scan.png").stat().st_size > 0
 
 
-@pytest.mark.program
 @pytest.mark.parametrize("dataset", ["ham10000"], indirect=True)
 def test_crops_of_a_real_dataset_are_measured_in_every_decode_mode(
     dataset: list[str], tmp_path: Path

@@ -26,15 +26,6 @@ SMALL = [
 ]
 
 
-def test_a_loader_is_measured_and_drawn(tmp_path: Path) -> None:
-    paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]
-    one = ["scans=[group_1]", "peers=[]", "repeats=1", "bandwidths_mib_per_s=[]", "requests_per_s=[]"]
-    assert throughput(compose("throughput", *SMALL, *one, *paths)) == "finished"
-    rows = pd.read_csv(tmp_path / "out" / "throughput.csv")
-    assert (rows["images_per_s"] > 0).all() and set(rows["loader"]) == {"group_1"}
-    assert (tmp_path / "out" / "loaders.png").exists()
-
-
 @pytest.mark.program
 def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
     paths = [f"dataset.root={tmp_path}/photos", f"work={tmp_path}/work", f"out={tmp_path}/out"]

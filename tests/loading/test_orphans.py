@@ -89,6 +89,7 @@ def test_decoding_processes_end_with_a_killed_training_whatever_they_wait_for(
     assert wait_for(lambda: members(training) == [], 5), "torch looks after its workers between tasks only"
 
 
+@pytest.mark.program
 def test_a_loader_that_is_measured_ends_with_the_program_and_its_workers_with_it(
     tmp_path: Path, forked: Fork
 ) -> None:

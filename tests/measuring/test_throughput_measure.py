@@ -92,6 +92,7 @@ def test_what_a_process_is_asked(tmp_path: Path) -> None:
     assert measured["num_images"] == NUM_IMAGES
 
 
+@pytest.mark.program
 def test_a_loader_that_fails_is_named_and_its_process_lives_on(tmp_path: Path) -> None:
     with LoaderProcess("image_folder_pil") as process:
         for _ in range(2):

@@ -54,6 +54,7 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("mode", ["ddp", "server"])
 def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> None:
     def config(folder: str) -> TrainConfig:
@@ -162,6 +163,7 @@ def watched_run(
     return {"status": outcome.status, "run": outcome.folder.name}
 
 
+@pytest.mark.program
 def test_a_run_goes_on_with_another_number_of_processes(configure: Any, tmp_path: Path) -> None:
     """Four processes, then two of them, then one: images, pixels and counters of one that ran alone."""
 

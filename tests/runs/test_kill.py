@@ -55,6 +55,7 @@ def wait_for_rows(config: TrainConfig, process: ForkServerProcess, num_rows: int
     pytest.fail("no rows in five minutes")
 
 
+@pytest.mark.program
 def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     configure: Any, tmp_path: Path
 ) -> None:

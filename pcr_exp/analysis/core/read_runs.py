@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from pcr_exp.analysis.core.headline import scored
 from pcr_exp.analysis.core.run_notes import COMPANY, RunNotes, read_notes, shared_in_time
@@ -135,9 +134,8 @@ def _read(directory: RunDirectory) -> PackedRun:
     assert manifest is not None  # its status was read from it
     if not directory.config_path.exists():
         raise RunError(f"{directory.config_path} is not there: wanted the configuration of a finished run.")
-    config: Any = OmegaConf.to_container(OmegaConf.load(directory.config_path))
     rows = read_rows(directory.rows_path, with_declared(manifest.columns))
-    run = PackedRun(manifest, config, rows)
+    run = PackedRun(manifest, directory.config(), rows)
     _require_evaluated(run, str(directory.rows_path))
     return run
 

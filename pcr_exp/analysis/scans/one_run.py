@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from omegaconf import OmegaConf
 
 from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.cells import task_title, with_unit
@@ -48,16 +47,16 @@ def draw_run(folder: Path) -> dict[str, Path]:
         RunError: the run's rows are damaged.
     """
     directory = RunDirectory(folder)
-    config = OmegaConf.load(directory.config_path)
+    config = directory.config()
     rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
-    title = task_title(config.dataset.name, config.dataset.label, config.model.name)
-    scan = level_of_config(OmegaConf.to_container(config.scan), config.get("records"))  # type: ignore[arg-type]
+    title = task_title(config["dataset"]["name"], config["dataset"]["label"], config["model"]["name"])
+    scan = level_of_config(config["scan"], config.get("records"))
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
-    run = Run(manifest, OmegaConf.to_container(config), rows)  # type: ignore[arg-type]
+    run = Run(manifest, config, rows)
     caption = of_runs([run], "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
