@@ -62,9 +62,13 @@ def values_of(group: str, config: object) -> dict[str, Any]:
     if is_dataclass(config) and not isinstance(config, type):
         return asdict(config)
     assert isinstance(config, Mapping)
-    shared = OmegaConf.to_container(OmegaConf.structured(_PLAIN[group]))
-    known = {key: value for key, value in cast(dict[str, Any], shared).items() if value != "???"}
-    return {**known, **config}
+    return {**_shared_defaults(group), **config}
+
+
+@cache  # a table asks for every run
+def _shared_defaults(group: str) -> dict[str, Any]:
+    shared = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(_PLAIN[group])))
+    return {key: value for key, value in shared.items() if value != "???"}
 
 
 def changed(group: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
