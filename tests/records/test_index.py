@@ -79,7 +79,7 @@ def test_a_group_that_a_baseline_lacks() -> None:
 
 
 def test_opening_an_index_takes_time_in_proportion_to_its_records() -> None:
-    """ImageNet has 1,251; every process opens them. Ten times as many take ten times as long, not a hundred."""
+    """ImageNet has 1,251, and every process opens them. Ten times as many take ten times as long."""
 
     def seconds(data: bytes) -> float:
         start = time.perf_counter()
