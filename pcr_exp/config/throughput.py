@@ -128,6 +128,13 @@ class ThroughputConfig(RunnerConfig):
     of their own, or none: the table says which."""
     peers: list[str] = MISSING
     """Loaders of others; one that cannot run here is listed as absent, with the reason."""
+    peers_python: str | None = None
+    """The Python interpreter that runs them, of an environment of their own: some want older versions of what
+    we use too. null: this one."""
+    bound: bool = True
+    """Also measure what decoding and cropping alone give, around every measurement of ours at full speed."""
+    one_core: bool = False
+    """Also measure ours confined to one core, with one worker."""
     image_size: int = 224
     batch_size: int = 64
     model_images_per_s: float | None = 1000.0
@@ -163,6 +170,7 @@ class ThroughputConfig(RunnerConfig):
 
     def __post_init__(self) -> None:
         self.work, self.out = expanded(self.work), expanded(self.out)
+        self.peers_python = self.peers_python and expanded(self.peers_python)
         self.runs_roots = [expanded(root) for root in self.runs_roots]
         require(bool(self.scans or self.peers), "scans", self.scans, "at least one loader, here or in peers")
         for key in ("image_size", "batch_size", "repeats"):

@@ -251,15 +251,20 @@ def _death(process: BaseProcess) -> LoaderError:
     )
 
 
+def prepare_process() -> None:
+    """Let this process decode as a worker does: in one thread, keeping memory that it has freed."""
+    torch.set_num_threads(1)
+    cv2.setNumThreads(0)
+    keep_freed_memory()
+
+
 def _serve(connection: Connection, decoder: ImagesDecoder, parent: int) -> None:
     """Decode what comes through the connection, one batch after the other, until this process is ended."""
     # Ctrl-C goes to all processes of a terminal: the training process hears it, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)
-    torch.set_num_threads(1)
-    cv2.setNumThreads(0)
-    keep_freed_memory()
+    prepare_process()
     waiting: queue.SimpleQueue[tuple[int, EncodedImages]] = queue.SimpleQueue()
     # Always read: if both sides wrote, each would wait for the other to read.
     threading.Thread(target=_receive_all, args=(connection, waiting), daemon=True).start()

@@ -10,6 +10,7 @@ the run's own reads too. GPUs are not looked at.
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,20 @@ class OthersCpu:
         assert after is not None  # it was there before
         self._since_s, self._before = now_s, after
         return others_share(before, after)
+
+
+class OwnCpu:
+    """CPU seconds of this process and of all below it, those that have ended included."""
+
+    def __init__(self) -> None:
+        """Look for the processes once: one that starts later counts when it has ended."""
+        self._below = psutil.Process().children(recursive=True)
+
+    def spent_s(self) -> float:
+        """Seconds so far, of processes that still run to the hundredth; only differences say something."""
+        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        ended_and_self_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        return ended_and_self_s + sum(_spent_s(process) for process in self._below)
 
 
 def _with_children(roots: Sequence[int]) -> Iterator[psutil.Process]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pcr_exp.analysis.throughput.figures import (
 from pcr_exp.analysis.throughput.page import report_throughput, to_markdown
 from pcr_exp.analysis.throughput.table import (
     FORMAT_COLUMNS,
+    LATER_COLUMNS,
     ROW_COLUMNS,
     bounds,
     load_throughput,
@@ -41,6 +43,7 @@ def row(loader: str, images_per_s: float, repeat: int = 0, **given: Any) -> dict
         "decode": "pil" if loader.startswith("image") else "libjpeg",
         "storage": "unlimited",
         "model_images_per_s": None,
+        "cores": math.nan,
         "bandwidth_mib_per_s": None,
         "latency_ms": 0.0,
         "requests_per_s": None,
@@ -55,6 +58,8 @@ def row(loader: str, images_per_s: float, repeat: int = 0, **given: Any) -> dict
         "epoch_bytes": 100 * IMAGE_BYTES[loader],
         "num_files": 100 if loader.startswith("image") else 4,
         "cached_share": 1.0,
+        "bound_images_per_s": math.nan,
+        "bound_cpu_s_per_image": math.nan,
     }
     return values | given
 
@@ -132,6 +137,32 @@ def test_what_is_written_is_read_back(folder: Path) -> None:
     assert {"git_sha", "git_dirty", "cpu", "num_cores", "packages", "command", "kernel"} <= found.meta.keys()
 
 
+def test_ours_stands_beside_its_bound_and_one_core(tmp_path: Path) -> None:
+    rows = []
+    for repeat, factor in enumerate((1.0, 0.5)):
+        bound = {"bound_images_per_s": 1000.0 * factor, "bound_cpu_s_per_image": 0.002 / factor}
+        rows.append(row("group_1", 960.0 * factor, repeat, **bound))
+        rows.append(row("group_1", 500.0 * factor, repeat, cores=1))
+        rows.append(row("image_folder_pil", 400.0 * factor, repeat))
+    write_throughput(tmp_path, pd.DataFrame(rows)[ROW_COLUMNS], formats(), {}, {**SETTINGS, "counted": "all"})
+    summary = summarise_throughput(load_throughput(tmp_path).rows)
+    whole, one = (summary[summary["cores"].isna() == on_all].iloc[0] for on_all in (True, False))
+    assert whole["bound_share_median"] == pytest.approx(0.96) and whole["ratio_median"] == pytest.approx(2.4)
+    assert one["cores_ratio_min"] == one["cores_ratio_max"] == pytest.approx(1.92)
+    assert math.isnan(whole["cores_ratio_median"]) and math.isnan(one["ratio_median"])
+    text = to_markdown(load_throughput(tmp_path))
+    assert "Counted: all." in text and "| 0.960 (0.960 to 0.960) |" in text
+    assert {path.name for path in report_throughput(tmp_path)} >= {"loaders.png"}
+
+
+def test_a_measurement_from_before_there_were_bounds_is_read(folder: Path) -> None:
+    rows = pd.read_csv(folder / "throughput.csv").drop(columns=LATER_COLUMNS)
+    rows.to_csv(folder / "throughput.csv", index=False)
+    found = load_throughput(folder)
+    assert found.rows[LATER_COLUMNS].isna().all(axis=None)
+    assert "from opening the loader" in to_markdown(found) and "alone" not in to_markdown(found)
+
+
 @pytest.mark.parametrize("name", ["throughput.csv", "formats.csv", "throughput.json"])
 def test_half_a_measurement_is_refused(name: str, folder: Path) -> None:
     (folder / name).unlink()
@@ -160,7 +191,7 @@ def test_the_table_has_every_loader_and_names_the_absent(folder: Path) -> None:
     text = to_markdown(load_throughput(folder))
     assert "| ImageFolder, PIL | pil | triangle | 400 (200 to 480) | 1.00 (1.00 to 1.00) |" in text
     assert "| baseline | libjpeg | none | 800 (400 to 960) | 2.00 (2.00 to 2.00) |" in text
-    assert "* FFCV: absent, too far away" in text
+    assert "* FFCV, original bytes: absent, too far away" in text
     assert "wait share at 1,000 images/s" in text and "| 10% |" in text
     assert "| 25 MiB/s | group 1 |" in text
     assert "| pcr | 4 | 94 MB | 940 | 20 | 35 |" in text

@@ -40,7 +40,7 @@ def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
     # One request per image at 200 a second; ours has one per record of 8.
     assert slow["image_folder_pil"].max() < 210
     text = (tmp_path / "out" / "throughput.md").read_text()
-    assert "* FFCV: absent" in text and "| files_and_copies |" in text
+    assert "* FFCV, original bytes: absent" in text and "| files_and_copies |" in text
     names = {path.name for path in (tmp_path / "out").glob("*.png")}
     assert names == {
         "loaders.png",

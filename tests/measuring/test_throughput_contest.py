@@ -9,9 +9,8 @@ from throughput_jobs import job, opened
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.registry import Job
 from pcr_exp.measuring.throughput import interleave
-from pcr_exp.measuring.throughput.interleave import Contest, Lane
+from pcr_exp.measuring.throughput.interleave import Contest
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.process import LoaderProcess
 
@@ -20,19 +19,21 @@ from pcr_exp.measuring.throughput.process import LoaderProcess
 def contest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Contest]:
     """A contest whose processes answer at once; `failing` are (loader, from its how manieth request on)."""
 
-    def open_with(jobs: list[Any], failing: dict[str, int] | None = None) -> Contest:
+    def open_with(jobs: list[Any], failing: dict[str, int] | None = None, **how: Any) -> Contest:
         asked: dict[str, int] = {}
 
         def ask(process: LoaderProcess, request: dict[str, Any]) -> dict[str, Any]:
             if request["do"] == "build":
                 return {"build_s": 1.0, "build_cpu_s": 1.0}
+            if request["do"] == "bound":
+                return {"images_per_s": 100.0, "cpu_s_per_image": 0.02}
             asked[process.name] = asked.get(process.name, 0) + 1
             if asked[process.name] >= (failing or {}).get(process.name, 99):
                 raise LoaderError(f"{process.name} is tired")
             return Measurement(12 * request["job"]["num_epochs"], 1.0, 0.1, 1.0, 2.0).to_json()
 
         monkeypatch.setattr(LoaderProcess, "ask", ask)
-        return Contest(opened(tmp_path)[0], jobs)
+        return Contest(opened(tmp_path)[0], jobs, **how)
 
     return open_with
 
@@ -51,23 +52,32 @@ def test_repeats_are_interleaved(contest: Callable[..., Contest]) -> None:
     assert told[-1] == (6, 6)
 
 
-def test_a_start_that_takes_longest_is_no_part_of_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_decoding_alone_gives_is_measured_around_ours(
+    contest: Callable[..., Contest],
 ) -> None:
-    given = [Measurement(12, 30.0, 29.0, 30.0, 30.0), Measurement(12, 1.0, 0.1, 1.0, 2.0)]
-    asked: list[Job] = []
+    slow = StorageConfig(name="slow", requests_per_s=1000.0)
+    jobs = [job("group_1", "libjpeg"), job("group_1", "libjpeg", storage=slow), job()]
+    with contest(jobs) as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+        rows = list(opened_contest.rows(1, lambda *_: None, measure_s=0.1, cold_cache=False, with_bound=True))
+    assert [row["bound_images_per_s"] for row in rows] == [100.0, None, None]
+    assert rows[0]["bound_cpu_s_per_image"] == 0.02
 
-    def ask(_: Lane, wanted: Job) -> Measurement:
-        asked.append(wanted)
-        return given[min(len(asked), len(given)) - 1]
 
-    monkeypatch.setattr(Lane, "_ask", ask)
-    workspace, _ = opened(tmp_path)
-    with LoaderProcess("baseline") as process:
-        compiles = Lane(workspace, job("baseline", "libjpeg"), process)
-        assert len(asked) == 2
-        row = compiles.measure(job("baseline", "libjpeg"), measure_s=3.0, cold_cache=False)
-    assert row["num_epochs"] == asked[-1].num_epochs == 3
+def test_peers_run_in_the_interpreter_that_is_given(
+    contest: Callable[..., Contest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_with: list[Any] = []
+
+    class Noted(LoaderProcess):
+        def __init__(self, name: str, python: str | None = None) -> None:
+            opened_with.append((name, python))
+            super().__init__(name)
+
+    monkeypatch.setattr(interleave, "LoaderProcess", Noted)
+    with contest([job("baseline", "libjpeg"), job()], peers_python="/other/python") as opened_contest:
+        opened_contest.warm_up(lambda *_: None)
+    assert sorted(opened_with) == [("baseline", None), ("image_folder_pil", "/other/python")]
 
 
 @pytest.mark.parametrize(("request_number", "num_rows"), [(1, 2), (3, 3)])
@@ -117,4 +127,4 @@ def test_lanes_are_opened_once_per_loader_and_decoder(contest: Callable[..., Con
     jobs = [job("group_1", "libjpeg"), job("group_1", "libjpeg", storage=slow)]
     with contest(jobs) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
-        assert list(opened_contest._lanes) == [("group_1", "libjpeg", True)]
+        assert list(opened_contest._lanes) == [("group_1", "libjpeg", True, None)]

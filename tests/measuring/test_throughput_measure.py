@@ -19,20 +19,29 @@ from pcr_exp.measuring.peers.registry import Job
 from pcr_exp.measuring.throughput.measure import measure
 from pcr_exp.measuring.throughput.process import LoaderProcess, answer
 
+EPOCH = 12
+"""Images: three batches of four."""
+
 
 class Sleeper:
-    """Three batches of four, each after 20 ms."""
+    """Epochs of three batches of four, each after 20 ms; the first after `start_s` more."""
 
     def __init__(
-        self, shape: tuple[int, ...] = (4, 16, 16, 3), dtype: Any = np.uint8, count: int = 3
+        self,
+        shape: tuple[int, ...] = (4, 16, 16, 3),
+        dtype: Any = np.uint8,
+        *,
+        start_s: float = 0.0,
+        missing: int = 0,
     ) -> None:
         self.batch = np.zeros(shape, dtype)
-        self.count = count
+        self.start_s, self.missing = start_s, missing
         self.closed = False
 
     def batches(self, folder: Path, job: Job) -> Iterator[Any]:  # noqa: ARG002
         try:
-            for _ in range(self.count):
+            time.sleep(self.start_s)
+            for _ in range(3 * job.num_epochs - self.missing):
                 time.sleep(0.02)
                 yield self.batch
         finally:
@@ -40,15 +49,32 @@ class Sleeper:
 
 
 def test_a_consumer_that_takes_batches_at_once_waits_all_the_time(tmp_path: Path) -> None:
-    measured = measure(Sleeper(), tmp_path, job())
-    assert measured.num_images == 12
-    assert measured.total_s >= 0.06 > measured.first_batch_s >= 0.02
-    assert measured.wait_s / measured.total_s > 0.95
+    peer = Sleeper()
+    measured = measure(peer, tmp_path, job(num_epochs=2), EPOCH)
+    assert measured.num_images == 2 * EPOCH
+    assert measured.total_s >= 6 * 0.02 and measured.first_batch_s >= 0.02
+    assert measured.wait_s / measured.total_s > 0.9
+    assert peer.closed, "what comes after the counted epochs is not waited for"
+
+
+def test_a_loader_s_start_is_told_and_not_counted(tmp_path: Path) -> None:
+    measured = measure(Sleeper(start_s=0.5), tmp_path, job(), EPOCH)
+    assert measured.first_batch_s >= 0.5 > measured.total_s >= 3 * 0.02
+
+
+def test_batches_that_were_ready_are_not_counted(tmp_path: Path) -> None:
+    class Prefetcher(Sleeper):
+        def batches(self, folder: Path, job: Job) -> Iterator[Any]:  # noqa: ARG002
+            for number in range(3 * job.num_epochs):
+                time.sleep(0.02 if number >= 2 else 0)
+                yield self.batch
+
+    assert measure(Prefetcher(), tmp_path, job(), EPOCH).total_s >= 3 * 0.02
 
 
 def test_a_model_takes_its_time_and_waits_less(tmp_path: Path) -> None:
-    measured = measure(Sleeper(), tmp_path, job(model_images_per_s=50.0))  # 80 ms a batch
-    assert measured.total_s >= 0.06 + 3 * 0.08
+    measured = measure(Sleeper(), tmp_path, job(model_images_per_s=50.0), EPOCH)  # 80 ms a batch
+    assert measured.total_s >= 3 * 0.08
     assert measured.wait_s / measured.total_s < 0.5
 
 
@@ -58,23 +84,30 @@ def test_a_model_takes_its_time_and_waits_less(tmp_path: Path) -> None:
 def test_other_work_is_refused(shape: tuple[int, ...], dtype: Any, tmp_path: Path) -> None:
     peer = Sleeper(shape, dtype)
     with pytest.raises(LoaderError, match=r"image_folder_pil gave a batch of .* does not do the same work"):
-        measure(peer, tmp_path, job())
+        measure(peer, tmp_path, job(), EPOCH)
     assert peer.closed
 
 
-def test_no_batch_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(LoaderError, match="image_folder_pil gave no batch"):
-        measure(Sleeper(count=0), tmp_path, job())
+@pytest.mark.parametrize("missing", [9, 4])
+def test_fewer_images_than_epochs_hold_are_an_error(missing: int, tmp_path: Path) -> None:
+    with pytest.raises(
+        LoaderError, match=rf"image_folder_pil gave {36 - 4 * missing} images .* wanted more than 24"
+    ):
+        measure(Sleeper(missing=missing), tmp_path, job(), EPOCH)
 
 
-def test_cpu_seconds_of_workers_count(tmp_path: Path) -> None:
-    class Burner:
-        def batches(self, folder: Path, job: Job) -> Iterator[Any]:  # noqa: ARG002
-            burn = "import time\nwhile time.process_time() < 0.15: pass"
-            subprocess.run([sys.executable, "-S", "-c", burn], check=True)
-            yield np.zeros((4, 16, 16, 3), np.uint8)
+def test_cpu_seconds_of_workers_count_while_they_run(tmp_path: Path) -> None:
+    class Burner(Sleeper):
+        def batches(self, folder: Path, job: Job) -> Iterator[Any]:
+            worker = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+            try:
+                yield from super().batches(folder, job)
+            finally:
+                worker.kill()
+                worker.wait()
 
-    assert measure(Burner(), tmp_path, job()).cpu_s >= 0.09
+    burned = measure(Burner(), tmp_path, job(num_epochs=10), EPOCH)
+    assert burned.cpu_s >= measure(Sleeper(), tmp_path, job(num_epochs=10), EPOCH).cpu_s + 0.05
 
 
 def test_a_job_survives_json() -> None:
@@ -88,8 +121,36 @@ def test_what_a_process_is_asked(tmp_path: Path) -> None:
     folder.mkdir()
     request = {"do": "build", "loader": "image_folder_pil", "folder": str(folder), "images": str(images)}
     assert answer(request)["build_s"] > 0
-    measured = answer({"do": "measure", "folder": str(folder), "job": job().to_json()})
-    assert measured["num_images"] == NUM_IMAGES
+    asked = {"do": "measure", "folder": str(folder), "job": job().to_json(), "epoch_images": NUM_IMAGES}
+    measured = answer(asked)
+    # From the first batch that begins after an epoch to the first that begins after two; batches are of four.
+    assert measured["num_images"] == 8
+
+
+def test_a_peer_that_is_missing_says_so_where_it_would_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcr_exp.measuring.peers.registry.absence", lambda _: "not installed: do this")
+    with pytest.raises(LoaderError, match="not installed: do this"):
+        answer(
+            {
+                "do": "build",
+                "loader": "ffcv",
+                "folder": str(tmp_path),
+                "images": str(write_list([], tmp_path / "i")),
+            }
+        )
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity here")
+def test_a_loader_can_be_confined_to_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confined: list[Any] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: confined.append(cores))
+    monkeypatch.setattr("pcr_exp.measuring.peers.registry.open_peer", lambda _: Sleeper())
+    for cores in (None, 1):
+        request = {"do": "measure", "folder": str(tmp_path), "epoch_images": EPOCH}
+        answer(request | {"job": job(cores=cores).to_json()})
+    assert confined == [sorted(os.sched_getaffinity(0))[:1]]
 
 
 @pytest.mark.program
@@ -97,7 +158,14 @@ def test_a_loader_that_fails_is_named_and_its_process_lives_on(tmp_path: Path) -
     with LoaderProcess("image_folder_pil") as process:
         for _ in range(2):
             with pytest.raises(LoaderError, match=r"image_folder_pil: .*nothing"):
-                process.ask({"do": "measure", "folder": str(tmp_path / "nothing"), "job": job().to_json()})
+                process.ask(
+                    {
+                        "do": "measure",
+                        "folder": str(tmp_path / "nothing"),
+                        "job": job().to_json(),
+                        "epoch_images": EPOCH,
+                    }
+                )
 
 
 def test_a_process_that_dies_is_named() -> None:

@@ -57,6 +57,19 @@ def test_everything_is_measured_free_paced_and_throttled() -> None:
     assert {j.loader for j in throttled} == {"baseline", "group_1", "group_10", "image_folder_pil"}
 
 
+def test_ours_is_measured_on_one_core_too_if_asked() -> None:
+    jobs = plan_jobs(config(one_core=True, loader=LoaderConfig(num_workers=2)))
+    confined = [j for j in jobs if j.cores is not None]
+    assert [j.loader for j in confined] == ["baseline", "group_1", "group_10"]
+    assert {(j.cores, j.settings.num_workers) for j in confined} == {(1, 1)}
+    assert {j.settings.num_workers for j in jobs if j.cores is None} == {2}
+
+
+def test_what_another_interpreter_has_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "absence", lambda _: "too far away")
+    assert absent_peers(config(peers_python="/other/python")) == {}
+
+
 def test_every_decode_is_measured() -> None:
     jobs = plan_jobs(config(decodes=["libjpeg"], peers=[]))
     assert [(j.loader, j.decode) for j in jobs] == [

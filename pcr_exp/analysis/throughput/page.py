@@ -27,10 +27,11 @@ from pcr_exp.analysis.throughput.table import (
     Throughput,
     free_running,
     load_throughput,
+    on_all_cores,
     summarise_throughput,
     unlimited,
 )
-from pcr_exp.measuring.peers.registry import filter_of, is_ours, title_of
+from pcr_exp.measuring.peers.registry import differs_of, filter_of, is_ours, title_of
 from pcr_exp.system.provenance import code_in_words
 
 PAGE_FILE = "throughput.md"
@@ -50,6 +51,7 @@ def report_throughput(folder: str | Path) -> list[Path]:
     tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
     summary.to_csv(tables[0], index=False)
     tables[1].write_text(to_markdown(measured))
+    summary = on_all_cores(summary)
     free = unlimited(free_running(summary))
     figures = [
         *save_figure(draw_loaders(free), summary, folder, "loaders", _caption(measured, "Loaders", free)),
@@ -89,7 +91,13 @@ def _caption(measured: Throughput, shows: str, lines: pd.DataFrame | None) -> Ca
 def to_markdown(measured: Throughput) -> str:
     """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
     summary = summarise_throughput(measured.rows)
-    parts = [_facts(measured), _loaders(summary), _absent(measured.absent)]
+    parts = [
+        _facts(measured),
+        _loaders(on_all_cores(summary), measured.meta["settings"]),
+        _absent(measured.absent),
+        _bounds(summary),
+    ]
+    summary = on_all_cores(summary)
     limited = free_running(summary[summary["storage"] != "unlimited"])
     if len(limited):
         parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))
@@ -118,7 +126,7 @@ def _cached(shares: pd.Series) -> str:
     return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
 
 
-def _loaders(summary: pd.DataFrame) -> str:
+def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """Free-running lines, with the wait share of the same loader at the model's speed."""
     lines = unlimited(summary)
     paced = lines[lines["model_images_per_s"].notna()]
@@ -130,7 +138,16 @@ def _loaders(summary: pd.DataFrame) -> str:
     if len(paced):
         model = paced["model_images_per_s"].iloc[0]
         columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
-    return "### Loaders\n\n" + markdown_table(free, columns)
+    counted = settings.get("counted", _COUNTED_BEFORE)
+    return f"### Loaders\n\nCounted: {counted}.\n\n{markdown_table(free, columns)}"
+
+
+def _bounds(summary: pd.DataFrame) -> str:
+    """Ours beside what decoding and cropping alone give, and on fewer cores."""
+    lines = summary[summary["bound_images_per_s_median"].notna()]
+    if not len(lines):
+        return ""
+    return f"### Beside decoding and cropping alone\n\n{_WHAT_BOUNDS}\n\n{markdown_table(lines, _BOUNDS)}"
 
 
 def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
@@ -177,6 +194,26 @@ _LOADERS: _Columns = {
     "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
     "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
     "first batch (s)": _spread("first_batch_s", three_figures),
+    "what differs": lambda row: differs_of(row["loader"]),
+}
+
+_COUNTED_BEFORE = "all from opening the loader to its last batch"
+"""Of measurements that do not say it."""
+_WHAT_BOUNDS = (
+    "The bound is what the workers' own code gives on files in memory, in as many processes, with nothing "
+    "read or handed over: measured before and after each measurement of the loader; shares are taken by "
+    "repeat."
+)
+_BOUNDS: _Columns = {
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "cores": lambda row: NOTHING if math.isnan(row["cores"]) else f"{row['cores']:.0f}",
+    "images/s": _spread("images_per_s", three_figures),
+    "bound, images/s": _spread("bound_images_per_s", three_figures),
+    "share of the bound": _spread("bound_share", lambda value: f"{value:.3f}"),
+    "CPU us per image": lambda row: three_figures(1e6 * row["cpu_s_per_image_median"]),
+    "bound, CPU us per image": lambda row: three_figures(1e6 * row["bound_cpu_s_per_image_median"]),
+    "all cores over this": _spread("cores_ratio", lambda value: f"{value:.2f}"),
 }
 
 _LIMITED: _Columns = {

@@ -1,9 +1,9 @@
 """FFCV: one memory-mapped file, decoded by compiled threads.
 
 What differs: threads, not processes; whole images are decoded, by libjpeg's fast and less exact inverse DCT,
-and crops are resized by area. Its own writer would encode images again, and smaller; here its file holds the
-JPEG bytes as they are, as for all others. Its code is compiled once per process, in the epoch that is not
-counted.
+and crops are resized by area. Its own writer would encode images again, and smaller (`beton_again`); here its
+file holds the JPEG bytes as they are, as for all others. Its code is compiled once per process, before
+batches are counted.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ _CMYK_QUALITY = 95
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
     """One file, in pages that hold the largest image."""
+    write(images, folder, _JpegField(), _Files(images))
+
+
+def write(images: Sequence[SourceImage], folder: Path, field: RGBImageField, samples: Any) -> None:
+    """One file of samples (what `field` stores, label), made of these images."""
     largest = max(Path(image.path).stat().st_size for image in images)
     page_size = max(_SMALLEST_PAGE, 1 << (largest - 1).bit_length())
-    fields = {"image": _JpegField(), "label": IntField()}
+    fields = {"image": field, "label": IntField()}
     writer = DatasetWriter(str(folder / FILE), fields, page_size=page_size, num_workers=1)
-    writer.from_indexed_dataset(_Files(images))
+    writer.from_indexed_dataset(samples)
     for process in multiprocessing.active_children():
         process.join()  # FFCV leaves it: CPU seconds are known once it has ended
 
@@ -45,9 +50,10 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     """uint8 [B, H, W, 3], valid until the next few are asked for: FFCV uses its memory again."""
     workers = max(1, job.settings.num_workers)
     loader = _loader(folder / FILE, job.image_size, job.batch_size, workers, job.settings.prefetch_batches)
-    for _ in range(job.num_epochs):
-        for images, _labels in loader:
-            yield images
+    order = loader.traversal_order = _Epochs(loader.reader.num_samples, job.num_epochs, job.seed)
+    loader.indices = order.sample_order(0)  # as many: their number is the loader's length
+    for images, _labels in loader:
+        yield images
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +74,20 @@ def _loader(file: Path, image_size: int, batch_size: int, num_workers: int, batc
         pipelines={"image": [crop, RandomHorizontalFlip(), ToTensor()]},
         custom_fields={"image": RGBImageField},
     )
+
+
+class _Epochs:
+    """An order for FFCV in which epochs follow without a stop, each shuffled anew."""
+
+    def __init__(self, num_images: int, num_epochs: int, seed: int) -> None:
+        self._num_images, self._num_epochs, self._seed = num_images, num_epochs, seed
+
+    def sample_order(self, epoch: int) -> Any:
+        """uint64 [epochs x images] of what FFCV takes for one epoch."""
+        rng = np.random.default_rng((self._seed, epoch))
+        return np.concatenate(
+            [rng.permutation(np.arange(self._num_images, dtype=np.uint64)) for _ in range(self._num_epochs)]
+        )
 
 
 class _Files(Sequence[tuple[bytes, int]]):

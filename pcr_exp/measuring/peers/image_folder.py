@@ -7,14 +7,14 @@ does it.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 from torchvision.datasets import ImageFolder  # type: ignore[import-untyped]
 from torchvision.datasets.folder import pil_loader  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
@@ -34,18 +34,32 @@ def worker_settings(job: Job) -> dict[str, Any]:
     }
 
 
-def torch_epochs(loader: DataLoader[Any], num_epochs: int) -> Iterator[Images]:
+def torch_images(loader: DataLoader[Any]) -> Iterator[Images]:
     """The images of all batches of (images, labels); the loader's workers end with the generator.
 
     The caller keeps no reference to the loader.
     """
     try:
-        for _ in range(num_epochs):
-            for images, _labels in loader:
-                yield images
+        for images, _labels in loader:
+            yield images
     finally:
         # CPU seconds of workers are known once they have ended, and the last reference to a loader ends them.
         del loader
+
+
+class EpochsSampler(Sampler[int]):
+    """Every sample once per epoch, in a new order each time; epochs follow without a stop."""
+
+    def __init__(self, dataset: Sized, num_epochs: int, seed: int) -> None:
+        self._size, self._num_epochs, self._seed = len(dataset), num_epochs, seed
+
+    def __len__(self) -> int:
+        return self._num_epochs * self._size
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self._seed)
+        for _ in range(self._num_epochs):
+            yield from torch.randperm(self._size, generator=generator).tolist()
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
@@ -62,14 +76,11 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     dataset = ImageFolder(
         str(folder), transform=crop(job.image_size, from_pil=from_pil), loader=_loader(folder, job)
     )
+    sampler = EpochsSampler(dataset, job.num_epochs, job.seed)
     loader: DataLoader[Any] = DataLoader(
-        dataset,
-        batch_size=job.batch_size,
-        shuffle=True,
-        generator=torch.Generator().manual_seed(job.seed),
-        **worker_settings(job),
+        dataset, batch_size=job.batch_size, sampler=sampler, **worker_settings(job)
     )
-    return torch_epochs(loader, job.num_epochs)
+    return torch_images(loader)
 
 
 def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
@@ -83,7 +94,7 @@ def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
 
 def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
     """What ImageFolder opens a path with."""
-    decode = _decoder(job.decode)
+    decode = open_decoder(job.decode)
     if not is_limited(job.storage):
         return pil_loader if job.decode == "pil" else decode
     return partial(_read_through, open_storage(str(folder), job.storage), folder, decode)
@@ -97,7 +108,7 @@ def _read_through(
     return decode(storage.read(str(file.relative_to(folder)), 0, file.stat().st_size))
 
 
-def _decoder(name: str) -> Callable[[Any], Any]:
+def open_decoder(name: str) -> Callable[[Any], Any]:
     """Return what decodes a path or bytes to RGB; workers import it again by its name.
 
     Raises:

@@ -1,23 +1,22 @@
 """MosaicML Streaming: MDS shards in a local folder, read by torch workers.
 
 What differs: samples are shuffled by its default algorithm, within blocks of shards; a small set is one
-block, hence shuffled as a whole. Decoder and crop are those of `ImageFolder, PIL`.
+block, hence shuffled as a whole. Epochs are one long one, in which every image stands as often as there are
+epochs. Crops are those of ImageFolder, of what TorchCodec decodes.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
-from streaming import MDSWriter, StreamingDataset
+from streaming import MDSWriter, Stream, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 from torch.utils.data import DataLoader
 
-from pcr_exp.measuring.peers.image_folder import crop, torch_epochs, worker_settings
+from pcr_exp.measuring.peers.image_folder import crop, open_decoder, torch_images, worker_settings
 from pcr_exp.measuring.peers.registry import Images, Job, SourceImage
 
 
@@ -32,21 +31,22 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     """uint8 [B, 3, H, W]."""
     clean_stale_shared_memory()  # a run that was killed leaves names behind, which would be refused
     dataset = _Images(
-        local=str(folder),
+        streams=[Stream(local=str(folder), repeat=float(job.num_epochs))],
         batch_size=job.batch_size,
         shuffle=True,
         shuffle_seed=job.seed,
         num_canonical_nodes=1,
     )
-    dataset.transform = crop(job.image_size, from_pil=True)
+    dataset.decode = open_decoder(job.decode)
+    dataset.transform = crop(job.image_size, from_pil=job.decode == "pil")
     loader: DataLoader[Any] = DataLoader(dataset, batch_size=job.batch_size, **worker_settings(job))
-    return torch_epochs(loader, job.num_epochs)
+    return torch_images(loader)
 
 
 class _Images(StreamingDataset):
-    transform: Callable[[Image.Image], torch.Tensor]
+    decode: Callable[[bytes], Any]
+    transform: Callable[[Any], torch.Tensor]
 
     def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
         sample = super().__getitem__(at)
-        with Image.open(io.BytesIO(sample["jpeg"])) as image:
-            return self.transform(image.convert("RGB")), sample["label"]
+        return self.transform(self.decode(sample["jpeg"])), sample["label"]

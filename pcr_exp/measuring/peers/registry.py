@@ -50,6 +50,8 @@ class Job:
     """File of the throttle that processes share (null: this process has its own)."""
     model_images_per_s: float | None = None
     """Speed of the consumer that batches are handed to; None takes them as fast as they come."""
+    cores: int | None = None
+    """Cores that the loader is confined to, with as many workers; None: all."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them."""
@@ -120,10 +122,15 @@ class PeerEntry:
     `areas`, means over them; `none`, as ours without."""
     needs: str | None = None
     """What must be importable, beside what the project needs itself."""
+    differs: str = "processes; decodes whole images"
+    """How its work differs from ours, in a few words for its row: the module says more."""
     install: str = _EXTRA
     """How to get that."""
 
 
+_THREADS = "threads, not processes"
+_FFCV = f"{_THREADS}; decodes whole images, by a less exact inverse DCT"
+_ROUGH = "; shuffles within a buffer"
 PEERS: dict[str, PeerEntry] = {
     "image_folder_pil": PeerEntry("ImageFolder, PIL", "pil", LINKS, "image_folder", "triangle"),
     "image_folder_torchvision": PeerEntry(
@@ -133,14 +140,39 @@ PEERS: dict[str, PeerEntry] = {
     "image_folder_torchcodec": PeerEntry(
         "ImageFolder, TorchCodec", "torchcodec", LINKS, "image_folder", "triangle", "torchcodec"
     ),
-    "webdataset": PeerEntry("WebDataset", "pil", "webdataset", "web_dataset", "triangle", "webdataset"),
-    "streaming": PeerEntry(
-        "MosaicML Streaming", "pil", "streaming", "mosaic_streaming", "triangle", "streaming"
+    "webdataset": PeerEntry(
+        "WebDataset",
+        *("torchcodec", "webdataset", "web_dataset", "triangle", "webdataset"),
+        differs=f"processes; decodes whole images{_ROUGH}",
     ),
-    "tfrecord": PeerEntry("TFRecord, tf.data", "tensorflow", "tfrecord", "tfrecord", "none", "tensorflow"),
-    "dali": PeerEntry("DALI, CPU", "dali", LINKS, "dali", "triangle", "nvidia.dali"),
-    "ffcv": PeerEntry("FFCV", "ffcv", "ffcv", "beton", "areas", "ffcv", _FFCV_EXTRA),
+    "streaming": PeerEntry(
+        "MosaicML Streaming", "torchcodec", "streaming", "mosaic_streaming", "triangle", "streaming"
+    ),
+    "litdata": PeerEntry("LitData", "torchcodec", "litdata", "lit_data", "triangle", "litdata"),
+    "tfrecord": PeerEntry(
+        "TFRecord, tf.data",
+        *("tensorflow", "tfrecord", "tfrecord", "none", "tensorflow"),
+        differs=f"{_THREADS}; decodes what a crop needs{_ROUGH}",
+    ),
+    "dali": PeerEntry(
+        "DALI, CPU",
+        *("dali", LINKS, "dali", "triangle", "nvidia.dali"),
+        differs=f"{_THREADS}; decodes what a crop needs; one order for all runs",
+    ),
+    "ffcv": PeerEntry(
+        "FFCV, original bytes",
+        *("ffcv", "ffcv", "beton", "areas", "ffcv"),
+        differs=_FFCV,
+        install=_FFCV_EXTRA,
+    ),
+    "ffcv_again": PeerEntry(
+        "FFCV, its own files",
+        *("ffcv", "ffcv_again", "beton_again", "areas", "ffcv"),
+        differs=f"LOSSY: images encoded again at JPEG quality 90, 4:2:0; {_FFCV}",
+        install=_FFCV_EXTRA,
+    ),
 }
+_OURS_DIFFER = "processes; decodes what a crop needs"
 
 
 def absence(name: str) -> str | None:
@@ -178,6 +210,12 @@ def filter_of(name: str, decoder: str) -> str:
     """How a loader's resizing filters, in the words of `PeerEntry.filter`; `decoder` is what its row says."""
     entry = _entry(name)
     return entry.filter if entry else "triangle" if decoder.endswith(_FILTERED) else "none"
+
+
+def differs_of(name: str) -> str:
+    """How a loader's work differs from that of others, for its row."""
+    entry = _entry(name)
+    return _OURS_DIFFER if entry is None else entry.differs
 
 
 def format_of(name: str) -> str:

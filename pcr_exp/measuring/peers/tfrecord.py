@@ -16,14 +16,14 @@ import tensorflow as tf
 
 from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, SourceImage
 
-SHARD_IMAGES = 128
+SHARD_IMAGES = 64
 SHUFFLE_IMAGES = 512
-"""Samples that are shuffled together: compressed, as many as four shards."""
+"""Samples that are shuffled together: compressed, as many as eight shards."""
 _FEATURES = {"jpeg": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Shards of 128 examples, the JPEG bytes as they are."""
+    """Shards of 64 examples, the JPEG bytes as they are."""
     for start in range(0, len(images), SHARD_IMAGES):
         with tf.io.TFRecordWriter(f"{folder}/{start // SHARD_IMAGES:06d}.tfrecord") as shard:
             for image in images[start : start + SHARD_IMAGES]:

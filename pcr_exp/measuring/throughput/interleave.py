@@ -6,14 +6,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from pcr_exp.errors import LoaderError
 from pcr_exp.measuring.peers.records import epoch_bytes
 from pcr_exp.measuring.peers.registry import LINKS, Job, decoder_label, format_of, is_ours, scan_of
+from pcr_exp.measuring.throughput.bound import Bound
 from pcr_exp.measuring.throughput.formats import Built, Workspace, build_format, list_files
 from pcr_exp.measuring.throughput.measure import Measurement
-from pcr_exp.measuring.throughput.plan import num_epochs
+from pcr_exp.measuring.throughput.plan import is_free, num_epochs
 from pcr_exp.measuring.throughput.process import LoaderProcess
 from pcr_exp.system import MIB
 from pcr_exp.system.page_cache import drop, resident_share_of
@@ -27,13 +29,14 @@ class Lane:
     """A loader with one decoder."""
 
     def __init__(self, workspace: Workspace, job: Job, process: LoaderProcess) -> None:
-        """Runs an epoch or two without limits, uncounted: to warm up, and to know how long one takes.
+        """Measures an epoch without limits, for nobody: to warm up, and to know how long one takes.
 
         Raises:
             LoaderError: the loader failed.
         """
         self._process = process
         self._folder = workspace.format_folder(format_of(job.loader))
+        self._epoch_images = len(workspace.images)
         if is_ours(job.loader):
             self._files = list_files(self._folder / scan_of(job.loader).encoding)
             self.epoch_bytes = epoch_bytes(self._folder, job.loader)
@@ -41,13 +44,12 @@ class Lane:
             self._files = list_files(self._folder)
             self.epoch_bytes = sum(file.stat().st_size for file in self._files)
         self._told_still_cached = False
-        warm = self._ask(job)
-        if warm.first_batch_s > warm.total_s / 2:
-            warm = self._ask(job)  # what is compiled or imported once says nothing of an epoch's length
-        self._free_epoch_s = warm.total_s
+        self._free_epoch_s = self._ask(job).total_s
 
-    def measure(self, job: Job, *, measure_s: float, cold_cache: bool) -> Row:
+    def measure(self, job: Job, *, measure_s: float, cold_cache: bool, with_bound: bool = False) -> Row:
         """What one measurement gave, with its settings.
+
+        `with_bound` measures decoding and cropping alone too: half of `measure_s` before, half after.
 
         Raises:
             LoaderError: the loader failed.
@@ -62,7 +64,9 @@ class Lane:
         if cold_cache:
             self._drop(job)
         cached = resident_share_of(self._files)
+        bounds = [self._bound(job, measure_s / 2)] if with_bound else []
         measured = self._ask(replace(job, num_epochs=epochs))
+        bounds += [self._bound(job, measure_s / 2)] if with_bound else []
         image_bytes = self.epoch_bytes * epochs / measured.num_images
         images_per_s = measured.num_images / measured.total_s
         return {
@@ -73,6 +77,7 @@ class Lane:
             "latency_ms": job.storage.latency_ms,
             "requests_per_s": job.storage.requests_per_s,
             "model_images_per_s": job.model_images_per_s,
+            "cores": job.cores,
             "num_epochs": epochs,
             "num_images": measured.num_images,
             "total_s": measured.total_s,
@@ -84,11 +89,18 @@ class Lane:
             "epoch_bytes": self.epoch_bytes,
             "num_files": len(self._files),
             "cached_share": cached,
+            "bound_images_per_s": fmean(bound.images_per_s for bound in bounds) if bounds else None,
+            "bound_cpu_s_per_image": fmean(bound.cpu_s_per_image for bound in bounds) if bounds else None,
         }
 
     def _ask(self, job: Job) -> Measurement:
-        request = {"do": "measure", "folder": str(self._folder), "job": job.to_json()}
-        return Measurement(**self._process.ask(request))
+        return Measurement(**self._request("measure", job, epoch_images=self._epoch_images))
+
+    def _bound(self, job: Job, measure_s: float) -> Bound:
+        return Bound(**self._request("bound", job, measure_s=measure_s))
+
+    def _request(self, do: str, job: Job, **more: float) -> dict[str, Any]:
+        return self._process.ask({"do": do, "folder": str(self._folder), "job": job.to_json(), **more})
 
     def _drop(self, job: Job) -> None:
         """Drop the files from the page cache, and say so, once, where that did not work."""
@@ -116,14 +128,16 @@ class Contest:
     A peer that fails is absent from then on, with its error as the reason; if one of ours fails, all ends.
     """
 
-    def __init__(self, workspace: Workspace, jobs: Sequence[Job]) -> None:
+    def __init__(self, workspace: Workspace, jobs: Sequence[Job], *, peers_python: str | None = None) -> None:
+        """`peers_python` runs the loaders that are not ours; by default this interpreter does."""
         self.failed: dict[str, str] = {}
         """Peers that failed, with the reason."""
         self.built: dict[str, Built] = {}
         """The formats that were made for peers, by name; links to the original files are none."""
         self._workspace = workspace
         self._jobs = list(jobs)
-        self._lanes: dict[tuple[str, str, bool], Lane] = {}
+        self._peers_python = peers_python
+        self._lanes: dict[tuple[Any, ...], Lane] = {}
         self._processes = ExitStack()
 
     def warm_up(self, progress: Progress) -> None:
@@ -140,8 +154,18 @@ class Contest:
                 self._note_failure(job, error)
             progress(number, len(first))
 
-    def rows(self, repeats: int, progress: Progress, *, measure_s: float, cold_cache: bool) -> Iterator[Row]:
+    def rows(
+        self,
+        repeats: int,
+        progress: Progress,
+        *,
+        measure_s: float,
+        cold_cache: bool,
+        with_bound: bool = False,
+    ) -> Iterator[Row]:
         """One row per measurement, in the order in which they are made; `repeat` counts from 0.
+
+        With `with_bound`, what decoding alone gives is measured around every free-running one of ours.
 
         Raises:
             LoaderError: one of ours failed.
@@ -149,7 +173,13 @@ class Contest:
         total = repeats * len(self._jobs)
         turns = [(repeat, job) for repeat in range(repeats) for job in self._jobs]
         for number, (repeat, job) in enumerate(turns, start=1):
-            row = self._measure(replace(job, seed=job.seed + repeat), measure_s, cold_cache)
+            bounded = with_bound and is_ours(job.loader) and is_free(job)
+            row = self._measure(
+                replace(job, seed=job.seed + repeat),
+                measure_s=measure_s,
+                cold_cache=cold_cache,
+                with_bound=bounded,
+            )
             if row is not None:
                 yield {"repeat": repeat, **row}
             progress(number, total)
@@ -161,7 +191,8 @@ class Contest:
         self._processes.close()
 
     def _open(self, job: Job) -> Lane:
-        process = self._processes.enter_context(LoaderProcess(job.loader))
+        python = None if is_ours(job.loader) else self._peers_python
+        process = self._processes.enter_context(LoaderProcess(job.loader, python))
         if not is_ours(job.loader):
             name = format_of(job.loader)
             built = build_format(self._workspace, name, process)
@@ -169,12 +200,12 @@ class Contest:
                 self.built[name] = built
         return Lane(self._workspace, job, process)
 
-    def _measure(self, job: Job, measure_s: float, cold_cache: bool) -> Row | None:
+    def _measure(self, job: Job, **how: Any) -> Row | None:
         if job.loader in self.failed:
             return None
         lane = self._lanes[_key(job)]
         try:
-            return lane.measure(job, measure_s=measure_s, cold_cache=cold_cache)
+            return lane.measure(job, **how)
         except LoaderError as error:
             self._note_failure(job, error)
             return None
@@ -186,6 +217,6 @@ class Contest:
         self.failed[job.loader] = str(error)
 
 
-def _key(job: Job) -> tuple[str, str, bool]:
+def _key(job: Job) -> tuple[Any, ...]:
     """What jobs share that one lane measures."""
-    return job.loader, job.decode, job.settings.antialias
+    return job.loader, job.decode, job.settings.antialias, job.cores

@@ -5,55 +5,96 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pcr_exp.errors import LoaderError
 from pcr_exp.measuring.peers.registry import Images, Job, Peer
+from pcr_exp.system.cpu_share import OwnCpu
+
+_UNCOUNTED_EPOCHS = 2
+"""One in which a loader starts, and one that it reads ahead into: what is counted lies between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a consumer of `num_images` saw, opening the loader included. Seconds are of the wall clock."""
+    """What a consumer of `num_images` saw in the middle of a stream. Seconds are of the wall clock."""
 
     num_images: int
     total_s: float
-    """From opening to the end of the consumer's last batch."""
+    """From the arrival of the first batch that is counted to that of the first one that is no more."""
     first_batch_s: float
-    """From opening to the first batch."""
+    """From opening the loader to its first batch: its start, which is no part of `total_s`."""
     wait_s: float
-    """In which the consumer had no batch."""
+    """Of `total_s`, in which the consumer had no batch."""
     cpu_s: float
-    """CPU seconds of this process and of its workers, which have ended by then."""
+    """CPU seconds of this process and of its workers in `total_s`."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
 
-def measure(peer: Peer, folder: Path, job: Job) -> Measurement:
-    """Consume all epochs of the job, at the speed of its model.
+class _Mark(NamedTuple):
+    """Where counting begins or ends: at the arrival of a batch."""
+
+    at_s: float
+    cpu_s: float
+    num_before: int
+    wait_s: float
+
+
+def measure(peer: Peer, folder: Path, job: Job, epoch_images: int) -> Measurement:
+    """Count `job.num_epochs` whole epochs in the middle of a stream that goes on over their edges.
+
+    So neither a loader's start nor its end is counted, nor batches that it had ready, of any loader.
+
+    Args:
+        peer: The loader.
+        folder: What it reads.
+        job: What it is asked for, at the speed of its model.
+        epoch_images: Images of an epoch.
 
     Raises:
-        LoaderError: a batch does not have the shape or type that all loaders are asked for, or there is none.
+        LoaderError: a batch does not have the shape or type that all loaders are asked for, or fewer came
+            than epochs hold.
         Exception: whatever the loader raises.
     """
-    cpu_s = cpu_seconds()
+    first, end = epoch_images, epoch_images * (1 + job.num_epochs)
+    stream = replace(job, num_epochs=job.num_epochs + _UNCOUNTED_EPOCHS)
     opened_s = now_s = time.perf_counter()
     num_images, wait_s, first_batch_s = 0, 0.0, 0.0
-    for images in closing(peer.batches(folder, job)):
+    cpu: OwnCpu | None = None
+    begin: _Mark | None = None
+    for images in closing(peer.batches(folder, stream)):
         received_s = time.perf_counter()
         wait_s += received_s - now_s
         first_batch_s = first_batch_s or received_s - opened_s
         check(images, job)
+        cpu = cpu or OwnCpu()
+        if num_images >= end and begin is not None:
+            return _between(begin, _Mark(received_s, cpu.spent_s(), num_images, wait_s), first_batch_s)
+        if num_images >= first and begin is None:
+            begin = _Mark(received_s, cpu.spent_s(), num_images, wait_s)
         count = int(images.shape[0])
         num_images += count
         pretend_to_train(count, job, received_s)
         now_s = time.perf_counter()
-    if num_images == 0:
-        raise LoaderError(f"{job.loader} gave no batch from {folder}.")
-    return Measurement(num_images, now_s - opened_s, first_batch_s, wait_s, cpu_seconds() - cpu_s)
+    raise LoaderError(
+        f"{job.loader} gave {num_images} images from {folder}, in {stream.num_epochs} epochs of "
+        f"{epoch_images}: wanted more than {end}, to count those before."
+    )
+
+
+def _between(begin: _Mark, end: _Mark, first_batch_s: float) -> Measurement:
+    return Measurement(
+        num_images=end.num_before - begin.num_before,
+        total_s=end.at_s - begin.at_s,
+        first_batch_s=first_batch_s,
+        wait_s=end.wait_s - begin.wait_s,
+        cpu_s=end.cpu_s - begin.cpu_s,
+    )
 
 
 def pretend_to_train(num_images: int, job: Job, received_s: float) -> None:

@@ -16,6 +16,10 @@ from pcr_exp.system import MIB
 FILE_PER_IMAGE = "image_folder_pil"
 """The peer that is measured under throttles too: it is read through our storage layer."""
 UNLIMITED = StorageConfig(name="unlimited")
+COUNTED = (
+    "whole epochs in the middle of a stream that goes on over their edges, of every loader; neither its "
+    "start, which `first batch` tells, nor its end"
+)
 _ENDLESS = 10**6
 """Epochs; whoever consumes them stops at a time."""
 
@@ -26,14 +30,25 @@ def plan_jobs(config: ThroughputConfig) -> list[Job]:
     Raises:
         ConfigError: there is no such scan level, peer or `decode`.
     """
-    loaders = [*_ours(config), *_present_peers(config)]
+    ours = _ours(config)
+    loaders = [*ours, *_present_peers(config)]
     throttled = [job for job in loaders if job.loader not in PEERS or job.loader == FILE_PER_IMAGE]
     paced = [replace(job, model_images_per_s=config.model_images_per_s) for job in loaders]
     return [
         *loaders,
+        *(_on_one_core(job) for job in ours if config.one_core),
         *(paced if config.model_images_per_s is not None else []),
         *(replace(job, storage=limit) for limit in limits(config) for job in throttled),
     ]
+
+
+def is_free(job: Job) -> bool:
+    """Whether nothing but the loader itself limits a job."""
+    return job.storage == UNLIMITED and job.model_images_per_s is None
+
+
+def _on_one_core(job: Job) -> Job:
+    return replace(job, cores=1, settings=replace(job.settings, num_workers=1))
 
 
 def shared_jobs(config: ThroughputConfig) -> list[Job]:
@@ -57,7 +72,12 @@ def window_images(config: ThroughputConfig) -> int:
 
 
 def absent_peers(config: ThroughputConfig) -> dict[str, str]:
-    """Peers that were asked for and cannot be measured, with the reason."""
+    """Peers that were asked for and cannot be measured, with the reason.
+
+    What another interpreter has is not looked up: there, a peer that is missing fails when it is opened.
+    """
+    if config.peers_python is not None:
+        return {}
     reasons = {name: absence(name) for name in config.peers}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 

@@ -30,12 +30,12 @@ _LAST_LINES = 5
 class LoaderProcess:
     """Measures one loader, and builds what it reads. A context manager that ends the process."""
 
-    def __init__(self, name: str) -> None:
-        """`name` is a loader's, for errors."""
+    def __init__(self, name: str, python: str | None = None) -> None:
+        """`name` is a loader's, for errors; `python` the interpreter, by default this one."""
         self.name = name
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(os.getpid())],
+            [python or sys.executable, "-m", _MODULE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -43,7 +43,7 @@ class LoaderProcess:
         )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to `{"do": "measure" | "consume" | "build", ...}`; see `answer`.
+        """The answer to `{"do": "measure" | "bound" | "consume" | "build", ...}`; see `answer`.
 
         Raises:
             LoaderError: the loader failed, or its process died.
@@ -94,12 +94,14 @@ class LoaderProcess:
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
     # Imported here, in the loader's own process, where their time is not measured.
-    from pcr_exp.measuring.peers.registry import Job, SourceImage, open_format, open_peer
+    from pcr_exp.measuring.peers.registry import Job, SourceImage, absence, open_format, open_peer
     from pcr_exp.measuring.throughput.measure import cpu_seconds, measure
 
     folder = Path(request["folder"])
     if request["do"] == "build":
         images = [SourceImage(*image) for image in json.loads(Path(request["images"]).read_text())]
+        if reason := absence(request["loader"]):
+            raise LoaderError(reason)
         build = open_format(request["loader"]).build
         started_s, started_cpu_s = time.perf_counter(), cpu_seconds()
         build(images, folder)
@@ -112,7 +114,18 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         from pcr_exp.measuring.throughput.measure import consume
 
         return consume(open_peer(job.loader), folder, job, request["until_s"]).to_json()
-    return measure(open_peer(job.loader), folder, job).to_json()
+    _confine(job.cores)
+    if request["do"] == "bound":
+        from pcr_exp.measuring.throughput.bound import decode_alone
+
+        return decode_alone(folder, job, request["measure_s"]).to_json()
+    return measure(open_peer(job.loader), folder, job, request["epoch_images"]).to_json()
+
+
+def _confine(cores: int | None) -> None:
+    """Let this process and what it starts run on so many cores only (None: on all)."""
+    if cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def main() -> None:

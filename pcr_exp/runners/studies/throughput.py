@@ -20,7 +20,13 @@ from pcr_exp.measuring.throughput.formats import (
     original_files,
 )
 from pcr_exp.measuring.throughput.interleave import Contest
-from pcr_exp.measuring.throughput.plan import absent_peers, copied_groups, describe, plan_jobs
+from pcr_exp.measuring.throughput.plan import (
+    COUNTED,
+    absent_peers,
+    copied_groups,
+    describe,
+    plan_jobs,
+)
 from pcr_exp.measuring.throughput.shared import validation_rows
 from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
@@ -58,7 +64,7 @@ def measure(config: ThroughputConfig) -> None:
     jobs = plan_jobs(config)
     workers = config.loader.num_workers
     workspace, records = workspace_of(config)
-    with Contest(workspace, jobs) as contest:
+    with Contest(workspace, jobs, peers_python=config.peers_python) as contest:
         with counting_bar("formats, warm-up") as tell:
             contest.warm_up(tell)
         formats = [
@@ -69,11 +75,15 @@ def measure(config: ThroughputConfig) -> None:
         ]
         with counting_bar("measurements") as tell:
             turns = contest.rows(
-                config.repeats, tell, measure_s=config.measure_s, cold_cache=config.cold_cache
+                config.repeats,
+                tell,
+                measure_s=config.measure_s,
+                cold_cache=config.cold_cache,
+                with_bound=config.bound,
             )
             rows = pd.DataFrame(turns)
     absent = {**absent_peers(config), **contest.failed}
-    settings = describe(config, len(workspace.images))
+    settings = {"counted": COUNTED, **describe(config, len(workspace.images))}
     write_throughput(config.out, rows, pd.DataFrame(formats), absent, settings)
 
 

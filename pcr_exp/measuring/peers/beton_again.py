@@ -1,0 +1,41 @@
+"""FFCV's own files: its writer decodes every image and encodes it again, at JPEG quality 90 and 4:2:0.
+
+These are other images than those that all other loaders decode: fewer bytes, less colour, new artefacts. What
+differs besides is as in `beton`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ffcv.fields import RGBImageField
+from PIL import Image
+
+from pcr_exp.measuring.peers.beton import batches as batches
+from pcr_exp.measuring.peers.beton import write
+from pcr_exp.measuring.peers.registry import SourceImage
+
+QUALITY = 90
+
+
+def build(images: Sequence[SourceImage], folder: Path) -> None:
+    """One file, as `RGBImageField(write_mode="jpg")` writes it."""
+    write(images, folder, RGBImageField(write_mode="jpg", jpeg_quality=QUALITY), _Decoded(images))
+
+
+class _Decoded(Sequence[tuple[Any, int]]):
+    """The pixels and the label of every image."""
+
+    def __init__(self, images: Sequence[SourceImage]) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, at: Any) -> Any:
+        source = self._images[at]
+        with Image.open(source.path) as image:
+            return np.asarray(image.convert("RGB")), source.label

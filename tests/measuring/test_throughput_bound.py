@@ -1,0 +1,24 @@
+"""What decoding alone gives: by the workers' own code, in as many processes."""
+
+from pathlib import Path
+
+import pytest
+from throughput_jobs import job
+
+from pcr_exp.errors import RecordError
+from pcr_exp.measuring.throughput import bound
+from pcr_exp.measuring.throughput.bound import decode_alone
+
+
+@pytest.mark.parametrize(("scan", "num_workers"), [("baseline", 1), ("group_1", 2)])
+def test_processes_decode_what_the_loader_would(scan: str, num_workers: int, split: Path) -> None:
+    found = decode_alone(split, job(scan, "scaled", num_workers, label="number"), measure_s=0.1)
+    assert found.images_per_s > 100 and 0 < found.cpu_s_per_image < 0.1
+    # Processes compute all the time that is counted, and no more than their number do.
+    assert found.images_per_s * found.cpu_s_per_image <= 1.2 * num_workers
+
+
+def test_an_image_that_cannot_be_decoded_is_an_error(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bound, "_files", lambda *_: [b"nothing"] * 4)
+    with pytest.raises(RecordError, match="an image cannot be decoded"):
+        decode_alone(split, job("group_1", "scaled", 1, label="number"), measure_s=0.1)
