@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from pcr_exp.analysis.throughput.beside import beside_to_markdown
 from pcr_exp.analysis.throughput.figures import (
     draw_file_per_image,
     draw_formats,
@@ -153,6 +154,19 @@ def test_ours_stands_beside_its_bound_and_one_core(tmp_path: Path) -> None:
     text = to_markdown(load_throughput(tmp_path))
     assert "Counted: all." in text and "| 0.960 (0.960 to 0.960) |" in text
     assert {path.name for path in report_throughput(tmp_path)} >= {"loaders.png"}
+
+
+def test_baseline_records_stand_beside_peers_that_filter_as_they_do() -> None:
+    rows = []
+    for repeat, factor in enumerate((1.0, 0.5)):
+        rows.append(row("baseline", 900.0 * factor, repeat, decode="scaled, filtered"))
+        rows.append(row("baseline", 1000.0 * factor, repeat, decode="scaled"))
+        rows.append(row("image_folder_pil", 450.0 * factor, repeat))
+        rows.append(row("image_folder_pil", 800.0 * factor, repeat) | {"loader": "tfrecord"})
+    text = beside_to_markdown(pd.DataFrame(rows)[ROW_COLUMNS])
+    assert "| ImageFolder, PIL | both | 2.00 (2.00 to 2.00) | 2.00 (2.00 to 2.00) |" in text
+    assert "| TFRecord, tf.data | neither | 1.25 (1.25 to 1.25) |" in text
+    assert beside_to_markdown(pd.DataFrame(rows[:2])[ROW_COLUMNS]) == ""
 
 
 def test_a_measurement_from_before_there_were_bounds_is_read(folder: Path) -> None:

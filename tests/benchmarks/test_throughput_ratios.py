@@ -1,8 +1,8 @@
 """Speed as ratios within one interleaved run: what must stay true on any machine, however busy.
 
-The bars are about three quarters of what `results/throughput/loaders` has, and above what a regression would
-leave: a decoder that smooths or decodes more than a crop needs, workers that do not run at once, reading that
-waits for decoding, a record that is read whole for its first scan.
+Bars beside ImageFolder are about three quarters of what `results/throughput/loaders` has, and above what a
+regression would leave: a decoder that smooths or decodes more than a crop needs, workers that do not run at
+once, reading that waits for decoding, a record that is read whole for its first scan.
 """
 
 from pathlib import Path
@@ -17,12 +17,13 @@ from pcr_exp.runners.studies.throughput import measure
 pytestmark = pytest.mark.slow
 
 NATIVE = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet_native_sample"
-NUM_COPIES = 4
+MORE_THAN_DECODING = 1 / 0.85
+"""CPU time of the loader over that of decoding and cropping alone, at most; 1 / 0.95 is what is aimed at."""
 
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """n = 3, on 200 native ImageNet photographs, each four times: real sizes, epochs long enough."""
+    """n = 3, on native ImageNet images, each once; epochs follow without a stop."""
     if not NATIVE.is_dir():
         pytest.skip("../shared/data is not here: imagenet_native_sample is wanted")
     tmp_path = tmp_path_factory.mktemp("throughput")
@@ -30,11 +31,10 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         for folder in NATIVE.iterdir():
             (tmp_path / "images" / split / folder.name).mkdir(parents=True)
             for image in folder.iterdir():
-                for copy in range(NUM_COPIES if split == "train" else 1):
-                    link = tmp_path / "images" / split / folder.name / f"{copy}_{image.name}"
-                    link.symlink_to(image)
+                (tmp_path / "images" / split / folder.name / image.name).symlink_to(image)
     overrides = [
         *("dataset=folder", f"dataset.root={tmp_path}/images", "dataset.images_per_record=64"),
+        "dataset.tune_fraction=0",
         *(f"work={tmp_path}/work", f"out={tmp_path}/out", "repeats=3", "measure_s=1", "static_copies=false"),
         *(
             "scans=[baseline,group_1,group_2,group_5,group_10]",
@@ -63,12 +63,20 @@ def test_ours_beside_image_folder(scan: str, at_least: float, summary: pd.DataFr
     assert rate(summary, scan, column="ratio") >= at_least
 
 
+@pytest.mark.parametrize("scan", ["baseline", "group_1", "group_2", "group_5", "group_10"])
+def test_the_loader_takes_little_cpu_beside_decoding(scan: str, summary: pd.DataFrame) -> None:
+    """By CPU time per image, which other work on the machine changes less than images/s."""
+    of_loader, of_bound = (
+        rate(summary, scan, column=column) for column in ("cpu_s_per_image", "bound_cpu_s_per_image")
+    )
+    assert of_loader <= MORE_THAN_DECODING * of_bound
+
+
 @pytest.mark.parametrize("scan", ["baseline", "group_1", "group_5", "group_10"])
 def test_a_throttle_leaves_what_its_bytes_allow(scan: str, summary: pd.DataFrame) -> None:
     limited = bounds(summary).set_index("loader").loc[scan]
-    # An epoch begins with a window that is read before anything is decoded, and ends with one that is decoded
-    # after everything is read.
-    assert limited["images_per_s_median"] >= 0.6 * limited["bound_images_per_s"]
+    # Whole epochs within a stream: neither its start, when nothing is decoded yet, nor its end.
+    assert limited["images_per_s_median"] >= 0.8 * limited["bound_images_per_s"]
     assert limited["images_per_s_median"] <= 1.05 * limited["bound_images_per_s"]
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
 from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, span, three_figures
 from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.throughput.beside import beside_to_markdown
 from pcr_exp.analysis.throughput.figures import (
     charged_per_request,
     draw_file_per_image,
@@ -91,13 +92,10 @@ def _caption(measured: Throughput, shows: str, lines: pd.DataFrame | None) -> Ca
 def to_markdown(measured: Throughput) -> str:
     """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
     summary = summarise_throughput(measured.rows)
-    parts = [
-        _facts(measured),
-        _loaders(on_all_cores(summary), measured.meta["settings"]),
-        _absent(measured.absent),
-        _bounds(summary),
-    ]
-    summary = on_all_cores(summary)
+    bounds, summary = _bounds(summary), on_all_cores(summary)
+    loaders = _loaders(summary, measured.meta["settings"])
+    beside = beside_to_markdown(measured.rows)
+    parts = [_facts(measured), loaders, _absent(measured.absent), beside, bounds]
     limited = free_running(summary[summary["storage"] != "unlimited"])
     if len(limited):
         parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))

@@ -98,7 +98,7 @@ def _decode_for(
     begin.wait()
     num_decoded, at = 0, number
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
-    while time.perf_counter() - started_s < measure_s:
+    while num_decoded == 0 or time.perf_counter() - started_s < measure_s:
         images = replace(batches[at % len(batches)], epoch=at // len(batches))  # other crops each time
         decoder(images)
         num_decoded += len(images.files)
