@@ -18,7 +18,7 @@ batches of 64 images, `records_per_batch` counts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +70,7 @@ class EpochLanes:
         """Deal records of so many samples to lanes; `window` records of a lane are shuffled together."""
         line = stream(seed, Purpose.RECORD_ORDER, epoch).permutation(len(record_sizes))
         self._lanes = deal(record_sizes, line.tolist(), num_lanes)
+        self._lane_sizes = [lane.size for lane in self._lanes]
         self._seed, self._epoch, self._window = seed, epoch, window
         # Samples that a lane takes to use up a window.
         self._step = window * sum(record_sizes) / len(record_sizes)
@@ -79,20 +80,17 @@ class EpochLanes:
 
         One that has a sample less uses its last one twice, and one that has none uses another's.
         """
+        return laid_end_to_end(self.stretches(slot, num_slots))
+
+    def stretches(self, slot: int, num_slots: int) -> Iterator[Places]:
+        """What `slot` gives, a stretch after the other: two windows of each lane are in memory at most."""
         num_lanes = len(self._lanes)
         own = range(slot * num_lanes // num_slots, (slot + 1) * num_lanes // num_slots)
-        lanes = [self._lanes[lane] for lane in own]
-        places = [
-            _shuffled(self._lanes[lane].parts, self._window, self._stream(lane))
-            for lane in own
-            if self._lanes[lane].parts
-        ]
-        together = _laid_end_to_end(places) if places else self._another(slot)
+        windows = [_windows(self._lanes[lane].parts, self._window, self._stream(lane)) for lane in own]
         tail = max(lane.tail for lane in self._lanes)
-        turns = side_by_side([lane.size for lane in lanes], self._step, tail)
-        if places:
-            together = Places(together.records[turns], together.samples[turns])
-        return _filled_up(together, -(-sum(lane.size for lane in self._lanes) // num_slots))
+        together = side_by_side(windows, [self._lane_sizes[lane] for lane in own], self._step, tail)
+        count = -(-sum(self._lane_sizes) // num_slots)
+        return _filled_up(together, count, lambda: self._another(slot))
 
     def _stream(self, lane: int) -> np.random.Generator:
         return stream(self._seed, Purpose.SAMPLE_ORDER, self._epoch, lane)
@@ -103,11 +101,11 @@ class EpochLanes:
         return Places(np.array([part.record]), np.array([part.first]))
 
 
-def slot_in_stored_order(record_sizes: Sequence[int], slot: int, num_slots: int) -> Places:
-    """What a slot uses where nothing is shuffled: a run of the records as they are stored."""
+def stretches_in_stored_order(record_sizes: Sequence[int], slot: int, num_slots: int) -> Iterator[Places]:
+    """What a slot uses where nothing is shuffled: a run of the records as they are stored, one by one."""
     parts = list(_cut(record_sizes, range(len(record_sizes)), _quotas(sum(record_sizes), num_slots)))[slot]
-    places = _shuffled(parts, 1, None) if parts else Places(np.array([0]), np.array([0]))
-    return _filled_up(places, -(-sum(record_sizes) // num_slots))
+    count = -(-sum(record_sizes) // num_slots)
+    return _filled_up(_windows(parts, 1, None), count, lambda: Places(np.array([0]), np.array([0])))
 
 
 def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> list[Lane]:
@@ -129,15 +127,62 @@ def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> li
     return [Lane([*parts, *tail], size) for parts, tail, size in zip(dealt, tails, room, strict=True)]
 
 
-def side_by_side(sizes: Sequence[int], step: float, tail: int) -> Ints:
-    """The turns of K lanes of these sizes: positions in the lanes laid end to end, [sum of sizes].
+def side_by_side(
+    windows: Sequence[Iterator[Places]], sizes: Sequence[int], step: float, tail: int
+) -> Iterator[Places]:
+    """K lanes of these sizes, given by their windows, as one run of samples, a stretch after the other.
 
     Lanes take turns, but lane k is k / K of a `step` ahead of lane 0, so that they do not all come to the
     next record at once. The lead is won in the first `step` of samples, and given back in the last one before
-    the `tail`, whose records lanes share and use at the same time.
+    the `tail`, whose records lanes share and use at the same time. So each sample has a time, which rises
+    along a lane: the run is sorted by it, and of lanes at the same time the first comes first.
     """
-    times = [_lead(size, step, tail) * (-k / len(sizes)) + np.arange(size) for k, size in enumerate(sizes)]
-    return np.argsort(np.concatenate(times), kind="stable")
+    shares = [-k / len(sizes) for k in range(len(sizes))]
+    lanes = [_Turns(*lane, step, tail) for lane in zip(windows, sizes, shares, strict=True)]
+    while True:
+        for lane in lanes:
+            lane.fill()
+        filled = [lane for lane in lanes if len(lane.times)]
+        if not filled:
+            return
+        # What is not laid out yet comes later than all that is laid out of its lane.
+        until = min((lane.times[-1] for lane in filled if lane.has_more), default=np.inf)
+        taken = [lane.take(until) for lane in filled]
+        order = np.argsort(np.concatenate([times for times, _ in taken]), kind="stable")
+        records, samples = laid_end_to_end(places for _, places in taken)
+        yield Places(records[order], samples[order])
+
+
+class _Turns:
+    """What is laid out of a lane and not used yet, and the time of each sample."""
+
+    def __init__(self, windows: Iterator[Places], size: int, share: float, step: float, tail: int) -> None:
+        self._windows = windows
+        self._size, self._share, self._step, self._tail = size, share, step, tail
+        self._num_laid_out = 0
+        self._places = Places(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        self.times = np.empty(0)
+
+    @property
+    def has_more(self) -> bool:
+        return self._num_laid_out < self._size
+
+    def fill(self) -> None:
+        """Lay out the next window if nothing is left of those before."""
+        if len(self.times) == 0 and self.has_more:
+            self._places = next(self._windows)
+            end = self._num_laid_out + len(self._places.records)
+            positions = np.arange(self._num_laid_out, end)
+            lead = np.clip(np.minimum(positions, self._size - self._tail - positions), 0, self._step)
+            self.times = lead * self._share + positions
+            self._num_laid_out = end
+
+    def take(self, until: float) -> tuple[npt.NDArray[np.float64], Places]:
+        """What has its time up to `until`, with these times."""
+        count = int(np.searchsorted(self.times, until, side="right"))
+        times, places = self.times[:count], Places(*(column[:count] for column in self._places))
+        self.times, self._places = self.times[count:], Places(*(column[count:] for column in self._places))
+        return times, places
 
 
 def num_held(record_sizes: Sequence[int], num_lanes: int, window: int) -> int:
@@ -157,11 +202,6 @@ def records_per_batch(records: Ints, batch_size: int) -> float:
     """How many records a full batch has samples of, in the mean; `records` says whose each sample is."""
     batches = np.sort(records[: len(records) // batch_size * batch_size].reshape(-1, batch_size), axis=1)
     return float(1 + np.count_nonzero(np.diff(batches, axis=1), axis=1).mean())
-
-
-def _lead(size: int, step: float, tail: int) -> npt.NDArray[np.float64]:
-    positions = np.arange(size)
-    return np.clip(np.minimum(positions, size - tail - positions), 0, step)
 
 
 def _quotas(num_samples: int, count: int) -> list[int]:
@@ -185,22 +225,30 @@ def _cut(sizes: Sequence[int], line: Iterable[int], quotas: Iterable[int]) -> It
         yield parts
 
 
-def _shuffled(parts: Sequence[Part], window: int, rng: np.random.Generator | None) -> Places:
-    """The samples of parts, shuffled inside every `window` of them; as they come without an `rng`."""
-    places = []
+def _windows(parts: Sequence[Part], window: int, rng: np.random.Generator | None) -> Iterator[Places]:
+    """The samples of every `window` of parts, shuffled; as they come without an `rng`."""
     for start in range(0, len(parts), window):
         together = parts[start : start + window]
         records = np.repeat([part.record for part in together], [part.size for part in together])
         samples = np.concatenate([np.arange(part.first, part.end) for part in together])
         order = slice(None) if rng is None else rng.permutation(len(records))
-        places.append(Places(records[order], samples[order]))
-    return _laid_end_to_end(places)
+        yield Places(records[order], samples[order])
 
 
-def _laid_end_to_end(places: Sequence[Places]) -> Places:
-    return Places(*(np.concatenate(columns) for columns in zip(*places, strict=True)))
+def laid_end_to_end(stretches: Iterable[Places]) -> Places:
+    """All of them as one."""
+    return Places(*(np.concatenate(columns) for columns in zip(*stretches, strict=True)))
 
 
-def _filled_up(places: Places, count: int) -> Places:
-    missing = count - len(places.records)
-    return Places(*(np.append(column, np.repeat(column[-1:], missing)) for column in places))
+def _filled_up(stretches: Iterable[Places], count: int, another: Callable[[], Places]) -> Iterator[Places]:
+    """These, and then the last sample as often as `count` of them want; `another` stands in for none."""
+    num_given, last = 0, None
+    for last in stretches:
+        num_given += len(last.records)
+        yield last
+    if last is None:
+        last = another()
+        num_given = 1
+        yield last
+    if num_given < count:
+        yield Places(*(np.repeat(column[-1:], count - num_given) for column in last))

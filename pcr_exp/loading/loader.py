@@ -18,7 +18,7 @@ buffer behind decoding holds, in pixels.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import cv2
 
@@ -36,10 +36,11 @@ from pcr_exp.loading.in_flight import (
     reads_per_call,
     threads_for,
 )
-from pcr_exp.loading.lanes import EpochLanes, num_held, slot_in_stored_order
-from pcr_exp.loading.order import EpochOrder, Span, Uses, open_share
-from pcr_exp.loading.stage import StageInputs, open_stage
+from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, num_held, stretches_in_stored_order
+from pcr_exp.loading.order import Order, Span, Uses, open_share
+from pcr_exp.loading.stage import Stage, StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
+from pcr_exp.loading.streamed_order import StreamedOrder, Stretches
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
@@ -218,20 +219,27 @@ class RecordLoader:
             replacing=self._seed if self._config.on_corrupt == "replace" else None,
         )
 
-    def _epoch_order(self, epoch: int) -> EpochOrder:
+    def _epoch_order(self, epoch: int) -> Order:
+        slots = self._laid_out(epoch)
+        if type(self._stage).order is Stage.order:
+            return StreamedOrder(slots, len(self._sizes), self._batch_size)
+        return self._stage.order([Uses.once(laid_end_to_end(slot())) for slot in slots], epoch)
+
+    def _laid_out(self, epoch: int) -> list[Stretches]:
+        """What each slot of this process uses in an epoch."""
         share, config = self._share, self._config
-        if self._shuffle:
-            lanes = EpochLanes(
-                self._sizes,
-                seed=self._seed,
-                epoch=epoch,
-                num_lanes=config.lanes,
-                window=config.shuffle_records,
-            )
-            places = [lanes.slot(slot, share.num_slots) for slot in share.slots]
-        else:
-            places = [slot_in_stored_order(self._sizes, slot, share.num_slots) for slot in share.slots]
-        return self._stage.order([Uses.once(used) for used in places], epoch)
+        if not self._shuffle:
+            return [
+                partial(stretches_in_stored_order, self._sizes, slot, share.num_slots) for slot in share.slots
+            ]
+        lanes = EpochLanes(
+            self._sizes,
+            seed=self._seed,
+            epoch=epoch,
+            num_lanes=config.lanes,
+            window=config.shuffle_records,
+        )
+        return [partial(lanes.stretches, slot, share.num_slots) for slot in share.slots]
 
     @property
     def _num_lanes(self) -> int:

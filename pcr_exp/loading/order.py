@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -84,12 +85,48 @@ class Uses:
         return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EpochOrder:
+class Order(Protocol):
     """What one process reads in an epoch: R reads, n positions in B batches. All arrays are int64.
 
     Reads are numbered in the order in which they are wanted: that of their first uses.
     """
+
+    @property
+    def records(self) -> Ints:
+        """[R] record number of every read."""
+        ...
+
+    @property
+    def first_use(self) -> Ints:
+        """[R] the first position that a read serves; rising."""
+        ...
+
+    @property
+    def last_use(self) -> Ints:
+        """[R] the last one, also through reads that continue it."""
+        ...
+
+    @property
+    def num_batches(self) -> int:
+        """B, of all slots together."""
+        ...
+
+    def batch_start(self, batch: int) -> int:
+        """The first position of a batch; of batch B, n."""
+        ...
+
+    def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """The reads, samples and repeats of the positions `first` to `end` - 1; quickest one after the other.
+
+        Of every position: the read that its sample comes from, the sample's number in that record, and how
+        often the epoch used it before.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochOrder:
+    """An `Order` that is made whole, with reads that continue others."""
 
     records: Ints
     """[R] record number of every read."""
@@ -110,6 +147,19 @@ class EpochOrder:
     last_use: Ints
     """[R] the last one, also through reads that continue it."""
 
+    @property
+    def num_batches(self) -> int:
+        """As `Order` says."""
+        return len(self.batches) - 1
+
+    def batch_start(self, batch: int) -> int:
+        """As `Order` says."""
+        return int(self.batches[batch])
+
+    def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """As `Order` says."""
+        return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
+
 
 def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int = 0) -> EpochOrder:
     """The order in which a process reads.
@@ -122,7 +172,7 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int =
             samples.
     """
     count = len(slots[0].records)
-    turns, sizes = _turns(count, len(slots), batch_size)
+    turns, sizes = in_turns(count, len(slots), batch_size)
 
     def taken(column: str) -> Ints:
         return np.concatenate([getattr(slot, column) for slot in slots])[turns]
@@ -154,7 +204,7 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int =
     )
 
 
-def _turns(count: int, num_slots: int, batch_size: int) -> tuple[Ints, Ints]:
+def in_turns(count: int, num_slots: int, batch_size: int) -> tuple[Ints, Ints]:
     """Slots of `count` uses each take turns by batches: positions in the slots laid end to end, and sizes."""
     batch = np.arange(count) // batch_size
     # Stable: positions of a batch stay together and in order, batches of the same number in that of slots.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pcr_exp.config.components import build
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.order import EpochOrder, Span, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, Order, Span, Uses, epoch_order
 from pcr_exp.loading.tasks import Reads
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
@@ -51,10 +51,13 @@ class Stage:
         self._batch_size = inputs.batch_size
 
     def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:  # noqa: ARG002
-        """The order in which a process reads; each of its slots has `fresh` samples to use."""
+        """The order in which a process reads; each of its slots has `fresh` samples to use.
+
+        A stage that overrides this is given an epoch whole; else it is laid out as it is used, the same.
+        """
         return epoch_order(fresh, self._batch_size)
 
-    def reads(self, records: RecordSet, order: EpochOrder) -> Reads:
+    def reads(self, records: RecordSet, order: Order) -> Reads:
         """The reads of that order."""
         return Reads(records, order)
 

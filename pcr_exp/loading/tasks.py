@@ -15,7 +15,7 @@ from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.order import EpochOrder, Span
+from pcr_exp.loading.order import Order, Span
 from pcr_exp.loading.replace import read_with_replacements
 from pcr_exp.loading.samples import Request, Samples
 from pcr_exp.loading.slabs import Slab
@@ -85,7 +85,7 @@ class Task(NamedTuple):
 class Reads:
     """An epoch's reads, each of which brings a prefix of a record, and those that are in use."""
 
-    def __init__(self, records: RecordSet, order: EpochOrder) -> None:
+    def __init__(self, records: RecordSet, order: Order) -> None:
         self._records = records
         self._order = order
         self._in_use: dict[int, Samples] = {}
@@ -137,7 +137,7 @@ class Tasks:
         self,
         records: RecordSet,
         policy: ScanPolicy,
-        order: Callable[[int], EpochOrder],
+        order: Callable[[int], Order],
         span: Span,
         *,
         label: str,
@@ -146,7 +146,7 @@ class Tasks:
         ahead: int,
         timeout_s: float | None = None,
         slots: Sequence[int] = (0,),
-        reads: Callable[[RecordSet, EpochOrder], Reads] = Reads,
+        reads: Callable[[RecordSet, Order], Reads] = Reads,
         replacing: int | None = None,
         at_once: int = 1,
     ) -> None:
@@ -213,16 +213,16 @@ class Tasks:
             raise LoaderError("reads that continue others are done one by one")
         return self._records.read_prefixes([(request.record, request.group) for request in requests])
 
-    def _batches(self, order: EpochOrder, first_batch: int) -> range:
+    def _batches(self, order: Order, first_batch: int) -> range:
         """The batches of `order` that are wanted, from update `first_batch` on."""
-        num_parts, whole = len(self._slots), len(order.batches) - 1
+        num_parts, whole = len(self._slots), order.num_batches
         end = whole if self._span.end_batch is None else min(whole, self._span.end_batch * num_parts)
         return range(min(first_batch * num_parts, end), end)
 
-    def _needed(self, order: EpochOrder, first_batch: int) -> npt.NDArray[np.bool_]:
+    def _needed(self, order: Order, first_batch: int) -> npt.NDArray[np.bool_]:
         """[R] whether each read serves a batch that is wanted."""
         wanted = self._batches(order, first_batch)
-        first, end = order.batches[wanted.start], order.batches[wanted.stop]
+        first, end = order.batch_start(wanted.start), order.batch_start(wanted.stop)
         return (order.last_use >= first) & (order.first_use < end)
 
     def _epoch(self, epoch: int, first_batch: int) -> Iterator[Task | None]:
@@ -231,12 +231,15 @@ class Tasks:
         # In the order of first uses, in which they were asked for.
         to_come = deque(np.flatnonzero(self._needed(order, first_batch)).tolist())
         for number in self._batches(order, first_batch):
-            first, end = int(order.batches[number]), int(order.batches[number + 1])
+            first, end = order.batch_start(number), order.batch_start(number + 1)
+            uses = order.uses(first, end)
             index, part = divmod(number, len(self._slots))
             images = EncodedImages(Files(self.take_slab()), epoch, self._slots[part], index)
             labels, group, record_bytes, full_bytes = [], reads.newest_group(), 0, 0
             num_to_come = len(to_come)
-            for position in range(first, end):
+            for position, read, sample in zip(
+                range(first, end), uses[0].tolist(), uses[1].tolist(), strict=True
+            ):
                 # In the middle of an epoch, first come all that are in use there.
                 while to_come and order.first_use[to_come[0]] <= position:
                     while not self.fetcher.want(1) and not self.may_wait:
@@ -248,19 +251,18 @@ class Tasks:
                         num_read, num_full = reads.num_bytes(newest)
                         record_bytes += num_read
                         full_bytes += num_full
-                read = int(order.reads[position])
-                labels.append(self._add(order, reads, read, int(order.samples[position]), images))
+                labels.append(self._add(order, reads, read, sample, images))
                 reads.let_go(read, position)
             batch = Batch(
                 images=torch.empty(0, dtype=torch.uint8),
                 labels=torch.tensor(labels, dtype=torch.int64),
                 epoch=epoch,
                 index=index,
-                num_batches=(len(order.batches) - 1) // len(self._slots),
+                num_batches=order.num_batches // len(self._slots),
                 record_bytes=record_bytes,
                 full_bytes=full_bytes,
                 group=group,
-                num_repeats=int(np.count_nonzero(order.repeats[first:end])),
+                num_repeats=int(np.count_nonzero(uses[2])),
                 slot=self._slots[part],
                 part=part,
                 num_parts=len(self._slots),
@@ -270,7 +272,7 @@ class Tasks:
             if len(to_come) < num_to_come:
                 reads.trim(end)
 
-    def _add(self, order: EpochOrder, reads: Reads, read: int, sample: int, images: EncodedImages) -> int:
+    def _add(self, order: Order, reads: Reads, read: int, sample: int, images: EncodedImages) -> int:
         """Copy a sample's file, since its record may be let go of; the sample's label."""
         samples = reads.samples(read)
         record = self._records.index.records[order.records[read]].file

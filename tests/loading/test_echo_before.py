@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pcr_exp.loading.echo.before import echoed
 from pcr_exp.loading.echo.stage import Echo, echo
-from pcr_exp.loading.lanes import EpochLanes, slot_in_stored_order
+from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, stretches_in_stored_order
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.system.randomness import Purpose, stream
 
@@ -100,7 +100,7 @@ def test_slots_have_equally_many_positions(
 
 def test_a_read_that_continues_is_wanted_by_the_first_repeat_and_not_before() -> None:
     """Two records of two samples; the second sample of record b is never repeated."""
-    fresh = Uses.once(slot_in_stored_order([2, 2], 0, 1))
+    fresh = Uses.once(laid_end_to_end(stretches_in_stored_order([2, 2], 0, 1)))
     uses = np.array([0, 1, 0, 2, 3, 1, 2])
     order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, num_continuations=1)
     assert order.records.tolist() == [0, 0, 1, 1]

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from pcr_exp.config.loader import check_lanes, num_slots
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.lanes import EpochLanes, Places, deal, num_held, records_per_batch, slot_in_stored_order
+from pcr_exp.loading.lanes import (
+    EpochLanes,
+    Places,
+    deal,
+    laid_end_to_end,
+    num_held,
+    records_per_batch,
+    stretches_in_stored_order,
+)
 from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order, open_share
 from pcr_exp.system.randomness import Purpose, stream
 
@@ -70,7 +78,7 @@ def test_one_process_sees_every_sample_and_reads_every_record_once(
 def test_unshuffled_slots_are_runs_of_what_is_stored(sizes: list[int], count: int) -> None:
     seen = []
     for slot in range(count):
-        places = slot_in_stored_order(sizes, slot, count)
+        places = laid_end_to_end(stretches_in_stored_order(sizes, slot, count))
         seen.append(list(zip(places.records.tolist(), places.samples.tolist(), strict=True)))
     assert {len(own) for own in seen} == {-(-sum(sizes) // count)}
     assert [pair for own in seen for pair in dict.fromkeys(own)][: sum(sizes)] == everything(sizes) or (

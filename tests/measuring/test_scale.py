@@ -70,7 +70,7 @@ def test_reads_are_those_of_the_loader_s_lanes() -> None:
 def test_the_cost_of_an_order_and_of_an_index_is_measured() -> None:
     assert record_sizes(2050) == [1024, 1024, 2] and record_sizes(128, 64) == [64, 64]
     order, index = order_of_an_epoch(5000), index_of_records(5000)
-    assert order["held_mib"] > 5000 * 24 / 2**20 and order["cpu_s"] > 0
+    assert order["cpu_s"] > order["first_batch_cpu_s"] > 0
     assert index["file_bytes"] > 5 * 100
 
 
@@ -78,7 +78,7 @@ def test_the_cost_of_an_order_and_of_an_index_is_measured() -> None:
 def test_each_size_is_measured_in_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = measure(2_000_000)
     assert [row["what"] for row in rows] == ["order_of_an_epoch", "index_of_records"]
-    assert rows[0]["peak_mib"] > rows[0]["held_mib"] > 2_000_000 * 24 / 2**20
+    assert rows[0]["peak_mib"] < 2_000_000 * 24 / 2**20, "made whole, it would take this in arrays alone"
     monkeypatch.setattr("pcr_exp.measuring.scale.order_cost.MAX_ORDER_IMAGES", 10)
     assert [row["what"] for row in measure(5000)] == ["index_of_records"]
 

@@ -15,7 +15,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
 from pcr_exp.loading.stage import StageInputs
 from pcr_exp.loading.tasks import Reads, Request, Samples
 from pcr_exp.records.index import RecordIndex
@@ -44,8 +44,9 @@ class EchoBefore(EchoStage):
         ]
         return epoch_order(uses, self._batch_size, len(self._config.repeat_groups))
 
-    def reads(self, records: RecordSet, order: EpochOrder) -> Reads:
+    def reads(self, records: RecordSet, order: Order) -> Reads:
         """The reads of that order, which repeats may continue."""
+        assert isinstance(order, EpochOrder)
         return EchoReads(records, order, self._config.repeat_groups)
 
 
@@ -104,13 +105,14 @@ class EchoReads(Reads):
     def __init__(self, records: RecordSet, order: EpochOrder, repeat_groups: Sequence[int] = ()) -> None:
         """`repeat_groups[k - 1]` is the scan group that the k-th continuation reads up to."""
         super().__init__(records, order)
+        self._whole = order
         self._repeat_groups = repeat_groups
 
     def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
         """What to read for each of `reads`: a prefix, or what continues it."""
         groups: dict[int, int] = {}
         for read in reads:
-            continuation, base = int(self._order.continuations[read]), int(self._order.bases[read])
+            continuation, base = int(self._whole.continuations[read]), int(self._whole.bases[read])
             if continuation == 0:
                 for request in super().requests([read], choose):
                     if request is not None:
@@ -119,12 +121,12 @@ class EchoReads(Reads):
             else:
                 # A policy may have chosen more for this record than its repeats ask for.
                 groups[read] = max(groups[base], self._repeat_groups[continuation - 1])
-                yield Request(int(self._order.records[read]), groups[read], groups[base])
+                yield Request(int(self._whole.records[read]), groups[read], groups[base])
 
     def open(self, read: int, result: RecordPrefix | Extension) -> None:
         """Begin to use a prefix, or one that was continued."""
         if isinstance(result, Extension):
-            prefix = self._in_use[int(self._order.bases[read])]
+            prefix = self._in_use[int(self._whole.bases[read])]
             assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
             result = prefix.extended(result)
         super().open(read, result)
@@ -132,14 +134,14 @@ class EchoReads(Reads):
     def num_bytes(self, read: int) -> tuple[int, int]:
         """(bytes of this read alone, bytes of all groups, which were counted before if it continues one)."""
         num_read, num_full = super().num_bytes(read)
-        base = int(self._order.bases[read])
+        base = int(self._whole.bases[read])
         return (num_read, num_full) if base == read else (num_read - self._in_use[base].num_bytes, 0)
 
     def let_go(self, read: int, position: int) -> None:
         """Forget a read, and those that it continues, after the last position that uses them."""
-        while self._order.last_use[read] == position:
+        while self._whole.last_use[read] == position:
             super().let_go(read, position)
-            base = int(self._order.bases[read])
+            base = int(self._whole.bases[read])
             if base == read:
                 return
             read = base
@@ -151,7 +153,7 @@ class EchoReads(Reads):
         samples that are needed stay in memory, and each is copied about once. Records whose repeats read on
         stay whole. Without repeats, records are let go of in time by themselves.
         """
-        if not self._order.repeats.any() or self._order.continuations.any():
+        if not self._whole.repeats.any() or self._whole.continuations.any():
             return
         for read, samples in self._in_use.items():
             left = self._samples_left(read, position)
@@ -161,11 +163,11 @@ class EchoReads(Reads):
     def _samples_left(self, read: int, position: int) -> Ints:
         by_read, starts = self._positions
         positions = by_read[starts[read] : starts[read + 1]]
-        return np.unique(self._order.samples[positions[np.searchsorted(positions, position) :]])
+        return np.unique(self._whole.samples[positions[np.searchsorted(positions, position) :]])
 
     @cached_property
     def _positions(self) -> tuple[Ints, Ints]:
         """The positions by the read that they use, and where each read's begin."""
-        reads = self._order.reads
+        reads = self._whole.reads
         by_read = np.argsort(reads, kind="stable")
-        return by_read, np.searchsorted(reads[by_read], np.arange(len(self._order.records) + 1))
+        return by_read, np.searchsorted(reads[by_read], np.arange(len(self._whole.records) + 1))
