@@ -23,7 +23,7 @@ from pcr_exp.analysis.model.predicted_times import predict_times
 from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
 from pcr_exp.analysis.model.validation import compare as compare_rates
 from pcr_exp.analysis.model.validation import load_validation
-from pcr_exp.analysis.policies import full_image_bytes, policy_trace
+from pcr_exp.analysis.policies import trace_of
 from pcr_exp.analysis.quality import files as quality_files
 from pcr_exp.analysis.scans.accuracy_vs_mssim import tolerance_fits, tolerance_points
 from pcr_exp.analysis.scans.comparison import compare_setting, comparison_to_markdown
@@ -175,7 +175,7 @@ def test_traces_of_policies_follow_from_the_rows(folder: Path) -> None:
         (run,) = [
             run for run in runs if (run.config["scan"]["name"], run.manifest.seed) == (policy, int(seed))
         ]
-        require_rebuilt(path, policy_trace(run.rows, full_image_bytes(run, runs)))
+        require_rebuilt(path, trace_of(run, runs))
 
 
 def test_savings_of_a_policy_are_of_the_whole_run() -> None:

@@ -15,47 +15,65 @@ from pcr_exp.analysis.core.caption import Caption, of_runs
 from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
     BELOW,
+    MAX_CURVES,
+    footer,
     panel_title,
     panels,
     save_figure,
 )
-from pcr_exp.analysis.core.look import INK, group_color, group_marker, style
+from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import seconds_of
-from pcr_exp.config.labels import scan_label
+from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
+from pcr_exp.config.labels import scan_label, script_in
 from pcr_exp.config.records import NUM_GROUPS, num_groups_of
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
 
 TRACE_COLUMNS = [
     *("epoch", "step", "seconds", "group", "measure", "candidate", "score"),
-    *("record_bytes", "probe_s", "probe_bytes", "run_saved_bytes", "run_saved_share"),
+    *("record_bytes", "probe_s", "probe_bytes", "run_saved_bytes", "run_saved_share", "threshold"),
 ]
+_SUPPLY = "images_per_s"
 SCORE_LABELS = {
     "ms_ssim": "mean MS-SSIM to all groups",
     "cosine": "gradient cosine to all groups",
     "train_loss": "training loss of the trial",
     "tune_loss": "loss on tune images after the trial",
     "val_loss": "validation loss after the trial",
-    "images_per_s": with_unit("supply", "images_per_s"),
+    _SUPPLY: with_unit("supply", "images_per_s"),
     "loss_bound": "headline lost, upper end of the 95 % interval",
 }
 
 
-def policy_trace(rows: Sequence[Row], full_image_bytes: float | None = None) -> pd.DataFrame:
+_WITH_THRESHOLD = ("ms_ssim", "cosine")
+"""Measures that a policy's `threshold` is of."""
+DRAWN_CANDIDATES = (1, 2, 5, 10)
+"""Of more candidates than MAX_CURVES."""
+
+
+def policy_trace(
+    rows: Sequence[Row], full_image_bytes: float | None = None, threshold: float | None = None
+) -> pd.DataFrame:
     """One row per decision and candidate that was compared; one without `candidate` where none was.
 
     `epoch` is the number of epochs completed; `seconds` (train_s + wait_s + probe_s), `record_bytes` and the
     probes' columns are as it was decided. `run_saved_bytes` and `run_saved_share` are of the whole run
-    (`saved_by`), the same in every row.
+    (`saved_by`), the same in every row. `threshold` is what a candidate's score has to reach: the policy's
+    own (the argument), or of a supply the images/s that training took until then; NaN where there is none.
     """
     if not any(row["kind"] == "policy" for row in rows):
         return pd.DataFrame(columns=TRACE_COLUMNS)
     saved_bytes, saved_share = saved_by(rows, full_image_bytes)
     whole = {"run_saved_bytes": saved_bytes, "run_saved_share": saved_share}
-    trace = [entry for row in rows if row["kind"] == "policy" for entry in _entries(row, whole)]
+    decisions = [row for row in rows if row["kind"] == "policy"]
+    trace = [
+        entry
+        for row in decisions
+        for entry in _entries(row, {**whole, "threshold": _threshold_of(row, threshold)})
+    ]
     return pd.DataFrame(trace, columns=TRACE_COLUMNS)
 
 
@@ -84,6 +102,12 @@ def _full_image_bytes(rows: Sequence[Row]) -> float | None:
     return float((last["bytes_saved"] + last["record_bytes"]) / last["samples_seen"])
 
 
+def _threshold_of(decision: Row, threshold: float | None) -> float:
+    if decision["measure"] == _SUPPLY and decision["train_s"] > 0:
+        return float(decision["samples_seen"] / decision["train_s"])
+    return threshold if threshold is not None and decision["measure"] in _WITH_THRESHOLD else NEVER
+
+
 def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     decision = {**row, **whole, "seconds": seconds_of(row)}
     for candidate, score in row["scores"].items() or [(None, None)]:
@@ -91,36 +115,39 @@ def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         yield {column: entry[column] for column in TRACE_COLUMNS}
 
 
-def draw_policy_trace(trace: pd.DataFrame, title: str, policy: str, end_s: float) -> Figure:
+def draw_policy_trace(trace: pd.DataFrame, policy: str, end_s: float) -> Figure:
     """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
+
+    Probes are grey bands as wide as they took. What a score has to reach is dashed. Of more than MAX_CURVES
+    candidates those of DRAWN_CANDIDATES are drawn.
 
     Args:
         trace: As `pcr_exp.analysis.policies.policy_trace` makes it, of one run.
-        title: Which run.
-        policy: The policy's name.
+        policy: The policy's name, and what was changed of its preset.
         end_s: The run's train_s + wait_s + probe_s: how far the last choice reaches.
     """
     with style():
         scored = trace.dropna(subset=["candidate"])
         figure, axes = panels(2 if len(scored) else 1)
         decisions = trace.drop_duplicates(["step", "group", "measure"])
-        _draw_groups(axes[0], decisions, end_s)
+        script = script_in(policy)
+        _draw_groups(axes[0], decisions, script, end_s)
         share = decisions["run_saved_share"].iloc[-1]
         saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
-        facts = [f"n = 1 run, {len(decisions)} decisions; whole run:", saved]
-        panel_title(axes[0], title, "\n".join([*facts, *([policy] if policy != title else [])]))
+        panel_title(axes[0], policy, f"n = 1 run, {len(decisions)} decisions; whole run:\n{saved}")
         if len(scored):
-            _draw_scores(axes[1], scored)
+            _draw_scores(axes[1], scored, script, end_s)
             probes = decisions.iloc[-1]
             cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / MIB:.3g} MiB"
             panel_title(axes[1], " ", f"n = {scored['step'].nunique()} comparisons; {cost}")
         for ax in axes:
+            _draw_probes(ax, decisions)
             ax.set_xlim(0, max(end_s, 1e-9))
             ax.set_xlabel(with_unit("training + data wait + probes", "train_s"))
     return figure
 
 
-def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
+def _draw_groups(ax: Axes, decisions: pd.DataFrame, script: str, end_s: float) -> None:
     seconds, groups = decisions["seconds"].tolist(), decisions["group"].tolist()
     ax.step([*seconds, end_s], [*groups, groups[-1]], where="post", color=INK)
     for second, group in zip(seconds, groups, strict=True):
@@ -128,7 +155,7 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
             second,
             group,
             group_marker(group),
-            color=group_color(group),
+            color=color_in_script(group, script),
             markeredgecolor="white",
             clip_on=False,
         )
@@ -137,13 +164,29 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, end_s: float) -> None:
     ax.yaxis.set_major_locator(FixedLocator(range(1, NUM_GROUPS + 1)))
 
 
-def _draw_scores(ax: Axes, scored: pd.DataFrame) -> None:
-    for candidate in sorted(int(value) for value in scored["candidate"].unique()):
+def _draw_probes(ax: Axes, decisions: pd.DataFrame) -> None:
+    took_s = decisions["probe_s"].diff().fillna(decisions["probe_s"])
+    for end, width in zip(decisions["seconds"], took_s, strict=True):
+        if width > 0:
+            ax.axvspan(end - width, end, color=MUTED, alpha=0.2, linewidth=0, zorder=0)
+
+
+def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> None:
+    candidates = sorted(int(value) for value in scored["candidate"].unique())
+    if len(candidates) > MAX_CURVES:
+        candidates = [candidate for candidate in candidates if candidate in DRAWN_CANDIDATES]
+    for candidate in candidates:
         rows = scored[scored["candidate"] == candidate]
-        color, marker = group_color(candidate), group_marker(candidate)
+        color, marker = color_in_script(candidate, script), group_marker(candidate)
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
     ax.set_ylabel(" / ".join(SCORE_LABELS.get(measure, measure.replace("_", " ")) for measure in measures))
+    wanted = scored.drop_duplicates("seconds").dropna(subset=["threshold"])
+    if len(wanted):
+        name = "taken by training" if _SUPPLY in measures else "threshold"
+        seconds, heights = wanted["seconds"].tolist(), wanted["threshold"].tolist()
+        look: dict[str, Any] = {"color": INK, "linewidth": 1.2, "linestyle": "--", "label": name}
+        ax.step([*seconds, end_s], [*heights, heights[-1]], where="post", **look)
     ax.legend(title="scan group", **BELOW, ncols=5)
 
 
@@ -162,8 +205,13 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
         caption = of_runs([run], "What the policy chose")
         unique = name if names.count(name) == 1 else manifest.run_id
         scan = scan_label(run.config["scan"], run.config.get("records"))
-        paths += draw_trace(run.rows, caption, scan, out / "traces", unique, full_image_bytes(run, runs))
+        paths += draw_trace(trace_of(run, runs), run.rows, caption, scan, out / "traces", unique)
     return paths
+
+
+def trace_of(run: Run, runs: Sequence[Run]) -> pd.DataFrame:
+    """`policy_trace` of a run; `runs` are those that may know what all scans of its images take."""
+    return policy_trace(run.rows, full_image_bytes(run, runs), run.config["scan"].get("threshold"))
 
 
 def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
@@ -180,16 +228,12 @@ def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
 
 
 def draw_trace(
-    rows: Sequence[Row],
-    caption: Caption,
-    scan: str,
-    out: Path,
-    name: str,
-    full_image_bytes: float | None = None,
+    trace: pd.DataFrame, rows: Sequence[Row], caption: Caption, scan: str, out: Path, name: str
 ) -> list[Path]:
     """Save what a run's policy decided as `<name>.{pdf,png,csv}` in `out`; nothing if it decided nothing."""
-    trace = policy_trace(rows, full_image_bytes)
     if trace.empty:
         return []
-    figure = draw_policy_trace(trace, scan, scan, seconds_of(rows[-1]))
+    figure = draw_policy_trace(trace, scan, seconds_of(rows[-1]))
+    if (trace["probe_s"] > 0).any():
+        footer(figure, "grey: probes")
     return save_figure(figure, trace, out, name, caption)

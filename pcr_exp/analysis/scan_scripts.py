@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from pcr_exp.analysis.core.caption import Caption, hardware_words
 from pcr_exp.analysis.core.cells import Cell, markdown_table
 from pcr_exp.analysis.core.figure import footer, panel_title, panels, save_figure
-from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, share_color, style
+from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.core.scan_colors import share_color
 from pcr_exp.measuring.scan_scripts.family import MIDDLE_GROUP, SLACK, named_scripts
 from pcr_exp.measuring.speed.rows import to_markdown
 

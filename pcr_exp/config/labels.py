@@ -24,6 +24,9 @@ from pcr_exp.config.scan_scripts import DEFAULT, NUM_GROUPS, groups_of_script
 from pcr_exp.config.storage import STORAGE_SCHEMAS, StorageConfig
 from pcr_exp.places import CONFIGS
 
+DEFAULT_NAME = "default"
+"""What the option of `records.scans` with libjpeg's script is called."""
+_OF = " of "
 _PLAIN: dict[str, type] = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}
 """By group, the dataclass of the options whose YAML files name none."""
 
@@ -137,7 +140,12 @@ def scan_label(
 
 def in_script(label: str, script: str) -> str:
     """A level of the records of a script: `group_3`, `group_3 of spectral`."""
-    return label if script == "default" else f"{label} of {script}"
+    return label if script == DEFAULT_NAME else f"{label}{_OF}{script}"
+
+
+def script_in(label: str) -> str:
+    """The script that a level is of: `group_3 of spectral` -> `spectral`, `group_3` -> `default`."""
+    return label.rpartition(_OF)[2] if _OF in label else DEFAULT_NAME
 
 
 def _level(values: Mapping[str, Any], num_groups: int) -> str:

@@ -12,6 +12,7 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pcr_exp.analysis.activations.page import FIGURES as STUDY_FIGURES
 from pcr_exp.analysis.activations.page import META_FILE as STUDY
 from pcr_exp.analysis.activations.page import save_study_figure
 from pcr_exp.analysis.cached_reads import redraw_cached_reads
+from pcr_exp.analysis.core.figure import only_figures
 from pcr_exp.analysis.evaluation.page import META_FILE as EVALUATION
 from pcr_exp.analysis.evaluation.page import draw_evaluation
 from pcr_exp.analysis.model.plan_page import PREDICTIONS_FILE, report_plan
@@ -107,7 +109,9 @@ def redraw(found: Iterable[Job], *, into: Path | None = None) -> Iterator[Path]:
     for job in found:
         with tempfile.TemporaryDirectory() as drawn:
             out = Path(drawn)
-            job.draw(job.folder, out)
+            committed = {path.stem for path in job.folder.rglob("*.png")}
+            with only_figures(committed) if into is None else nullcontext():
+                job.draw(job.folder, out)
             target = job.folder if into is None else into / job.folder.relative_to(RESULTS)
             for png in sorted(out.rglob("*.png")):
                 place = target / png.relative_to(out)

@@ -54,7 +54,7 @@ def test_only_runs_that_are_drawn_count(tmp_path: Path, make_run: MakeRun) -> No
     make_run(tmp_path, "baseline")
     drawn = make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")}).name
     found = of_runs(read_runs(tmp_path), "Accuracy", pd.DataFrame({"run_id": [drawn]}))
-    assert found.n == "n = 1 seed each" and found.storage == "storage without a limit in MiB/s"
+    assert found.n == "n = 1 seed" and found.storage == "storage without a limit in MiB/s"
 
 
 def test_several_processes_name_their_network(tmp_path: Path, make_run: MakeRun) -> None:

@@ -16,17 +16,20 @@ from matplotlib.colors import to_rgb
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.figure import new_figure, percent_axis, save_figure
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.look import (
     POLICY_LOOKS,
+    SHARE,
     ScanLevel,
     fallback_look,
-    group_color,
-    group_marker,
+    level_of,
+    names_of,
     scan_levels,
 )
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.core.scan_colors import SHARES_OF_SCRIPTS, group_color, group_marker, share_color
 from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.scans.figures import (
@@ -37,6 +40,7 @@ from pcr_exp.analysis.scans.figures import (
 )
 from pcr_exp.analysis.scans.one_run import draw_training_curve
 from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
+from pcr_exp.places import CHECKOUT
 from pcr_exp.runs.rows import read_rows
 
 BASELINE = ScanLevel("baseline", "baseline", 1)
@@ -183,6 +187,9 @@ def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
     assert "32 validation images" in texts(accuracy)
+    (run,) = read_runs(tmp_path)
+    _, again = draw_training_curve(pd.DataFrame(run.rows), "a-run", LEVELS[3], target=0.6).axes
+    assert np.array_equal(again.lines[0].get_xydata(), accuracy.lines[0].get_xydata()), "read or as logged"
 
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
@@ -269,7 +276,7 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     totals = with_totals(runs_frame(read_runs(tmp_path)))
     target, seconds, mib, top1 = draw_side_by_side(totals).axes
     names = [label.get_text() for label in target.get_yticklabels()]
-    assert names == ["baseline", "schedule (groups=[1,5...)"]
+    assert names == ["baseline", "schedule"]
     assert "target 60%" in texts(target)
     dots = [np.asarray(line.get_xydata()).tolist() for line in target.lines]
     assert dots == [[[80, 0], [80, 0]], [[80, -0.36], [80, 0.36]], [[30, 1]]], "no mean of the lucky ones"
@@ -307,3 +314,60 @@ def test_decode_modes_show_means_and_paired_differences() -> None:
     assert [text.get_text() for text in differences.get_legend().get_texts()] == ["unsmoothed", "scaled"]
     drawn = {bar.get_label(): bar.lines[0].get_ydata() for bar in differences.containers}
     assert drawn["scaled"] == pytest.approx([0.03, -0.01])
+
+
+def test_groups_of_another_script_have_the_colour_of_their_share_of_the_bytes() -> None:
+    ours = [ScanLevel(f"group_{group}", group=group).color for group in range(1, 11)]
+    assert ours == [group_color(group) for group in range(1, 11)], "libjpeg's script keeps its ten colours"
+    row = {"scan": "group_6 of spectral", "encoding": "pcr", "group": 6}
+    assert level_of(row).color == group_color(10), "all scans, whatever their number"
+    assert level_of(row | {"scan": "group_1 of mine", "group": 1}).color == group_color(1), "by its number"
+    own = row | {"scan": "group_1 of mine", "group": 1, SHARE: 0.466}
+    assert level_of(own).color == group_color(5) == share_color(0.466)
+
+
+def test_shares_of_scripts_are_those_that_were_measured() -> None:
+    measured = pd.read_csv((CHECKOUT or Path()) / "results" / "scan_scripts" / "groups.csv")
+    of_group = measured.groupby(["script", "group"])["bytes_share"].first()
+    for script, shares in SHARES_OF_SCRIPTS.items():
+        found = of_group[script] / of_group[script].max()
+        assert found.tolist() == pytest.approx(shares, abs=0.0006)
+
+
+def test_a_table_of_runs_says_the_share_of_bytes_where_a_script_is_not_libjpegs(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    make_run(tmp_path, "group_2")
+    (run,) = read_runs(tmp_path)
+    assert SHARE not in runs_frame([run]) and SHARE not in eval_curves([run])
+    scans = [{"components": [0, 1, 2], "Ss": 0, "Se": 63}]
+    assert run.manifest.mean_prefix_bytes is not None
+    full_bytes = 4 * run.manifest.mean_prefix_bytes * run.rows[-1]["samples_seen"]
+    run.config["records"] = {"scans": {"name": "mine", "scans": scans}}
+    run.rows[-1]["full_bytes"] = full_bytes
+    assert runs_frame([run])[SHARE].tolist() == [0.25]
+    assert set(eval_curves([run])[SHARE]) == {0.25}
+
+
+def test_a_policy_has_its_name_alone_unless_there_are_several_of_it() -> None:
+    cosine, mixed = policy("cosine (first_epoch=2, every_epochs=3)"), policy("mixture (weights=[1,2])")
+    assert names_of([BASELINE, cosine, mixed]) == {BASELINE: "baseline", cosine: "cosine", mixed: "mixture"}
+    again = policy("cosine (first_epoch=4)")
+    assert names_of([cosine, again]) == {
+        cosine: "cosine (first epoch=2, every\nepochs=3)",
+        again: "cosine (first epoch=4)",
+    }
+
+
+def test_names_of_lines_that_are_near_each_other_stand_above_and_below(curves: pd.DataFrame) -> None:
+    far, near = new_figure(4, 3).subplots(1, 2)
+    guessing_lines(far, curves.assign(majority_share=0.6, num_classes=8))
+    guessing_lines(near, curves.assign(majority_share=0.15, num_classes=8))
+    assert [text.get_verticalalignment() for text in far.texts] == ["center", "center"]
+    assert [text.get_verticalalignment() for text in near.texts] == ["bottom", "top"]
+
+
+def test_ticks_of_per_cent_are_exact() -> None:
+    ax = new_figure(2, 2).subplots()
+    percent_axis(ax.yaxis)
+    assert [ax.yaxis.get_major_formatter()(share, 0) for share in (0.5, 0.525)] == ["50%", "52.5%"]

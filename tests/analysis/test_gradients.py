@@ -212,7 +212,7 @@ def test_speed_ups_are_bars_and_remembered_numbers_are_not_drawn(two_links: Path
     assert [bar.get_width() for bar in left.patches] == pytest.approx([1, 25 / 6])  # type: ignore[attr-defined]
     assert not [line for line in left.lines if line.get_marker() == "D"]
     assert right.patches[0].get_width() == pytest.approx(0.9)  # type: ignore[attr-defined]
-    assert "12 updates, 2 processes, n = 2" in "\n".join(text.get_text() for text in right.texts)
+    assert "12 updates, 2 processes, n = 2" in "\n".join(text.get_text() for text in left.texts)
 
 
 def test_accuracy_against_time_is_a_mean_over_seeds(two_links: Path) -> None:

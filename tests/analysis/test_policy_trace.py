@@ -63,7 +63,7 @@ def test_what_is_saved_is_of_the_whole_run_and_probes_are_paid() -> None:
     rows = [decision(0, 2, {"2": 0.96}, "ms_ssim"), END]
     assert saved_by(rows) == (6000 - 1200 - 300, 0.75)
     assert policy_trace(rows)["run_saved_share"].tolist() == [0.75]
-    (groups, _) = draw_policy_trace(policy_trace(rows), "a run", "mssim", end_s=15.5).axes
+    (groups, _) = draw_policy_trace(policy_trace(rows), "mssim", end_s=15.5).axes
     assert "75% of all bytes saved, probes paid" in groups.texts[0].get_text().replace("\n", " ")
 
 
@@ -75,7 +75,7 @@ def test_older_rows_tell_it_by_their_decisions_or_not_at_all() -> None:
     # After 20 images 500 bytes were read and 1,500 saved: 100 an image.
     assert saved_by([*early[:1], decision(2, 1, {}, "given"), older]) == (4500, 0.75)
     assert np.isnan(saved_by([])).all()
-    (groups,) = draw_policy_trace(policy_trace(early), "a run", "mssim", end_s=15.5).axes
+    (groups,) = draw_policy_trace(policy_trace(early), "mssim", end_s=15.5).axes
     assert "bytes saved: not known" in groups.texts[0].get_text()
 
 
@@ -84,7 +84,7 @@ def test_without_decisions_the_trace_is_empty() -> None:
 
 
 def test_the_figure_draws_groups_and_scores() -> None:
-    groups, scores = draw_policy_trace(policy_trace(ROWS), "a run", "cosine", end_s=20.0).axes
+    groups, scores = draw_policy_trace(policy_trace(ROWS), "cosine", end_s=20.0).axes
     steps = groups.lines[0].get_xydata()
     assert steps.tolist() == [[0.5, 10], [6.5, 5], [12.5, 1], [20.0, 1]]
     assert [line.get_ydata().tolist() for line in scores.lines] == [[0.2, 0.85], [0.9, 0.95]]
@@ -95,6 +95,24 @@ def test_the_figure_draws_groups_and_scores() -> None:
 
 def test_without_scores_there_is_one_panel() -> None:
     trace = policy_trace([decision(0, 1, {}, "given"), decision(3, 2, {}, "given")])
-    (groups,) = draw_policy_trace(trace, "a run", "schedule", end_s=12.0).axes
+    (groups,) = draw_policy_trace(trace, "schedule", end_s=12.0).axes
     assert isinstance(trace, pd.DataFrame)
     assert len(groups.lines[0].get_xydata()) == 3
+
+
+def test_what_a_score_has_to_reach_and_the_probes_are_drawn() -> None:
+    trace = policy_trace(ROWS, threshold=0.85)
+    assert trace["threshold"].isna().tolist() == [True, False, False, False, False], "nothing was compared"
+    groups, scores = draw_policy_trace(trace, "cosine", end_s=20.0).axes
+    (dashed,) = (line for line in scores.lines if line.get_label() == "threshold")
+    assert np.asarray(dashed.get_xydata()).tolist() == [[6.5, 0.85], [12.5, 0.85], [20.0, 0.85]]
+    assert len(groups.patches) == 1, "all of the probes' time passed before the first decision"
+
+
+def test_of_many_candidates_a_few_are_drawn_beside_what_training_takes() -> None:
+    supply = {str(group): 1000.0 / group for group in range(1, 11)}
+    trace = policy_trace([decision(2, 5, supply, "images_per_s")])
+    assert trace["candidate"].tolist() == list(range(1, 11))
+    assert set(trace["threshold"]) == {20 / 4.0}, "20 images in 4 s of training"
+    _, scores = draw_policy_trace(trace, "balanced", end_s=10.0).axes
+    assert [line.get_label() for line in scores.lines] == ["1", "2", "5", "10", "taken by training"]

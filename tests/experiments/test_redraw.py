@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from pcr_exp.analysis.core.caption import Caption
+from pcr_exp.analysis.core.figure import new_figure, only_figures, save_figure
 from pcr_exp.runners import redraw as redrawing
 from pcr_exp.runners.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
 
@@ -50,6 +53,18 @@ def test_only_what_is_there_is_replaced(tmp_path: Path, monkeypatch: pytest.Monk
     }
     monkeypatch.setattr(redrawing, "jobs", lambda: [Job(tmp_path / "elsewhere", draw)])
     main([str(tmp_path / "here")])  # draws nothing: it would fail, for there is no such folder
+
+
+@pytest.mark.usefixtures("light_figures")
+def test_no_other_figure_is_drawn_at_all(tmp_path: Path) -> None:
+    """Drawing takes seconds."""
+    caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
+    rows = pd.DataFrame({"x": [1]})
+    with only_figures({"known"}):
+        paths = [*save_figure(new_figure(2, 2), rows, tmp_path, "known", caption)]
+        assert save_figure(new_figure(2, 2), rows, tmp_path, "new", caption) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["known.csv", "known.pdf", "known.png"]
+    assert len(paths) == len(save_figure(new_figure(2, 2), rows, tmp_path, "new", caption)) == 3
 
 
 @pytest.mark.slow

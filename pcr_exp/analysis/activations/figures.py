@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import BELOW, panel_title, panels
+from pcr_exp.analysis.core.figure import BELOW, MAX_CURVES, panel_title, panels
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, style
 
 # No colour of scan levels.
@@ -138,19 +138,24 @@ def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
 def draw_layer_bounds(layers: pd.DataFrame) -> Figure:
     """Bounds (left) and ratios (right) against updates; `layers`: a run's activations.csv.
 
-    One line per layer, from light (first) to dark (last); its ratio is the codec's. In black all layers
-    together, where what another operation kept all the same counts as not compressed.
+    A line for some layers, from light (first) to dark (last), in a band that holds all of them; a layer's
+    ratio is the codec's. In black all layers together, where what another operation kept all the same counts
+    as not compressed.
     """
     with style():
         figure, (bounds, ratios) = panels(2)
         names = list(dict.fromkeys(layers["layer"]))
         own = layers[layers["packed_bytes"] > 0]
-        for i, name in enumerate(names):
-            color = mpl.colormaps["YlGnBu"](0.35 + 0.65 * i / max(1, len(names) - 1))
+        own = own.assign(ratio=own["raw_bytes"] / own["packed_bytes"])
+        _draw_range(bounds, layers, "bound")
+        _draw_range(ratios, own, "ratio")
+        shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_CURVES - 1)).round().astype(int))
+        for name in (names[i] for i in shown):
+            color = mpl.colormaps["YlGnBu"](0.35 + 0.65 * names.index(name) / max(1, len(names) - 1))
             rows = layers[layers["layer"] == name]
             bounds.plot(rows["step"], rows["bound"], color=color, linewidth=1)
             rows = own[own["layer"] == name]
-            ratios.plot(rows["step"], rows["raw_bytes"] / rows["packed_bytes"], color=color, linewidth=1)
+            ratios.plot(rows["step"], rows["ratio"], color=color, linewidth=1)
         together = own.groupby("step")[["raw_bytes", "packed_bytes", "held_bytes"]].sum()
         held = 100 * together["held_bytes"].sum() / together["raw_bytes"].sum()
         total = together["raw_bytes"] / (together["packed_bytes"] + together["held_bytes"])
@@ -161,7 +166,13 @@ def draw_layer_bounds(layers: pd.DataFrame) -> Figure:
         for ax in (bounds, ratios):
             ax.set_xlabel("update")
         ratios.legend(**BELOW)
-        panel_title(bounds, "bounds", f"{len(names)} layers, light: first, dark: last")
+        few = f"{len(shown)} of {len(names)} layers" if len(shown) < len(names) else f"{len(names)} layers"
+        panel_title(bounds, "bounds", f"{few}, light: first, dark: last; band: all layers")
         facts = f"all layers, last: {total.iloc[-1]:.2f}; {held:.1f}% of the bytes kept elsewhere"
         panel_title(ratios, "ratios", facts)
     return figure
+
+
+def _draw_range(ax: Axes, rows: pd.DataFrame, column: str) -> None:
+    ends = rows.groupby("step")[column].agg(["min", "max"])
+    ax.fill_between(ends.index, ends["min"], ends["max"], color=_BOUND_COLORS[0], alpha=0.25, linewidth=0)

@@ -70,7 +70,7 @@ def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Pat
     dataset = meta.get("dataset") or (stated[1] if stated else "images not recorded")
     caption = Caption(
         shows=shows,
-        of=(f"{dataset} · {meta['title']}",),
+        of=(f"{dataset} · {meta['title'].replace(', ', ' · ')}",),
         n=n,
         hardware=hardware_words(meta),
         storage=NOT_TIMED,

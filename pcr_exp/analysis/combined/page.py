@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from pcr_exp.analysis.combined.table import OFF, PANEL_KEYS, PLACES, combined_frame, combined_summary
 from pcr_exp.analysis.core.caption import of_runs
@@ -32,11 +32,13 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.figure import (
     PANEL_WIDTH_IN,
     alone_mark,
-    guessing_lines,
+    footer,
     new_figure,
     panel_title,
+    percent_axis,
     save_figure,
 )
+from pcr_exp.analysis.core.guessing import upright_guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.read_runs import Run
@@ -141,7 +143,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             rows = rows.reset_index(drop=True)
             _draw_bytes(axes[0], rows)
             _draw_seconds(axes[1], rows)
-            guessing_lines(axes[2], rows, upright=True)
+            upright_guessing_lines(axes[2], rows)
             _draw_score(axes[2], rows)
             for ax in axes:
                 ax.grid(axis="y", visible=False)
@@ -154,6 +156,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             panel_title(axes[1], " ", f"storage {group['storage']}, network {group['network']}")
             updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
             panel_title(axes[2], " ", f"after {updates} updates")
+        footer(figure, "whiskers: smallest and largest seed")
     return figure
 
 
@@ -201,7 +204,7 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
     _whiskers(ax, rows, "final_score", marker="o")
     ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    percent_axis(ax.xaxis)
     ax.set_xlabel(f"last validation {headline_of(rows).words}")
 
 

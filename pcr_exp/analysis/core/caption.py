@@ -86,7 +86,7 @@ def of_runs(runs: Sequence[Run], shows: str, rows: pd.DataFrame | None = None) -
         shows=shows,
         of=_distinct(_task_of(run) for run in runs),
         n=f"n = {_seeds(runs)}",
-        hardware=" / ".join(_distinct(facts_of(run)["hardware"] for run in runs)),
+        hardware=" / ".join(_distinct(_one_core(facts_of(run)["hardware"]) for run in runs)),
         storage=_places(runs),
     )
 
@@ -97,7 +97,11 @@ def hardware_words(measured: Mapping[str, Any]) -> str:
     if not processor:
         return _NOT_RECORDED
     cores = measured.get("num_cores")
-    return f"{processor}, {cores} cores" if cores else str(processor)
+    return _one_core(f"{processor}, {cores} cores") if cores else str(processor)
+
+
+def _one_core(hardware: str) -> str:
+    return re.sub(r"\b1 cores", "1 core", hardware)
 
 
 def hardware_beside(folder: Path) -> str:
@@ -134,7 +138,8 @@ def _seeds(runs: Iterable[Run]) -> str:
         for run in runs
     }
     counts = pd.Series(Counter((setting, scan) for setting, scan, _ in seeds))
-    return f"{span(counts)} seed{'' if counts.max() == 1 else 's'} each"
+    each = " each" if len(counts) > 1 else ""
+    return f"{span(counts)} seed{'' if counts.max() == 1 else 's'}{each}"
 
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +20,19 @@ from matplotlib.ticker import (
     LogLocator,
     NullFormatter,
     NullLocator,
-    PercentFormatter,
     StrMethodFormatter,
 )
 
 from pcr_exp.analysis.core.caption import Caption
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.headline import as_written, guessed_of, headline_of
+from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
-from pcr_exp.training.task import TOP1
 
 PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
 """Inches beside the axes of a panel, and of a letter of a subtitle."""
-_TITLE_LETTER_IN, _TITLE_LINE_IN = 0.105, 0.2
+_TITLE_LETTER_IN, _TITLE_LINE_IN = 0.096, 0.2
 _FOOTER_LETTER_IN, _FOOTER_LINE_IN = 0.062, 0.14
 BELOW: dict[str, Any] = {
     "loc": "upper center",
@@ -43,12 +43,11 @@ BELOW: dict[str, Any] = {
     "columnspacing": 1.2,
 }
 """Where a legend of few columns hides no curve: under the axes and their label, however high they are."""
-_ON_BARS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
-"""Behind words that stand where bars are."""
 MAX_COLUMNS = 3
 MAX_CURVES = 6
 """In a panel; of more there are several panels."""
 LEGEND_LINE_IN = 0.19
+_only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
 
 
 def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
@@ -78,11 +77,11 @@ def footer(figure: Figure, words: str) -> None:
     figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
 
 
-def put_caption(figure: Figure, caption: Caption) -> None:
+def put_caption(figure: Figure, caption: Caption) -> Figure:
     """Add the title above all panels, and the facts below them before what `footer` says there.
 
     Panels grow no smaller by it. A panel's own title does not say again what is said of all; of several
-    tasks it says its own.
+    tasks it says its own. Returns the figure; once is enough.
     """
     width_in, height_in = figure.get_size_inches()
     title = _wrapped(caption.title, width_in / _TITLE_LETTER_IN)
@@ -96,6 +95,7 @@ def put_caption(figure: Figure, caption: Caption) -> None:
         if text is not None:
             # One that only keeps the height of a title beside it is not needed without that.
             text.set_text(_own_title(text.get_text(), caption.of).strip())
+    return figure
 
 
 def _joined(*parts: str) -> str:
@@ -124,53 +124,14 @@ def _own_title(title: str, tasks: Sequence[str]) -> str:
     return title
 
 
-def guessing_lines(ax: Axes, rows: pd.DataFrame, *, upright: bool = False) -> None:
-    """Draw the share of the most frequent class (dash-dotted), and chance, one in the classes (dotted).
-
-    Of other headlines than top-1: what guessing reaches.
-
-    They are named in the right margin, where no curve and no legend is. What is not known is not drawn.
-
-    Args:
-        ax: Of accuracies 0..1 on y, or on x if `upright`.
-        rows: With `headline`, `majority_share` and `num_classes`, of one dataset and label.
-        upright: Accuracies are on x.
-    """
-    if headline_of(rows) is not TOP1:
-        for guess in sorted({guess for row in rows.to_dict("records") if (guess := guessed_of(row))}):
-            _line(ax, guess, f"guessing\n{_short(guess)}", (0, (1, 2)), upright)
-        return
-    shares = sorted(set(rows["majority_share"].dropna()))
-    chances = sorted({1 / classes for classes in rows["num_classes"].dropna() if classes})
-    for share in shares:
-        same = any(abs(share - chance) < 0.0005 for chance in chances)
-        words = "majority\n= chance" if same else "majority"
-        _line(ax, share, f"{words}\n{_short(share)}", "-.", upright)
-    for chance in chances:
-        if all(abs(share - chance) >= 0.0005 for share in shares):
-            _line(ax, chance, f"chance\n{_short(chance)}", (0, (1, 2)), upright)
-
-
-def _line(ax: Axes, at: float, words: str, dashes: object, upright: bool) -> None:
-    draw = ax.axvline if upright else ax.axhline
-    draw(at, color=MUTED, linewidth=0.9, linestyle=dashes, zorder=1)
-    ax.annotate(
-        words.replace("\n", " ") if upright else words,
-        (at, 0) if upright else (1, at),
-        xycoords=("data", "axes fraction") if upright else ("axes fraction", "data"),
-        xytext=(2, 2) if upright else (3, 0),
-        textcoords="offset points",
-        rotation=90 if upright else 0,
-        va="bottom" if upright else "center",
-        color=MUTED,
-        fontsize=7,
-        zorder=5,
-        bbox=_ON_BARS if upright else None,
-    )
-
-
-def _short(share: float) -> str:
-    return f"{100 * share:.3g}%"
+@contextmanager
+def only_figures(names: Collection[str]) -> Iterator[None]:
+    """Inside, `save_figure` writes the figures of these names alone: a file takes seconds."""
+    before = _only.set(frozenset(names))
+    try:
+        yield
+    finally:
+        _only.reset(before)
 
 
 def save_figure(
@@ -179,8 +140,12 @@ def save_figure(
     """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`.
 
     The caption goes onto the figure (`put_caption`), and into the files for who cannot see it. The same
-    figure gives the same bytes: no dates are written.
+    figure gives the same bytes: no dates are written. Nothing is written, and no path returned, of what
+    `only_figures` leaves out.
     """
+    only = _only.get()
+    if only is not None and name not in only:
+        return []
     put_caption(figure, caption)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -247,7 +212,12 @@ def named_line(ax: Axes, y: float, words: str, fontsize: float = 8) -> None:
 def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
     """Name the headline of `rows` on the y-axis, in per cent."""
     ax.set_ylabel(f"validation {headline_of(rows).words}")
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    percent_axis(ax.yaxis)
+
+
+def percent_axis(axis: Axis) -> None:
+    """Shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
 
 
 def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:

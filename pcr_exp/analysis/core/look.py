@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import colorsys
 import math
+import re
+import textwrap
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 from matplotlib.colors import to_hex
 
-from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
+from pcr_exp.config.labels import DEFAULT_NAME, script_in
 
 INK = "#1a1a1a"
 MUTED = "#6b6b6b"
@@ -64,8 +67,9 @@ OTHER_LOOKS = [
     *(("#005f3c", "v"), ("#a0a000", ">"), ("#8a8a8a", "X")),
 ]
 """Colours and shapes of whatever is no scan level: none of them is on the groups' ramp, or near it."""
-_MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
 _BASELINE = "baseline"
+SHARE = "bytes_share"
+"""Column of tables of runs whose records have another scan script than libjpeg's."""
 POLICY_LOOKS = {
     "balanced": ("#006d2c", "p"),
     "cosine": ("#1f78b4", "8"),
@@ -81,7 +85,9 @@ the groups does not have. Three shapes are those of groups 6, 8 and 9, as there 
 _FALLBACK_MARKERS = ("*", "h", "<", ">")
 _HUES = (60, 215)
 """Degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
-_LONGEST_LABEL = 24
+_CHANGED = re.compile(r" \(.*\)")
+"""What was changed of a policy's preset, in its label."""
+_LABEL_LETTERS = 30
 
 
 @contextmanager
@@ -102,34 +108,6 @@ def fallback_look(name: str) -> tuple[str, str]:
     return to_hex(colorsys.hsv_to_rgb(hue / 360, 0.55, 0.62)), marker
 
 
-def group_color(group: float) -> str:
-    """The colour of a scan group, the same in every figure: light (few bytes) to dark (all).
-
-    Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are equally far apart, on a
-    ramp of even perceived lightness: order survives a black-and-white printer and colour blindness.
-    """
-    share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
-    return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
-
-
-_SHARES = {1: 0.061, 2: 0.138, 5: 0.466, 10: 1.0}
-"""By scan group of libjpeg's script, its share of the bytes of 1,000 native ImageNet images."""
-
-
-def share_color(share: float) -> str:
-    """The colour of a scan group of another script, by its share of all bytes.
-
-    It is that of the group of libjpeg's script that has this share, on the ramp of `group_color`.
-    """
-    logarithms = [math.log(group) for group in _SHARES]
-    return group_color(math.exp(np.interp(share, [*_SHARES.values()], logarithms)))
-
-
-def group_marker(group: float) -> str:
-    """A shape for every scan group, for readers without colour."""
-    return _MARKERS[int(min(group, NUM_GROUPS))]
-
-
 @dataclass(frozen=True, slots=True)
 class ScanLevel:
     """What a run reads, as columns `scan`, `encoding` and `group` of its row say it, and how it is drawn."""
@@ -139,6 +117,10 @@ class ScanLevel:
     encoding: str = "pcr"
     group: float = math.nan
     """The scan group; NaN for a policy, which reads several."""
+    script: str = DEFAULT_NAME
+    """The scan script's name."""
+    share: float = field(default=math.nan, compare=False)
+    """Of all bytes, where the script is the user's own."""
 
     @property
     def look(self) -> tuple[str, str]:
@@ -146,7 +128,7 @@ class ScanLevel:
         if self.encoding == _BASELINE:
             return INK, "s"
         if not math.isnan(self.group):
-            return group_color(self.group), group_marker(self.group)
+            return color_in_script(self.group, self.script, self.share), group_marker(self.group)
         known = (look for policy, look in POLICY_LOOKS.items() if self.label.startswith(policy))
         return next(known, None) or fallback_look(self.label)
 
@@ -173,12 +155,6 @@ class ScanLevel:
         return scan_words(self.label)
 
     @property
-    def short_words(self) -> str:
-        """The same, with what was changed of a policy's preset cut to as much as a figure has room for."""
-        words = self.words
-        return words if len(words) <= _LONGEST_LABEL else f"{words[: _LONGEST_LABEL - 3]}...)"
-
-    @property
     def place(self) -> tuple[bool, float, str]:
         """Sorts levels: the baseline first, then groups from few bytes to many, then policies."""
         if self.encoding == _BASELINE:
@@ -188,8 +164,9 @@ class ScanLevel:
 
 
 def level_of(row: Mapping[Any, Any]) -> ScanLevel:
-    """The scan level of a row with `scan`, `encoding` and `group`."""
-    return ScanLevel(row["scan"], row["encoding"], row["group"])
+    """The scan level of a row with `scan`, `encoding`, `group` and, if its script is no named one, SHARE."""
+    script, share = script_in(row["scan"]), row.get(SHARE)
+    return ScanLevel(row["scan"], row["encoding"], row["group"], script, math.nan if share is None else share)
 
 
 def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
@@ -197,6 +174,19 @@ def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
     levels = {level_of(row) for row in rows.drop_duplicates("scan").to_dict("records")}
     ordered = sorted(levels, key=lambda level: level.place)
     return [(level, rows[rows["scan"] == level.label]) for level in ordered]
+
+
+def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
+    """What a figure calls its levels: a policy by its name, as long as the figure has but one of it.
+
+    Of several the names say what was changed of the preset, in lines of at most 30 letters.
+    """
+    bare = {level: _CHANGED.sub("", level.words) for level in levels}
+    num_of = Counter(bare.values())
+    return {
+        level: name if num_of[name] == 1 else textwrap.fill(level.words, _LABEL_LETTERS)
+        for level, name in bare.items()
+    }
 
 
 def scan_words(label: str) -> str:

@@ -12,10 +12,13 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.cells import task_title
+from pcr_exp.analysis.core.look import SHARE
 from pcr_exp.analysis.core.permitted import FACTS, NEVER, facts_of
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.run_quality import has_policy, quality_of
 from pcr_exp.config.labels import scan_label, storage_label
+from pcr_exp.config.records import script_of_records
+from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.runs.identity import scientific_part
 from pcr_exp.system.keys import key_of
 from pcr_exp.training.report import interval_rates
@@ -135,7 +138,7 @@ def shared_columns(
 
 
 def tidy_frame(
-    runs: Iterable[Run],
+    runs: Sequence[Run],
     columns: Sequence[str],
     own: Callable[[Run], dict[str, Any]] | None = None,
     *,
@@ -154,7 +157,7 @@ def tidy_frame(
         times: Columns of seconds and rates: NaN where `no_seconds` says why.
     """
     rows = [shared_columns(run, less, keep) | (own(run) if own else {}) for run in runs]
-    frame = pd.DataFrame(rows, columns=list(columns))
+    frame = _with_shares(pd.DataFrame(rows, columns=list(columns)), runs)
     if times:
         frame.loc[frame["no_seconds"] != "", list(times)] = NEVER
     return frame
@@ -188,7 +191,24 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
         columns = shared_columns(run) | {"mean_image_bytes": _mean_image_bytes(run)}
         identity = {key: columns[key] for key in RUN_IDENTITY}
         curves += [{**identity, **row} for row in run.eval_rows]
-    return pd.DataFrame(curves) if curves else pd.DataFrame(columns=RUN_IDENTITY)
+    if not curves:
+        return pd.DataFrame(columns=RUN_IDENTITY)
+    return _with_shares(pd.DataFrame(curves), [run for run in runs for _ in run.eval_rows])
+
+
+def _with_shares(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
+    """With SHARE of each row's run, if any run's records have another scan script than libjpeg's."""
+    if all(script_of_records(run.config.get("records", {})) == DEFAULT for run in runs):
+        return frame
+    return frame.assign(**{SHARE: [_bytes_share(run) for run in runs]})
+
+
+def _bytes_share(run: Run) -> float:
+    """Of all bytes of its images, what a static level reads; NaN of a policy."""
+    last, image_bytes = run.rows[-1], run.manifest.mean_prefix_bytes
+    if has_policy(run.config) or image_bytes is None or not last.get("full_bytes"):
+        return NEVER
+    return float(image_bytes * last["samples_seen"] / last["full_bytes"])
 
 
 def _read_and_spent(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pcr_exp.analysis.core.figure import (
     MAX_CURVES,
     accuracy_axis,
     alone_mark,
-    guessing_lines,
+    footer,
     panel_title,
     panels,
     same_limits,
@@ -25,11 +25,13 @@ from pcr_exp.analysis.core.figure import (
     ticks_in_bytes,
     wide_panels,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, scan_levels, scan_words, style
 from pcr_exp.analysis.echo.look import dashes_of, echo_panels, in_order, look_of, name_of, variant_of
 from pcr_exp.analysis.echo.table import BASELINE, SERIES_KEYS
 
+_WHISKERS = "whiskers: smallest and largest seed"
 _LINE = ["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]
 AXES = {
     "factor": "echo factor e",
@@ -59,6 +61,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
             ax.set_ylabel("fresh images to target")
             ax.set_ylim(bottom=0)
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}")
+        footer(figure, _WHISKERS)
     return figure
 
 
@@ -76,6 +79,7 @@ def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
             ax.set_ylim(bottom=0)
             budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
             panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh images, {subtitle}")
+        footer(figure, _WHISKERS)
     return figure
 
 
@@ -132,6 +136,7 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
             x_axis(ax, rows, x)
             ax.legend(**BELOW)
             panel_title(ax, title, f"{target_of(rows)}, {subtitle}")
+        footer(figure, _WHISKERS)
     return figure
 
 
@@ -225,6 +230,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
             panel_title(pace, title, f"lines: max(t_up, e t_down), measured; mean R = {ratio:.2g}")
             panel_title(seconds, " ", target_of(rows))
             panel_title(fresh, " ", subtitle)
+        footer(figure, _WHISKERS)
     return figure
 
 
@@ -246,8 +252,8 @@ def bound_ms(factors: np.ndarray, upstream_s: float, downstream_s: float) -> np.
 def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
     """Mean validation score over seeds against record bytes read so far, a line per echo and scan level.
 
-    The vertical line is the byte budget that all lines have in common. Colour: the scan level that is read
-    first; dashes and shape: the echo.
+    The vertical line is the byte budget that all lines have in common. Colour and shape: the scan level that
+    is read first; dashes, and whether shapes are filled: the echo.
 
     Args:
         curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, and means
@@ -273,8 +279,9 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
                     line["val_score"],
                     color=level.color,
                     linestyle=dashes_of(variant),
-                    marker=look_of(variant)["marker"],
-                    markeredgecolor="white",
+                    marker=level.marker,
+                    markerfacecolor=level.color if variant == BASELINE else "white",
+                    markeredgecolor="white" if variant == BASELINE else level.color,
                     label=f"{level.words} · {echo}{alone}",
                 )
             ax.axvline(ends.min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
@@ -288,6 +295,7 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
         same_limits(axes, [(title, subtitle) for title, subtitle, _, _ in facts])
         for ax in axes:
             ticks_in_bytes(ax.xaxis, *ax.get_xlim())
+        footer(figure, "upright line: the bytes that all lines have read; means over seeds")
     return figure
 
 

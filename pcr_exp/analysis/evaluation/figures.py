@@ -16,7 +16,8 @@ from pcr_exp.analysis.core.figure import (
     panel_title,
     panels,
 )
-from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, group_color, group_marker, scan_words, style
+from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, scan_words, style
+from pcr_exp.analysis.core.scan_colors import group_color, group_marker
 
 _APART = 0.09
 """Of the points of top-1 and top-5 at one group, to either side."""

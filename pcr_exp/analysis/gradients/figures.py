@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from pcr_exp.analysis.core.cells import with_unit
 from pcr_exp.analysis.core.figure import (
@@ -15,12 +15,13 @@ from pcr_exp.analysis.core.figure import (
     accuracy_axis,
     alone_mark,
     footer,
-    guessing_lines,
     panel_title,
     panels,
+    percent_axis,
     same_limits,
     target_line,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines, upright_guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, style
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
@@ -87,15 +88,15 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
             left, right = axes[2 * i], axes[2 * i + 1]
             _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
             _bars(right, rows, ("final_score_mean", "final_score_min", "final_score_max"))
-            guessing_lines(right, rows, upright=True)
+            upright_guessing_lines(right, rows, bars=True)
             left.set_xlabel("speed-up over 32-bit floats")
             left.set_xlim(left=0)
             right.set_xlabel(f"last validation {headline_of(rows).words}")
-            right.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            percent_axis(right.xaxis)
             right.set_xlim(left=0)
             right.set_yticklabels([])
-            panel_title(left, f"{title}, {link}")
-            panel_title(right, " ", f"{rows['updates'].max():,} updates, {subtitle}")
+            panel_title(left, f"{title}, {link}", f"{rows['updates'].max():,} updates, {subtitle}")
+        footer(figure, "whiskers: smallest and largest seed")
     return figure
 
 

@@ -20,7 +20,7 @@ from pcr_exp.config.throughput import PlanConfig
 
 PREDICTIONS_FILE = "predictions.csv"
 TABLE_FILE = "predictions.md"
-_SIZE = "px as in its rates"
+_SIZE = "input px of the plan's rates"
 _FILLED_WHERE = {
     "hours to accuracy": "hours_to_accuracy",
     "GB/epoch": "dollars_per_epoch",
@@ -49,15 +49,20 @@ def report_plan(plan: PlanConfig) -> list[Path]:
     figures: list[Path] = []
     if plan.storage.bandwidth_mib_per_s is not None:
         figures += save_figure(
-            draw_roofline(predictions), predictions, out, "roofline", _caption(plan, "Predicted roofline")
+            draw_roofline(predictions), predictions, out, "roofline", caption_of(plan, "Predicted roofline")
         )
         figures += save_figure(
-            draw_workers(growing), growing, out, "workers", _caption(plan, "Predicted images/s over workers")
+            draw_workers(growing),
+            growing,
+            out,
+            "workers",
+            caption_of(plan, "Predicted images/s over workers"),
         )
     return [*tables, *figures]
 
 
-def _caption(plan: PlanConfig, shows: str) -> Caption:
+def caption_of(plan: PlanConfig, shows: str) -> Caption:
+    """What a figure of a plan's predictions says of itself."""
     models = ", ".join(plan.model_images_per_s)
     return Caption(
         shows=shows,

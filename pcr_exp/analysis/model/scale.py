@@ -22,7 +22,8 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_beside
 from pcr_exp.analysis.core.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
-from pcr_exp.analysis.core.look import OTHER_LOOKS, group_color, group_marker, style
+from pcr_exp.analysis.core.look import OTHER_LOOKS, style
+from pcr_exp.analysis.core.scan_colors import group_color, group_marker
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s, images_per_s
 from pcr_exp.measuring.scale.order_cost import measure, record_sizes
 from pcr_exp.measuring.scale.simulate import Machine, Reads, never_evicted, reads_of_an_epoch, simulate

@@ -10,15 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
-from pcr_exp.analysis.core.look import (
-    INK,
-    MUTED,
-    OTHER_LOOKS,
-    fallback_look,
-    group_color,
-    group_marker,
-    style,
-)
+from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, fallback_look, style
+from pcr_exp.analysis.core.scan_colors import group_color, group_marker
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
 NAMED_GROUPS = (1, 2, 5)

@@ -14,7 +14,8 @@ from matplotlib.patches import Rectangle
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import footer, new_figure, save_figure
-from pcr_exp.analysis.core.look import group_color, style
+from pcr_exp.analysis.core.look import style
+from pcr_exp.analysis.core.scan_colors import group_color
 from pcr_exp.datasets.photos import SOURCE_FILES, load_photo
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.decode import decode

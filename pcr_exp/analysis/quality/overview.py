@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
-from pcr_exp.analysis.core.figure import footer, panels
+from pcr_exp.analysis.core.figure import footer, panels, percent_axis
 from pcr_exp.analysis.core.look import OTHER_LOOKS, style
 from pcr_exp.analysis.quality.files import META_FILE, REMEDY, load_quality
 from pcr_exp.errors import RunError
@@ -57,7 +56,7 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
             cost.plot(rows["group"], rows["bytes_share"], **look)
         kept.set_ylabel("mean MS-SSIM against all scans")
         cost.set_ylabel("bytes, share of all scans")
-        cost.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        percent_axis(cost.yaxis)
         cost.set_ylim(bottom=0)
         for ax in (kept, cost):
             ax.set_xticks(sorted(overview["group"].unique()))

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from pcr_exp.analysis.core.figure import BELOW, accuracy_axis, guessing_lines, panel_title, panels
+from pcr_exp.analysis.core.figure import BELOW, accuracy_axis, panel_title, panels
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
     MUTED,

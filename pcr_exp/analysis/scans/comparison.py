@@ -22,12 +22,14 @@ from pcr_exp.analysis.core.cells import (
 )
 from pcr_exp.analysis.core.figure import (
     BELOW,
+    LEGEND_LINE_IN,
     accuracy_axis,
-    guessing_lines,
+    footer,
     panel_title,
     panels,
     target_line,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, OTHER_LOOKS, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
@@ -194,6 +196,11 @@ def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
             if x == "epoch":
                 ax.xaxis.set_major_locator(MaxNLocator(integer=True))
                 ax.legend(**BELOW, title=key, alignment="left")
+        width, height = figure.get_size_inches()
+        num_rows = -(-len(drawn) // (2 if has_seconds else 1))
+        lines = 1 + curves["value"].nunique()
+        figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+        footer(figure, "thin: seeds; thick: their mean")
     return figure
 
 

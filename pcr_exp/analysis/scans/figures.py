@@ -19,13 +19,14 @@ from pcr_exp.analysis.core.figure import (
     MAX_CURVES,
     accuracy_axis,
     footer,
-    guessing_lines,
     panel_title,
     panels,
     target_line,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.look import (
     ScanLevel,
+    names_of,
     scan_levels,
     style,
 )
@@ -50,7 +51,9 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
     """
     _show_all(ax, rows[y])
     most = rows.groupby("scan")["run_id"].nunique().max()
-    for order, (level, runs) in enumerate(scan_levels(rows)):
+    levels = scan_levels(rows)
+    names = names_of([level for level, _ in levels])
+    for order, (level, runs) in enumerate(levels):
         # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
         look: dict[str, Any] = {
             "color": level.color,
@@ -72,7 +75,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
             markevery=max(1, len(mean) // 8),
             markeredgecolor="white",
             markeredgewidth=0.7,
-            label=f"{level.short_words} · {kilobytes(_image_bytes(level, runs))}{alone}",
+            label=f"{names[level]} · {kilobytes(_image_bytes(level, runs))}{alone}",
             **look,
         )
 
@@ -148,10 +151,15 @@ def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str,
         return [(title, subtitle, rows)]
     static = [level.label for level in levels if not math.isnan(level.group)]
     policies = [level.label for level in levels if math.isnan(level.group)]
-    beside, step = static[:1], MAX_CURVES - 1
-    parts = [static[i : i + MAX_CURVES] for i in range(0, len(static), MAX_CURVES)]
-    parts += [beside + policies[i : i + step] for i in range(0, len(policies), step)]
+    parts = _even_parts(static, MAX_CURVES)
+    parts += [static[:1] + part for part in _even_parts(policies, MAX_CURVES - 1)]
     return [(title, subtitle, rows[rows["scan"].isin(part)]) for part in parts if part]
+
+
+def _even_parts(labels: list[str], most: int) -> list[list[str]]:
+    """As few parts of at most `most` as there must be, about equally long."""
+    step = -(-len(labels) // max(1, -(-len(labels) // most)))
+    return [labels[i : i + step] for i in range(0, len(labels), step or 1)]
 
 
 def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
@@ -161,7 +169,8 @@ def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
     lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
-    footer(figure, BANDS)
+    if any((rows.groupby("scan")["run_id"].nunique() > 1).any() for _, _, rows in facts):
+        footer(figure, BANDS)
 
 
 def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
@@ -210,8 +219,14 @@ def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
 
     Runs of unlike `timing`, if the rows have it, are panels of their own. The setting and the hardware are
-    named where two panels differ in nothing else.
+    named where two panels differ in nothing else; such panels stand in the order of those names.
     """
+    found = list(_panels_by_key(curves))
+    *named, _ = GROUP_KEYS
+    yield from sorted(found, key=lambda panel: [*panel[2][named].iloc[0], panel[1]])
+
+
+def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     *named, _ = GROUP_KEYS
     timed = curves if "timing" in curves else curves.assign(timing="")
     for title, group, rows in per_setting(timed, [*GROUP_KEYS, "timing"]):

@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.figure import (
@@ -20,13 +19,14 @@ from pcr_exp.analysis.core.figure import (
     LEGEND_LINE_IN,
     alone_mark,
     footer,
-    guessing_lines,
     panel_title,
     panels,
+    percent_axis,
     same_limits,
     save_figure,
     ticks_in_bytes,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, style
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
@@ -129,7 +129,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ticks_in_bytes(ax.xaxis, low, high)
     ax.set_xlabel("bytes read in training, probes included (log scale)")
     ax.set_ylabel(f"last validation {headline_of(rows).words}")
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    percent_axis(ax.yaxis)
     ax.legend(**BELOW, ncols=2)
 
 

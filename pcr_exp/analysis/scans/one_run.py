@@ -16,18 +16,18 @@ from pcr_exp.analysis.core.cells import task_title, with_unit
 from pcr_exp.analysis.core.figure import (
     BELOW,
     accuracy_axis,
-    guessing_lines,
     panel_title,
     panels,
     save_figure,
     target_line,
 )
+from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.look import INK, ScanLevel, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import seconds_of
-from pcr_exp.analysis.policies import draw_trace
-from pcr_exp.config.labels import scan_label
+from pcr_exp.analysis.policies import draw_trace, trace_of
+from pcr_exp.config.labels import scan_label, script_in
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.training.task import TOP1
@@ -60,7 +60,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     caption = of_runs([run], "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
-    if trace := draw_trace(rows, chosen, scan.label, folder, "policy_trace"):
+    if trace := draw_trace(trace_of(run, []), rows, chosen, scan.label, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
 
@@ -76,13 +76,14 @@ def draw_training_curve(
 ) -> Figure:
     """Losses (left) and the headline (right) against train_s + wait_s + probe_s.
 
-    `rows`: a run's rows, kinds `train` and `eval`, as logged. What guessing reaches is drawn if it is known.
+    `rows`: a run's rows, kinds `train` and `eval`, as logged or as `read_runs` reads them. What guessing
+    reaches is drawn if it is known.
     """
-    score = f"val_{headline}"
+    score = "val_score"
     with style():
         figure, (losses, accuracy) = panels(2)
         # A run that has not evaluated yet lacks some.
-        rows = rows.reindex(columns=[*COLUMNS, score])
+        rows = rows.rename(columns={f"val_{headline}": score}).reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
         evaluated = evaluated[evaluated["eval_group"] != "same"]  # older runs lack the column
@@ -117,7 +118,8 @@ def draw_training_curve(
 def level_of_config(scan: Mapping[str, Any], records: Mapping[str, Any] | None = None) -> ScanLevel:
     """The scan level of a run's configuration: of its groups `scan` and `records`."""
     group = math.nan if has_policy({"scan": scan}) else scan["group"]
-    return ScanLevel(scan_label(scan, records), scan["encoding"], group)
+    label = scan_label(scan, records)
+    return ScanLevel(label, scan["encoding"], group, script_in(label))
 
 
 def _num_val(evaluated: pd.DataFrame) -> int:

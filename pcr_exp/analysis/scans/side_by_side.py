@@ -7,17 +7,18 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.core.figure import (
     PANEL_WIDTH_IN,
     alone_mark,
-    guessing_lines,
+    footer,
     new_figure,
     panel_title,
+    percent_axis,
 )
+from pcr_exp.analysis.core.guessing import upright_guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
-from pcr_exp.analysis.core.look import MUTED, scan_levels, style
+from pcr_exp.analysis.core.look import MUTED, names_of, scan_levels, style
 from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.analysis.scans.figures import per_panel
 from pcr_exp.system import MIB
@@ -64,13 +65,14 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
                 ax.set_xlabel(label.format(headline=headline_of(rows).words))
                 if ax is not axes[0]:
                     ax.set_yticklabels([])
-            axes[-1].xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            guessing_lines(axes[-1], rows, upright=True)
+            percent_axis(axes[-1].xaxis)
+            upright_guessing_lines(axes[-1], rows)
             words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
             panel_title(axes[0], title, words, broken=False)
             panel_title(axes[1], " ", " ")  # keeps the height for the words above, which run into its width
             for text in (axes[0].title, *axes[0].texts[-1:]):
                 text.set_in_layout(False)
+        footer(figure, "a shape per seed, an upright bar for their mean")
     return figure
 
 
@@ -97,7 +99,8 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
                 color=MUTED,
             )
     most = max(len(runs) for _, runs in levels)
-    names = [level.short_words + alone_mark(len(runs), most) for level, runs in levels]
+    called = names_of([level for level, _ in levels])
+    names = [called[level] + alone_mark(len(runs), most) for level, runs in levels]
     ax.set_yticks(range(len(levels)), names, fontsize=8.5)
     ax.set_ylim(len(levels) - 0.4, -0.6)
     if measure != "final_score":

@@ -6,25 +6,26 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from pcr_exp.analysis.core.cells import task_title
 from pcr_exp.analysis.core.figure import (
-    guessing_lines,
     named_line,
     new_figure,
     panel_title,
     panels,
+    percent_axis,
     ticks_in_bytes,
 )
-from pcr_exp.analysis.core.look import INK, MUTED, group_color, group_marker, style
+from pcr_exp.analysis.core.group_legend import group_legend
+from pcr_exp.analysis.core.guessing import guessing_lines
+from pcr_exp.analysis.core.look import INK, MUTED, style
+from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.analysis.tolerance.table import Facts
 from pcr_exp.measuring.tolerance.answer import TOLERATED
 from pcr_exp.training.task import headline_called
 
 WORDS = {"full": "used at all scans", "same": "used at the group trained on"}
 MARKED = (1, 2, 5)
-_APART = 0.04
 
 
 def points(share: float) -> str:
@@ -104,29 +105,17 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     ax.set_xscale("log")
     ax.plot(rows["image_bytes"], rows["score"], color=MUTED, linewidth=1, zorder=2)
     for row in rows.to_dict("records"):
-        group, color = row["train_group"], group_color(row["train_group"])
+        group, color = row["train_group"], color_in_script(row["train_group"], facts.scans)
         place = row["image_bytes"]
         ax.vlines(
             place, whole - row["loss_high"], whole - row["loss_low"], color=color, linewidth=2.2, alpha=0.6
         )
         fill = color if row["verdict"] == TOLERATED else "white"
         ax.plot(place, row["score"], group_marker(group), color=color, markerfacecolor=fill, zorder=4)
-        if group in MARKED or group == highest:
-            aside = (-4, 8) if group == highest else (5, -13)
-            ax.annotate(
-                f"group {group}",
-                (place, row["score"]),
-                xytext=aside,
-                textcoords="offset points",
-                ha="right" if group == highest else "left",
-                fontsize=8,
-            )
     named_line(ax, whole - facts.margin, f"all scans\n- {points(facts.margin)}", fontsize=7)
-    # Nearer, the name of one line would hide that of the other.
-    apart = abs(facts.majority_share - 1 / facts.num_classes) > _APART
-    classes = facts.num_classes if apart or facts.headline != "top1" else np.nan
-    guessing_lines(ax, rows.assign(majority_share=facts.majority_share, num_classes=classes))
+    guessing_lines(ax, rows.assign(majority_share=facts.majority_share, num_classes=facts.num_classes))
+    group_legend(ax, [group for group in facts.groups if group in MARKED or group == highest], facts.scans)
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)
     ax.set_xlabel("mean bytes per image (log scale)")
     ax.set_ylabel(headline_called(facts.headline).words)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    percent_axis(ax.yaxis)

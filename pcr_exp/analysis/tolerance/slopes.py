@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import markdown_table, task_title
 from pcr_exp.analysis.core.figure import BELOW, named_line, panel_title, panels, save_figure
-from pcr_exp.analysis.core.look import MUTED, group_color, group_marker, style
+from pcr_exp.analysis.core.group_legend import group_handles
+from pcr_exp.analysis.core.look import MUTED, style
+from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
-from pcr_exp.analysis.tolerance.figures import MARKED, WORDS, subtitle_of
+from pcr_exp.analysis.tolerance.figures import WORDS, subtitle_of
 from pcr_exp.analysis.tolerance.page import META_FILE, caption_of, load_tolerance
 from pcr_exp.analysis.tolerance.table import Measured, scores_of, weights_of
 from pcr_exp.config.tolerance import DEPLOYMENTS
@@ -33,6 +35,7 @@ from pcr_exp.training.task import headline_called
 
 NAME = "slopes"
 TASK = ["dataset", "label", "headline"]
+_LEGEND_IN = 1.0
 _DASHES = {"full": "-", "same": "--"}
 
 Floats = NDArray[np.float64]
@@ -154,21 +157,29 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             facts = found.facts
             rows = kept[(kept[TASK] == [facts.dataset, facts.label, facts.headline]).all(axis=1)]
             for deployment in DEPLOYMENTS:
-                _draw_line(ax, rows[rows["deployment"] == deployment], deployment)
-            _name_groups(ax, rows)
+                _draw_line(ax, rows[rows["deployment"] == deployment], deployment, facts.scans)
+            ax.set_ylim(bottom=min(-0.15, ax.get_ylim()[0]), top=max(1.1, ax.get_ylim()[1]))
             ax.axhline(1, color=MUTED, linewidth=0.8)
             named_line(ax, 0, "guessing", fontsize=7)
             ax.set_xlabel("mean MS-SSIM of the scan group")
             ax.set_ylabel(f"kept of {headline_called(facts.headline).words}")
             ax.legend(**BELOW)
             panel_title(ax, task_title(facts.dataset, facts.label, facts.model), subtitle_of(facts))
+        handles = {
+            handle.get_label(): handle
+            for found in measured
+            for handle in group_handles(found.facts.groups, found.facts.scans)
+        }
+        figure.legend(handles=[*handles.values()], loc="outside right center")
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width + _LEGEND_IN, height)
     return figure
 
 
-def _draw_line(ax: Axes, rows: pd.DataFrame, deployment: str) -> None:
+def _draw_line(ax: Axes, rows: pd.DataFrame, deployment: str, script: str) -> None:
     first = rows.iloc[0]
     for row in rows.to_dict("records"):
-        color = group_color(row["group"])
+        color = color_in_script(row["group"], script)
         ax.vlines(row["ms_ssim"], row["kept_low"], row["kept_high"], color=color, linewidth=1.2, alpha=0.6)
         fill = color if deployment == "full" else "white"
         marker = group_marker(row["group"])
@@ -178,22 +189,6 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, deployment: str) -> None:
     fill = "filled" if deployment == "full" else "hollow"
     words = f"{WORDS[deployment]} ({fill}): {first['slope']:.1f} per MS-SSIM"
     ax.plot(ends, level, _DASHES[deployment], color=MUTED, linewidth=1.2, zorder=2, label=words)
-
-
-def _name_groups(ax: Axes, rows: pd.DataFrame) -> None:
-    """Below the lower of both ways of using a group."""
-    first = rows["group"].min()
-    for group, of_group in rows[rows["group"].isin(MARKED)].groupby("group"):
-        ax.annotate(
-            f"group {group}",
-            (of_group["ms_ssim"].iloc[0], of_group["kept_low"].min()),
-            xytext=(-4 if group == first else 0, -3),
-            textcoords="offset points",
-            ha="left" if group == first else "center",
-            va="top",
-            fontsize=8,
-        )
-    ax.set_ylim(bottom=min(-0.15, ax.get_ylim()[0]))
 
 
 def measured_in(root: Path) -> list[Path]:
