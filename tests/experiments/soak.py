@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -80,15 +81,17 @@ class Training:
     def look(self) -> None:
         """Take a sample, once it trains."""
         if self.process.poll() is None and self.rows:
-            main = psutil.Process(self.process.pid)
-            processes = [main, *main.children(recursive=True)]
-            self.samples.append(
-                Sample(
-                    sum(process.memory_full_info().uss for process in processes) / 2**20,
-                    sum(process.num_fds() for process in processes),
-                    sum(process.num_threads() for process in processes),
-                )
-            )
+            with suppress(psutil.NoSuchProcess):  # it began a program that has ended meanwhile
+                self.samples.append(self._sample())
+
+    def _sample(self) -> Sample:
+        main = psutil.Process(self.process.pid)
+        processes = [main, *main.children(recursive=True)]
+        return Sample(
+            sum(process.memory_full_info().uss for process in processes) / 2**20,
+            sum(process.num_fds() for process in processes),
+            sum(process.num_threads() for process in processes),
+        )
 
     def end(self) -> int:
         """Ask it to end, and wait for it; its exit status, 143 if all went well."""
