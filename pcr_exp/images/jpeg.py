@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer
 
@@ -34,6 +36,8 @@ UPRIGHT = 1
 
 _FILL = re.compile(rb"\xff*")
 _SOS = re.compile(rb"\xff\xda")
+_SHORT_FILE_BYTES = 20_000
+"""From here on a pattern takes longer than arrays do: twice as long in a file of 100 kB."""
 _END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that is not a stuffed FF (00), a restart (D0..D7) or a fill byte (FF)."""
 
@@ -77,11 +81,14 @@ def segments(jpeg: Buffer) -> Iterator[Segment]:
     """
     if jpeg[: len(SOI)] != SOI:
         raise ImageError("not a JPEG: it does not begin with FF D8")
-    position = 2
+    position, size = 2, len(jpeg)
     while True:
         start = position
-        position = _FILL.match(jpeg, start).end()  # type: ignore[union-attr]  # matches nothing, too
-        if position >= len(jpeg):
+        if start + 2 < size and jpeg[start] == 0xFF != jpeg[start + 1]:
+            position = start + 1  # as almost always: no fill bytes, for which a pattern would be tried
+        else:
+            position = _FILL.match(jpeg, start).end()  # type: ignore[union-attr]  # matches nothing, too
+        if position >= size:
             raise ImageError("truncated: the file ends without an end-of-image marker")
         if position == start:
             raise ImageError(f"damaged: wanted a marker at byte {position}, found {jpeg[position]:02X}")
@@ -91,9 +98,13 @@ def segments(jpeg: Buffer) -> Iterator[Segment]:
             return
         if code in _CODES_WITHOUT_LENGTH:
             raise ImageError(f"damaged: marker FF {code:02X} at byte {position - 1} cannot stand there")
-        length = int.from_bytes(jpeg[position + 1 : position + 3], "big")
-        payload, end = position + 3, position + 1 + length
-        if end > len(jpeg) or payload > len(jpeg):
+        payload = position + 3
+        if payload <= size:
+            length = jpeg[position + 1] << 8 | jpeg[position + 2]
+        else:
+            length = int.from_bytes(jpeg[position + 1 : payload], "big")
+        end = position + 1 + length
+        if end > size or payload > size:
             raise ImageError(f"truncated: the file ends inside the segment of marker FF {code:02X}")
         if length < 2:
             raise ImageError(f"damaged: the segment of marker FF {code:02X} gives its length as {length}")
@@ -128,13 +139,21 @@ def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
             f"{frame.width_px} x {frame.height_px} pixels are more than records.max_pixels={max_pixels}"
         )
     # Almost always few; what looks like a marker may be part of a thumbnail, so many are counted properly.
-    if len(_SOS.findall(jpeg)) > MAX_SCANS:
+    if _count_sos(jpeg) > MAX_SCANS:
         num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
         if num_scans > MAX_SCANS:
             raise ImageError(
                 f"{num_scans} scans, each of which takes a decoder over all pixels: at most {MAX_SCANS}"
             )
     return frame
+
+
+def _count_sos(jpeg: Buffer) -> int:
+    """How often the bytes of an SOS marker come, wherever."""
+    if len(jpeg) < _SHORT_FILE_BYTES:
+        return len(_SOS.findall(jpeg))
+    octets = np.frombuffer(jpeg, dtype=np.uint8)
+    return int(np.count_nonzero((octets[:-1] == 0xFF) & (octets[1:] == _SOS_CODE)))
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
@@ -185,11 +204,11 @@ def join_pieces(pieces: Sequence[Buffer]) -> bytes:
 
 def _parse_frame(jpeg: Buffer, segment: Segment) -> Frame:
     # T.81 B.2.2: precision (1 byte), lines (2), samples per line (2), components (1).
-    fields = jpeg[segment.payload : segment.end]
-    if len(fields) < 6:
+    at = segment.payload
+    if segment.end - at < 6:
         raise ImageError("damaged: the frame header (SOF) is too short")
-    height_px, width_px = int.from_bytes(fields[1:3], "big"), int.from_bytes(fields[3:5], "big")
-    return Frame(segment.code, fields[0], width_px, height_px, fields[5])
+    height_px, width_px = jpeg[at + 1] << 8 | jpeg[at + 2], jpeg[at + 3] << 8 | jpeg[at + 4]
+    return Frame(segment.code, jpeg[at], width_px, height_px, jpeg[at + 5])
 
 
 def read_orientation(jpeg: bytes) -> int:

@@ -260,7 +260,7 @@ class PartDecoder:
         check(library.tj3SetScalingFactor(handle, _ScalingFactor(1, denominator)))
         check(library.tj3SetCroppingRegion(handle, _Region(left, top, columns, rows)))
         pixels = np.empty((rows, columns, 3), dtype=np.uint8)
-        place, step = pixels.ctypes.data, 3 * columns
+        place, step = ctypes.byref(ctypes.c_char.from_buffer(pixels.data)), 3 * columns
         check(library.tj3Decompress8(handle, _pointer(jpeg), len(jpeg), place, step, _TJPF_RGB))
         return pixels
 

@@ -7,7 +7,6 @@ import math
 import cv2
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from pcr_exp.images.codec import Part, Pixels, Source
 
@@ -21,7 +20,7 @@ For a parabola 1/24 in place of 0.1 would give back what means take; 0.1 gave th
 """
 
 
-def resample(part: Part, out: Pixels, *, antialias: bool) -> None:
+def resample(part: Part, out: Pixels, *, antialias: bool, mirrored: bool = False) -> None:
     """Fill `out`, uint8 [rows, columns, 3], from the part.
 
     Where the part has at least as many pixels as `out`, its edges are rounded to whole ones: an error of up
@@ -32,13 +31,16 @@ def resample(part: Part, out: Pixels, *, antialias: bool) -> None:
             after decoding at a fraction of the size.
         out: Is filled.
         antialias: Filter where `out` has fewer pixels than the part, as Pillow and torchvision do.
+        mirrored: Left and right are exchanged in `out`.
     """
     if part.rows >= out.shape[0] or part.columns >= out.shape[1] or part.denominator == 1:
         top, bottom = _whole(part.top, part.rows, part.pixels.shape[0])
         left, right = _whole(part.left, part.columns, part.pixels.shape[1])
         resize(part.pixels[top:bottom, left:right], out, antialias=antialias)
+        if mirrored:
+            cv2.flip(out, 1, dst=out)
     else:
-        enlarge(part, out)
+        enlarge(part, out, mirrored=mirrored)
 
 
 def whole_image(image: Source) -> Pixels:
@@ -80,12 +82,12 @@ def _shrink(image: Pixels, out: Pixels) -> None:
     """
     writeable = image if image.flags.writeable else image.copy()  # torch warns of what must not be written
     # [1, 3, H, W] as a view of what stays [H, W, 3] in memory: which is what that code works on.
-    batch = torch.from_numpy(writeable)[None].permute(0, 3, 1, 2)
-    shrunk = F.interpolate(batch, out.shape[:2], mode="bilinear", antialias=True)
-    torch.from_numpy(out).copy_(shrunk[0].permute(1, 2, 0))
+    batch, shrunk = (torch.from_numpy(pixels)[None].permute(0, 3, 1, 2) for pixels in (writeable, out))
+    # What F.interpolate(mode="bilinear", antialias=True) calls, but into the memory where it is wanted.
+    torch.ops.aten._upsample_bilinear2d_aa.out(batch, out.shape[:2], False, out=shrunk)
 
 
-def enlarge(part: Part, out: Pixels) -> None:
+def enlarge(part: Part, out: Pixels, *, mirrored: bool = False) -> None:
     """Fill `out` from a part of an image that was decoded at a fraction of its size.
 
     The part's edges lie between pixels. Whole pixels around it are resized, and `out` is cut from the result:
@@ -104,7 +106,10 @@ def enlarge(part: Part, out: Pixels) -> None:
     larger = cv2.resize(source, (larger_columns, larger_rows), interpolation=cv2.INTER_CUBIC)
     y = _start((part.top - top) * larger_rows / (bottom - top), larger_rows - rows)
     x = _start((part.left - left) * larger_columns / (right - left), larger_columns - columns)
-    out[:] = larger[y : y + rows, x : x + columns]
+    if mirrored:
+        cv2.flip(larger[y : y + rows, x : x + columns], 1, dst=out)  # one pass in place of two
+    else:
+        out[:] = larger[y : y + rows, x : x + columns]
 
 
 def _sharpened(image: Pixels) -> Pixels:

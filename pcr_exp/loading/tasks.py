@@ -24,6 +24,10 @@ from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 from pcr_exp.system.lazy import torch
 
 
+_BEYOND_ALL = 2**62
+"""Later than any position of an epoch."""
+
+
 class Files:
     """Image files, each copied once: laid end to end in a slab as far as it has room, else on its own.
 
@@ -32,7 +36,8 @@ class Files:
 
     def __init__(self, slab: Slab | None = None) -> None:
         self.slab = slab
-        self._files: list[slice | bytearray] = []
+        self._files: list[tuple[int, int] | bytearray] = []
+        """Where in the slab (pickled in a tenth of a slice's time), or what."""
         self._end = 0
 
     def add(self, parts: Sequence[Buffer]) -> None:
@@ -44,16 +49,16 @@ class Files:
         for part in parts:
             self.slab.files[self._end : self._end + len(part)] = part
             self._end += len(part)
-        self._files.append(slice(start, end))
+        self._files.append((start, end))
 
     def __len__(self) -> int:
         return len(self._files)
 
     def __iter__(self) -> Iterator[Buffer]:
         for file in self._files:
-            if isinstance(file, slice):
+            if isinstance(file, tuple):
                 assert self.slab is not None
-                yield self.slab.files[file]
+                yield self.slab.files[slice(*file)]
             else:
                 yield file
 
@@ -237,14 +242,16 @@ class Tasks:
             images = EncodedImages(Files(self.take_slab()), epoch, self._slots[part], index)
             labels, group, record_bytes, full_bytes = [], reads.newest_group(), 0, 0
             num_to_come = len(to_come)
+            next_first = _first_use(order, to_come)
             for position, read, sample in zip(
                 range(first, end), uses[0].tolist(), uses[1].tolist(), strict=True
             ):
                 # In the middle of an epoch, first come all that are in use there.
-                while to_come and order.first_use[to_come[0]] <= position:
+                while next_first <= position:
                     while not self.fetcher.want(1) and not self.may_wait:
                         yield None
                     newest = to_come.popleft()
+                    next_first = _first_use(order, to_come)
                     reads.open(newest, *self.fetcher.take(1))
                     group = reads.samples(newest).group
                     if order.first_use[newest] >= first:
@@ -281,3 +288,8 @@ class Tasks:
         images.num_replaced += sample in samples.replaced
         images.names.append(f"sample {samples.ids[sample]} (record {record}, scan group {samples.group})")
         return int(samples.labels[self._label][sample])
+
+
+def _first_use(order: Order, to_come: Sequence[int]) -> int:
+    """The first position that uses the read which comes next; beyond all positions if none does."""
+    return int(order.first_use[to_come[0]]) if to_come else _BEYOND_ALL

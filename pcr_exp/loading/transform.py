@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import cv2
 import numpy as np
 
 from pcr_exp.config.dataset import AugmentConfig
@@ -51,9 +50,8 @@ class TrainTransform:
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:
         """Fill `out` from a random part of `image`: the same part at whatever scale it was decoded."""
         crop = random_crop(image.height_px, image.width_px, self.config, draws)
-        resample(image.part(*crop), out, antialias=self.antialias)
-        if self.config.horizontal_flip and draws[-1] < 0.5:
-            cv2.flip(out, 1, dst=out)
+        mirrored = self.config.horizontal_flip and draws[-1] < 0.5
+        resample(image.part(*crop), out, antialias=self.antialias, mirrored=mirrored)
 
 
 class EvalTransform:
