@@ -23,7 +23,6 @@ from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
 from pcr_exp.system.lazy import torch
 
-
 _BEYOND_ALL = 2**62
 """Later than any position of an epoch."""
 

@@ -51,7 +51,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     workers = max(1, job.settings.num_workers)
     loader = _loader(folder / FILE, job.image_size, job.batch_size, workers, job.settings.prefetch_batches)
     order = loader.traversal_order = _Epochs(loader.reader.num_samples, job.num_epochs, job.seed)
-    loader.indices = order.sample_order(0)  # as many: their number is the loader's length
+    loader.first_traversal_order = order.sample_order(0)  # its number is the loader's length
     for images, _labels in loader:
         yield images
 

@@ -25,11 +25,10 @@ from pcr_exp.storage.open import is_limited, open_storage
 
 
 def worker_settings(job: Job) -> dict[str, Any]:
-    """How a peer's DataLoader runs its workers: as many as ours, kept from epoch to epoch."""
+    """How a peer's DataLoader runs its workers: as many as ours. Its one pass is a stream over epochs."""
     workers = job.settings.num_workers
     return {
         "num_workers": workers,
-        "persistent_workers": workers > 0,
         "prefetch_factor": job.settings.prefetch_batches if workers else None,
     }
 

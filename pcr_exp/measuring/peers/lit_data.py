@@ -6,6 +6,7 @@ every chunk stands as often as there are epochs. Crops are those of ImageFolder,
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,13 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
     dataset = _Images(str(folder), shuffle=True, seed=job.seed, subsample=float(job.num_epochs))
     dataset.decode = open_decoder(job.decode)
     dataset.crop = crop(job.image_size, from_pil=job.decode == "pil")
-    return torch_images(StreamingDataLoader(dataset, batch_size=job.batch_size, **worker_settings(job)))
+    try:
+        yield from torch_images(
+            StreamingDataLoader(dataset, batch_size=job.batch_size, **worker_settings(job))
+        )
+    finally:
+        del dataset
+        gc.collect()  # its loader is part of a circle of references, and its workers end with it
 
 
 class _Images(StreamingDataset):
