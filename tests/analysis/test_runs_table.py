@@ -22,6 +22,7 @@ from pcr_exp.analysis.core.runs_table import (
     seconds_of,
     setting_key,
 )
+from pcr_exp.analysis.scans.figures import with_seconds
 from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.loader import LoaderConfig
@@ -146,7 +147,7 @@ def test_eval_curves_have_every_evaluation_of_every_run(tmp_path: Path, make_run
     curves = eval_curves(read_runs(tmp_path))
     assert curves["val_score"].tolist() == [0.3, 0.6, 0.9, 0.1, 0.2]
     assert curves["scan"].tolist() == ["baseline"] * 3 + ["group_5"] * 2
-    assert eval_curves([]).empty
+    assert eval_curves([]).empty and with_seconds(eval_curves([])).empty
 
 
 def test_from_disk_to_speed_up(tmp_path: Path, make_run: MakeRun) -> None:

@@ -68,8 +68,7 @@ def test_a_job_that_fails_in_one_process_ends_the_sweep_of_both(tmp_path: Path) 
     done = launched(2, tmp_path, broken, "gradients=threelc", *sweep)
     assert done.returncode == 1
     assert f"{tmp_path}/file" in done.stderr
-    (begun,) = (tmp_path / "runs").iterdir()
-    assert "-s0-" in begun.name
+    assert (tmp_path / "hydra/0").is_dir() and not (tmp_path / "hydra/1").exists(), "the second is not begun"
 
 
 @pytest.mark.slow

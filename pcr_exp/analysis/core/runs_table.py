@@ -21,6 +21,7 @@ from pcr_exp.config.records import script_of_records
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.runs.identity import scientific_part
 from pcr_exp.system.keys import key_of
+from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.report import interval_rates
 
 REACHED = ["epochs_to_target", "fresh_to_target", "bytes_to_target", "time_to_target_s"]
@@ -192,7 +193,7 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
         identity = {key: columns[key] for key in RUN_IDENTITY}
         curves += [{**identity, **row} for row in run.eval_rows]
     if not curves:
-        return pd.DataFrame(columns=RUN_IDENTITY)
+        return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
     return _with_shares(pd.DataFrame(curves), [run for run in runs for _ in run.eval_rows])
 
 
