@@ -36,9 +36,9 @@ def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
     assert (rows["images_per_s"] > 0).all() and (rows["cpu_s_per_image"] > 0).all()
     assert (rows["num_images"] == 24 * rows["num_epochs"]).all()
     assert rows["cached_share"].between(0, 1).all()
-    slow = rows[rows["storage"] == "200 requests/s"].set_index("loader")["images_per_s"]
-    # One request per image at 200 a second; ours has one per record of 8.
-    assert slow["image_folder_pil"].max() < 210
+    slow = rows[(rows["storage"] == "200 requests/s") & (rows["loader"] == "image_folder_pil")]
+    # One request per image at 200 a second, but for a batch that was ready when the clock began.
+    assert ((slow["num_images"] - 8) / slow["total_s"] < 210).all() and len(slow) == 2
     text = (tmp_path / "out" / "throughput.md").read_text()
     assert "* FFCV, original bytes: absent" in text and "| files_and_copies |" in text
     names = {path.name for path in (tmp_path / "out").glob("*.png")}
@@ -110,7 +110,7 @@ def test_the_model_is_held_against_measurements(tmp_path: Path) -> None:
     config = compose(
         "throughput",
         *("experiment=throughput_model", "dataset.num_train=64", "dataset.num_val=8", "dataset.size_px=64"),
-        *("scans=[baseline]", "processes=[1]", "bandwidths_mib_per_s=[]", "measure_s=1", *paths),
+        *("scans=[baseline]", "processes=[1]", "bandwidths_mib_per_s=[]", "measure_s=3", *paths),
     )
     assert throughput(config) == "finished"
     assert throughput(config) == "finished"

@@ -68,7 +68,8 @@ def test_a_job_that_fails_in_one_process_ends_the_sweep_of_both(tmp_path: Path) 
     done = launched(2, tmp_path, broken, "gradients=threelc", *sweep)
     assert done.returncode == 1
     assert f"{tmp_path}/file" in done.stderr
-    assert (tmp_path / "hydra/0").is_dir() and not (tmp_path / "hydra/1").exists(), "the second is not begun"
+    jobs = {path.name for path in (tmp_path / "hydra").glob("job-*.json")}
+    assert jobs == {"job-0000.json", "job-0000-rank1.json"}, "the second is not begun"
 
 
 @pytest.mark.slow
@@ -160,8 +161,9 @@ def test_one_node_goes_on_where_another_is_lost(tmp_path: Path) -> None:
     outputs = [tmp_path / f"output-{node}" for node in range(2)]
     agents = []
     try:
-        for output in outputs:
-            agents.append(start([*command[:at], *nodes, *command[at:]], output))
+        for node, output in enumerate(outputs):
+            host = ["--rdzv-conf", f"is_host={node == 0}"]  # else the one that comes first, and may be lost
+            agents.append(start([*command[:at], *nodes, *host, *command[at:]], output))
         wait_for(lambda: any("epoch 2/4" in output.read_text() for output in outputs), outputs[0])
         os.killpg(agents[1].pid, signal.SIGKILL)
         assert agents[0].wait(400) == 0, outputs[0].read_text()[-3000:]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from throughput_jobs import job, write_images, write_list
+from throughput_jobs import NUM_IMAGES, job, write_images, write_list
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.loader import RecordLoader
@@ -100,7 +100,7 @@ def test_a_loader_that_is_measured_ends_with_the_program_and_its_workers_with_it
 
     def program() -> None:
         process = LoaderProcess("image_folder_pil")
-        for request in (build, {"do": "measure", "job": slow.to_json()}):
+        for request in (build, {"do": "measure", "job": slow.to_json(), "epoch_images": NUM_IMAGES}):
             process.ask({**request, "folder": str(tmp_path / "tree")})
 
     session = forked(program)
