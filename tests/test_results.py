@@ -43,7 +43,10 @@ RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
-RUN_SETS = sorted(page.parent for page in PAGES if (page.parent / "runs").is_dir())
+RUN_SETS = sorted(
+    {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
+    | {path.parent for path in RESULTS.glob("fair_baseline/*/runs")}
+)
 ACCURACY_AND_QUALITY = [path for folder in RUN_SETS if (path := folder / "accuracy_vs_mssim.csv").is_file()]
 QUALITY = RESULTS / "quality"
 DECODE_MODES = RESULTS / "decode_modes"

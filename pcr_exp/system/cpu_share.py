@@ -114,6 +114,12 @@ class OthersCpu:
         return others_share(before, after)
 
 
+def own_cpu_s() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 class OwnCpu:
     """CPU seconds of this process and of all below it, those that have ended included."""
 
@@ -123,9 +129,7 @@ class OwnCpu:
 
     def spent_s(self) -> float:
         """Seconds so far, of processes that still run to the hundredth; only differences say something."""
-        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        ended_and_self_s = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        return ended_and_self_s + sum(_spent_s(process) for process in self._below)
+        return own_cpu_s() + sum(_spent_s(process) for process in self._below)
 
 
 def _with_children(roots: Sequence[int]) -> Iterator[psutil.Process]:

@@ -18,11 +18,11 @@ from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
     draw_fresh_against,
     draw_fresh_to_target,
-    draw_score_against_bytes,
     draw_score_at_budget,
 )
 from pcr_exp.analysis.echo.look import dashes_of, look_of
 from pcr_exp.analysis.echo.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
+from pcr_exp.analysis.echo.score_against_bytes import draw_score_against_bytes
 from pcr_exp.analysis.echo.table import MEASURES, TIMES, echo_frame, tuned
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleBeforeConfig

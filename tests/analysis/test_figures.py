@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,24 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import new_figure, percent_axis, save_figure
 from pcr_exp.analysis.core.guessing import guessing_lines
-from pcr_exp.analysis.core.look import (
-    POLICY_LOOKS,
-    SHARE,
-    ScanLevel,
-    fallback_look,
-    level_of,
-    names_of,
-    scan_levels,
-)
+from pcr_exp.analysis.core.look import INK, SHARE, ScanLevel
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.scan_colors import SHARES_OF_SCRIPTS, group_color, group_marker, share_color
+from pcr_exp.analysis.core.scan_colors import group_color, group_marker
 from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.scans.figures import (
@@ -40,15 +29,9 @@ from pcr_exp.analysis.scans.figures import (
 )
 from pcr_exp.analysis.scans.one_run import draw_training_curve
 from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
-from pcr_exp.places import CHECKOUT
 from pcr_exp.runs.rows import read_rows
 
-BASELINE = ScanLevel("baseline", "baseline", 1)
-LEVELS = [BASELINE, *(ScanLevel(f"group_{group}", "pcr", group) for group in (1, 2, 5, 10))]
-
-
-def policy(label: str) -> ScanLevel:
-    return ScanLevel(label, "pcr", math.nan)
+GROUP_5 = ScanLevel("group_5", "pcr", 5)
 
 
 @pytest.fixture(scope="module")
@@ -182,19 +165,19 @@ def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> No
 
 def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
-    losses, accuracy = draw_training_curve(rows, "a-run", LEVELS[3], target=0.6).axes
+    losses, accuracy = draw_training_curve(rows, "a-run", GROUP_5, target=0.6).axes
     assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
     assert "32 validation images" in texts(accuracy)
     (run,) = read_runs(tmp_path)
-    _, again = draw_training_curve(pd.DataFrame(run.rows), "a-run", LEVELS[3], target=0.6).axes
+    _, again = draw_training_curve(pd.DataFrame(run.rows), "a-run", GROUP_5, target=0.6).axes
     assert np.array_equal(again.lines[0].get_xydata(), accuracy.lines[0].get_xydata()), "read or as logged"
 
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
-    losses, _ = draw_training_curve(rows, "a-run", LEVELS[3], target=0.6).axes
+    losses, _ = draw_training_curve(rows, "a-run", GROUP_5, target=0.6).axes
     assert len(line_ending_with(losses, "training")) == 1
 
 
@@ -219,23 +202,11 @@ def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
-    lightness = [np.dot(to_rgb(level.color), (0.2126, 0.7152, 0.0722)) for level in LEVELS]
-    groups = lightness[1:]
-    assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
-    assert len({BASELINE.marker, *(group_marker(group) for group in range(1, 11))}) == 11
-    levels = [*LEVELS, *map(policy, POLICY_LOOKS), policy("anybodys")]
-    assert len({level.color for level in levels}) == len({level.marker for level in levels}) == len(levels)
-    assert policy("cosine_often").color == policy("cosine").color
-    dashes = {str(level.dashes) for level in (BASELINE, LEVELS[1], policy("cosine"))}
-    assert len(dashes) == 3 and policy("cosine").dashes == policy("anybodys").dashes
-
-
 def test_a_level_is_drawn_by_its_numbers_whatever_it_is_called(curves: pd.DataFrame) -> None:
     renamed = curves.assign(scan=curves["scan"].replace({"group_2": "my_favourite_7", "baseline": "whole"}))
     (ax,) = draw_accuracy_vs_epoch(renamed).axes
     colors = {str(line.get_label()).partition(" · ")[0]: line.get_color() for line in ax.lines}
-    assert colors["my favourite 7"] == LEVELS[2].color and colors["whole"] == BASELINE.color
+    assert colors["my favourite 7"] == group_color(2) and colors["whole"] == INK
     labels = [label for label in colors if not label.startswith("_")]
     assert labels == ["whole", "my favourite 7"]
 
@@ -247,24 +218,6 @@ def test_a_renamed_preset_is_drawn_at_its_number(tmp_path: Path, make_run: Calla
     (ax,) = draw_accuracy_vs_epoch(eval_curves([run])).axes
     (line,) = [line for line in ax.lines if str(line.get_label()).startswith("group 5")]
     assert (line.get_color(), line.get_marker()) == (group_color(5), group_marker(5))
-
-
-def test_a_name_that_no_table_of_looks_has_looks_the_same_everywhere() -> None:
-    assert fallback_look("anybodys") == ("#478b9e", "<"), "by the name alone, in every session"
-    looks = {fallback_look(name) for name in ("anybodys", "another", "a third")}
-    assert len(looks) == 3
-
-
-def test_scan_levels_are_ordered_by_bytes_and_policies_come_last() -> None:
-    mixed = [policy("cosine"), LEVELS[4], LEVELS[2], BASELINE, policy("balanced"), LEVELS[1], LEVELS[2]]
-    rows = pd.DataFrame(
-        {"scan": level.label, "encoding": level.encoding, "group": level.group} for level in mixed
-    )
-    levels = scan_levels(rows)
-    assert [level.label for level, _ in levels] == [
-        *("baseline", "group_1", "group_2", "group_10", "balanced", "cosine")
-    ]
-    assert [len(of_level) for _, of_level in levels] == [1, 1, 2, 1, 1, 1]
 
 
 def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
@@ -316,24 +269,6 @@ def test_decode_modes_show_means_and_paired_differences() -> None:
     assert drawn["scaled"] == pytest.approx([0.03, -0.01])
 
 
-def test_groups_of_another_script_have_the_colour_of_their_share_of_the_bytes() -> None:
-    ours = [ScanLevel(f"group_{group}", group=group).color for group in range(1, 11)]
-    assert ours == [group_color(group) for group in range(1, 11)], "libjpeg's script keeps its ten colours"
-    row = {"scan": "group_6 of spectral", "encoding": "pcr", "group": 6}
-    assert level_of(row).color == group_color(10), "all scans, whatever their number"
-    assert level_of(row | {"scan": "group_1 of mine", "group": 1}).color == group_color(1), "by its number"
-    own = row | {"scan": "group_1 of mine", "group": 1, SHARE: 0.466}
-    assert level_of(own).color == group_color(5) == share_color(0.466)
-
-
-def test_shares_of_scripts_are_those_that_were_measured() -> None:
-    measured = pd.read_csv((CHECKOUT or Path()) / "results" / "scan_scripts" / "groups.csv")
-    of_group = measured.groupby(["script", "group"])["bytes_share"].first()
-    for script, shares in SHARES_OF_SCRIPTS.items():
-        found = of_group[script] / of_group[script].max()
-        assert found.tolist() == pytest.approx(shares, abs=0.0006)
-
-
 def test_a_table_of_runs_says_the_share_of_bytes_where_a_script_is_not_libjpegs(
     tmp_path: Path, make_run: Callable[..., Path]
 ) -> None:
@@ -347,16 +282,6 @@ def test_a_table_of_runs_says_the_share_of_bytes_where_a_script_is_not_libjpegs(
     run.rows[-1]["full_bytes"] = full_bytes
     assert runs_frame([run])[SHARE].tolist() == [0.25]
     assert set(eval_curves([run])[SHARE]) == {0.25}
-
-
-def test_a_policy_has_its_name_alone_unless_there_are_several_of_it() -> None:
-    cosine, mixed = policy("cosine (first_epoch=2, every_epochs=3)"), policy("mixture (weights=[1,2])")
-    assert names_of([BASELINE, cosine, mixed]) == {BASELINE: "baseline", cosine: "cosine", mixed: "mixture"}
-    again = policy("cosine (first_epoch=4)")
-    assert names_of([cosine, again]) == {
-        cosine: "cosine (first epoch=2, every\nepochs=3)",
-        again: "cosine (first epoch=4)",
-    }
 
 
 def test_names_of_lines_that_are_near_each_other_stand_above_and_below(curves: pd.DataFrame) -> None:

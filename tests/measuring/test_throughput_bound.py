@@ -1,11 +1,13 @@
 """What decoding alone gives: by the workers' own code, in as many processes."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from throughput_jobs import job
 
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import LoaderError, RecordError
 from pcr_exp.measuring.throughput import bound
 from pcr_exp.measuring.throughput.bound import decode_alone
 
@@ -22,3 +24,15 @@ def test_an_image_that_cannot_be_decoded_is_an_error(split: Path, monkeypatch: p
     monkeypatch.setattr(bound, "_files", lambda *_: [b"nothing"] * 4)
     with pytest.raises(RecordError, match="an image cannot be decoded"):
         decode_alone(split, job("group_1", "scaled", 1, label="number"), measure_s=0.1)
+
+
+def test_a_process_that_dies_is_not_waited_for(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def second_dies(_: Any, begin: Any, *given: Any) -> None:
+        number = given[-2]
+        if number == 1:
+            os._exit(1)
+        begin.wait()  # for the other, which never comes
+
+    monkeypatch.setattr(bound, "_decode_for", second_dies)
+    with pytest.raises(LoaderError, match=r"a process that decodes alone died.*loader\.num_workers"):
+        decode_alone(split, job("group_1", "scaled", 2, label="number"), measure_s=0.1)

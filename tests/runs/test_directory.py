@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
-from hypothesis import given, reject
-from hypothesis import strategies as st
-from omegaconf import OmegaConf
-from omegaconf.errors import ConfigTypeError, GrammarParseError
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.runs import directory as directory_module
-from pcr_exp.runs.directory import RunDirectory, claim
+from pcr_exp.runs.directory import claim
 from pcr_exp.runs.identity import run_id
 from pcr_exp.runs.manifest import (
     Manifest,
@@ -82,35 +77,6 @@ def test_an_edited_configuration_is_refused(configure: Any) -> None:
     directory.config_path.write_text("a: 1")
     with pytest.raises(RunError, match="its groups differ"), claim(configure(), IMAGES):
         pytest.fail("claimed")
-
-
-@pytest.mark.parametrize("text", ["- 1", "a: [1", "a: \x01"])
-def test_a_damaged_configuration_is_told(configure: Any, text: str) -> None:
-    with claim(configure(), IMAGES) as directory:
-        pass
-    directory.config_path.write_text(text)
-    with pytest.raises(RunError, match=r"config\.yaml is damaged"), claim(configure(), IMAGES):
-        pytest.fail("claimed")
-
-
-VALUES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(st.characters(codec="ascii"))
-)
-
-
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), VALUES | st.lists(VALUES)))
-def test_a_configuration_is_read_as_omegaconf_reads_it(tmp_path_factory: Any, config: dict[str, Any]) -> None:
-    path = tmp_path_factory.mktemp("run", numbered=True) / "config.yaml"
-    try:
-        path.write_text(OmegaConf.to_yaml(OmegaConf.create({"group": config})))
-        wanted = OmegaConf.to_container(OmegaConf.load(path))
-    except (ConfigTypeError, GrammarParseError, yaml.YAMLError):
-        reject()  # no value that a configuration can hold
-    assert RunDirectory(path.parent).config() == wanted
 
 
 def test_settings_without_effect_may_change(configure: Any) -> None:

@@ -87,6 +87,18 @@ def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], st
     return f"{show(mean)} ({show(low)} to {show(high)})"
 
 
+def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
+    """`median (smallest to largest)` of a row's `n` values; the median alone of one; `-` of none."""
+
+    def cell(row: Mapping[Any, Any]) -> str:
+        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
+        if math.isnan(median):
+            return NOTHING
+        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
+
+    return cell
+
+
 def speedup_cell(show: Callable[[float], str]) -> Cell:
     """`speedup` of a row, with `speedup_min` and `_max` (`statistics.paired_ratio`)."""
 

@@ -31,10 +31,10 @@ from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
     draw_fresh_against,
     draw_fresh_to_target,
-    draw_score_against_bytes,
     draw_score_at_budget,
 )
 from pcr_exp.analysis.echo.look import echo_panels, in_order, name_of
+from pcr_exp.analysis.echo.score_against_bytes import draw_score_against_bytes
 from pcr_exp.analysis.echo.table import PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.cells import markdown_table
-from pcr_exp.analysis.throughput.table import UNLIMITED
+from pcr_exp.analysis.core.cells import markdown_table, median_cell
+from pcr_exp.analysis.throughput.table import free_running, on_all_cores, unlimited
 from pcr_exp.measuring.peers.registry import differs_of, filter_of, is_ours, title_of
 
 OURS = "baseline"
@@ -16,8 +16,8 @@ OURS = "baseline"
 _COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
     "baseline records, beside": lambda row: title_of(row["loader"]),
     "who filters": lambda row: "both" if row["filtered"] else "neither",
-    "images/s, ours / theirs": lambda row: _spread(row, "images_per_s"),
-    "CPU per image, theirs / ours": lambda row: _spread(row, "cpu"),
+    "images/s, ours / theirs": median_cell("images_per_s", "{:.2f}".format),
+    "CPU per image, theirs / ours": median_cell("cpu", "{:.2f}".format),
     "what differs": lambda row: differs_of(row["loader"]),
 }
 
@@ -30,7 +30,7 @@ def beside_to_markdown(rows: pd.DataFrame) -> str:
     Args:
         rows: `ROW_COLUMNS`, one per measurement.
     """
-    free = rows[(rows["storage"] == UNLIMITED) & rows["model_images_per_s"].isna() & rows["cores"].isna()]
+    free = on_all_cores(unlimited(free_running(rows)))
     filters = [filter_of(*names) for names in zip(free["loader"], free["decode"], strict=True)]
     free = free.assign(filtered=[name != "none" for name in filters])
     ours = free[free["loader"] == OURS].drop_duplicates(["repeat", "filtered"])
@@ -43,13 +43,8 @@ def beside_to_markdown(rows: pd.DataFrame) -> str:
         cpu=pairs["cpu_s_per_image"] / pairs["cpu_s_per_image_ours"],
     )
     by_loader = pairs.groupby("loader", sort=False)
-    lines = pd.DataFrame({"filtered": by_loader["filtered"].first()})
+    lines = pd.DataFrame({"n": by_loader.size(), "filtered": by_loader["filtered"].first()})
     for measure in ("images_per_s", "cpu"):
         for statistic in ("median", "min", "max"):
             lines[f"{measure}_{statistic}"] = by_loader[measure].agg(statistic)
     return markdown_table(lines.reset_index(), _COLUMNS)
-
-
-def _spread(row: Mapping[Any, Any], measure: str) -> str:
-    median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
-    return f"{median:.2f} ({low:.2f} to {high:.2f})"

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
-from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, span, three_figures
+from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, median_cell, span, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.throughput.beside import beside_to_markdown
 from pcr_exp.analysis.throughput.figures import (
@@ -164,16 +164,6 @@ def _formats(formats: pd.DataFrame) -> str:
     return markdown_table(formats, _FORMATS)
 
 
-def _spread(measure: str, show: Callable[[float], str]) -> Callable[[Mapping[Any, Any]], str]:
-    def cell(row: Mapping[Any, Any]) -> str:
-        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
-        if math.isnan(median):
-            return NOTHING
-        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
-
-    return cell
-
-
 def _percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
 
@@ -186,12 +176,12 @@ _LOADERS: _Columns = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
     "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
-    "images/s": _spread("images_per_s", three_figures),
-    "x ImageFolder (PIL)": _spread("ratio", lambda value: f"{value:.2f}"),
+    "images/s": median_cell("images_per_s", three_figures),
+    "x ImageFolder (PIL)": median_cell("ratio", lambda value: f"{value:.2f}"),
     "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
     "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
     "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
-    "first batch (s)": _spread("first_batch_s", three_figures),
+    "first batch (s)": median_cell("first_batch_s", three_figures),
     "what differs": lambda row: differs_of(row["loader"]),
 }
 
@@ -206,21 +196,21 @@ _BOUNDS: _Columns = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
     "cores": lambda row: NOTHING if math.isnan(row["cores"]) else f"{row['cores']:.0f}",
-    "images/s": _spread("images_per_s", three_figures),
-    "bound, images/s": _spread("bound_images_per_s", three_figures),
-    "share of the bound": _spread("bound_share", lambda value: f"{value:.3f}"),
+    "images/s": median_cell("images_per_s", three_figures),
+    "bound, images/s": median_cell("bound_images_per_s", three_figures),
+    "share of the bound": median_cell("bound_share", lambda value: f"{value:.3f}"),
     "CPU us per image": lambda row: three_figures(1e6 * row["cpu_s_per_image_median"]),
     "bound, CPU us per image": lambda row: three_figures(1e6 * row["bound_cpu_s_per_image_median"]),
-    "all cores over this": _spread("cores_ratio", lambda value: f"{value:.2f}"),
+    "all cores over this": median_cell("cores_ratio", lambda value: f"{value:.2f}"),
 }
 
 _LIMITED: _Columns = {
     "storage": lambda row: row["storage"],
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
-    "images/s": _spread("images_per_s", three_figures),
+    "images/s": median_cell("images_per_s", three_figures),
     "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
-    "first batch (s)": _spread("first_batch_s", three_figures),
+    "first batch (s)": median_cell("first_batch_s", three_figures),
 }
 
 _FORMATS: _Columns = {

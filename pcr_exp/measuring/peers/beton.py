@@ -32,16 +32,18 @@ _CMYK_QUALITY = 95
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
     """One file, in pages that hold the largest image."""
-    write(images, folder, _JpegField(), _Files(images))
+    write(images, folder, _JpegField(), lambda image: Path(image.path).read_bytes())
 
 
-def write(images: Sequence[SourceImage], folder: Path, field: RGBImageField, samples: Any) -> None:
-    """One file of samples (what `field` stores, label), made of these images."""
+def write(
+    images: Sequence[SourceImage], folder: Path, field: RGBImageField, read: Callable[[SourceImage], Any]
+) -> None:
+    """One file of these images: of each, what `read` gives, as `field` stores it, and its label."""
     largest = max(Path(image.path).stat().st_size for image in images)
     page_size = max(_SMALLEST_PAGE, 1 << (largest - 1).bit_length())
     fields = {"image": field, "label": IntField()}
     writer = DatasetWriter(str(folder / FILE), fields, page_size=page_size, num_workers=1)
-    writer.from_indexed_dataset(samples)
+    writer.from_indexed_dataset(_Samples(images, read))
     for process in multiprocessing.active_children():
         process.join()  # FFCV leaves it: CPU seconds are known once it has ended
 
@@ -90,18 +92,18 @@ class _Epochs:
         )
 
 
-class _Files(Sequence[tuple[bytes, int]]):
-    """The bytes and the label of every image."""
+class _Samples(Sequence[tuple[Any, int]]):
+    """What is read of every image, and its label."""
 
-    def __init__(self, images: Sequence[SourceImage]) -> None:
-        self._images = images
+    def __init__(self, images: Sequence[SourceImage], read: Callable[[SourceImage], Any]) -> None:
+        self._images, self._read = images, read
 
     def __len__(self) -> int:
         return len(self._images)
 
     def __getitem__(self, at: Any) -> Any:
         image = self._images[at]
-        return Path(image.path).read_bytes(), image.label
+        return self._read(image), image.label
 
 
 class _JpegField(RGBImageField):

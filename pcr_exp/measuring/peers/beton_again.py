@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from ffcv.fields import RGBImageField
 from PIL import Image
 
@@ -23,19 +23,10 @@ QUALITY = 90
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
     """One file, as `RGBImageField(write_mode="jpg")` writes it."""
-    write(images, folder, RGBImageField(write_mode="jpg", jpeg_quality=QUALITY), _Decoded(images))
+    write(images, folder, RGBImageField(write_mode="jpg", jpeg_quality=QUALITY), _decoded)
 
 
-class _Decoded(Sequence[tuple[Any, int]]):
-    """The pixels and the label of every image."""
-
-    def __init__(self, images: Sequence[SourceImage]) -> None:
-        self._images = images
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def __getitem__(self, at: Any) -> Any:
-        source = self._images[at]
-        with Image.open(source.path) as image:
-            return np.asarray(image.convert("RGB")), source.label
+def _decoded(source: SourceImage) -> npt.NDArray[np.uint8]:
+    """uint8 [H, W, 3]."""
+    with Image.open(source.path) as image:
+        return np.asarray(image.convert("RGB"))

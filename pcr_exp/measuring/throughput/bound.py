@@ -9,14 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from pcr_exp.errors import PcrExpError
+from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.slabs import Slab
 from pcr_exp.loading.tasks import EncodedImages, Files
 from pcr_exp.loading.transform import TrainTransform
@@ -45,7 +45,7 @@ def decode_alone(folder: Path, job: Job, measure_s: float) -> Bound:
 
     Raises:
         RecordError: an image cannot be decoded.
-        EOFError: a process died.
+        LoaderError: a process died.
     """
     count = max(1, job.settings.num_workers)
     context = multiprocessing.get_context(START_METHOD)
@@ -62,16 +62,32 @@ def decode_alone(folder: Path, job: Job, measure_s: float) -> Bound:
         ours.append(receiver)
         processes.append(process)
     try:
-        found = [receiver.recv() for receiver in ours]
+        found = list(_as_they_come(ours))
     finally:
         for process in processes:
             process.kill()  # one that waits for another would wait for ever
             process.join()
-    for result in found:
-        if isinstance(result, PcrExpError):
-            raise result
     rates = [num_images / wall_s for num_images, wall_s, _ in found]
-    return Bound(sum(rates), sum(cpu_s for *_, cpu_s in found) / sum(count for count, *_ in found))
+    return Bound(sum(rates), sum(cpu_s for *_, cpu_s in found) / sum(num_images for num_images, *_ in found))
+
+
+def _as_they_come(receivers: Sequence[Connection]) -> Iterator[tuple[int, float, float]]:
+    """(images, wall seconds, CPU seconds) of each process; one that fails ends all, for they wait for it."""
+    waiting = list(receivers)
+    while waiting:
+        for receiver in wait(waiting):
+            assert isinstance(receiver, Connection)
+            try:
+                result = receiver.recv()
+            except EOFError:
+                raise LoaderError(
+                    "a process that decodes alone died. Is there memory for one per worker? Lower "
+                    "loader.num_workers, or set bound=false."
+                ) from None
+            if isinstance(result, PcrExpError):
+                raise result
+            waiting.remove(receiver)
+            yield result
 
 
 def _decode_for(

@@ -18,7 +18,6 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.peers.registry import OURS, SourceImage
-from pcr_exp.measuring.throughput.measure import cpu_seconds
 from pcr_exp.measuring.throughput.process import LoaderProcess
 from pcr_exp.records.encode import Progress, encode_split
 from pcr_exp.records.fingerprint import file_size, fingerprint
@@ -27,6 +26,7 @@ from pcr_exp.records.receipts import read_rejected
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.cpu_share import own_cpu_s
 
 IMAGES_FILE = "images.json"
 _SPLIT = "train"
@@ -141,8 +141,8 @@ def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built
     make_folder(folder)
     # An encode that was stopped continues: what remains of it says nothing about the whole.
     is_whole = not any(folder.iterdir())
-    started_s, started_cpu_s = time.perf_counter(), cpu_seconds()
-    seconds = build(folder) or (time.perf_counter() - started_s, cpu_seconds() - started_cpu_s)
+    started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
+    seconds = build(folder) or (time.perf_counter() - started_s, own_cpu_s() - started_cpu_s)
     files = list_files(folder)
     built = Built(
         format=name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pcr_exp.errors import LoaderError
 from pcr_exp.measuring.peers.registry import Images, Job, Peer
-from pcr_exp.system.cpu_share import OwnCpu
+from pcr_exp.system.cpu_share import OwnCpu, own_cpu_s
 
 _UNCOUNTED_EPOCHS = 2
 """One in which a loader starts, and one that it reads ahead into: what is counted lies between."""
@@ -104,12 +103,6 @@ def pretend_to_train(num_images: int, job: Job, received_s: float) -> None:
         time.sleep(max(0.0, step_ends_s - time.perf_counter()))
 
 
-def cpu_seconds() -> float:
-    """User and system time of this process and of its children that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
 def closing(batches: Iterator[Images]) -> Generator[Images, None, None]:
     """The batches; workers end with them, also after an error."""
     try:
@@ -165,7 +158,7 @@ def consume(peer: Peer, folder: Path, job: Job, until_s: float) -> Consumed:
     Raises:
         LoaderError: the epochs ended before, or as `measure` raises it.
     """
-    cpu_s = cpu_seconds()
+    cpu_s = own_cpu_s()
     arrivals, num_images = [], 0
     batches = closing(peer.batches(folder, job))
     for images in batches:
@@ -182,4 +175,4 @@ def consume(peer: Peer, folder: Path, job: Job, until_s: float) -> Consumed:
             f"{job.loader}: {job.num_epochs} epochs ended before the time that was to be measured was over."
         )
     batches.close()
-    return Consumed(arrivals, num_images, cpu_seconds() - cpu_s)
+    return Consumed(arrivals, num_images, own_cpu_s() - cpu_s)

@@ -95,7 +95,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
     # Imported here, in the loader's own process, where their time is not measured.
     from pcr_exp.measuring.peers.registry import Job, SourceImage, absence, open_format, open_peer
-    from pcr_exp.measuring.throughput.measure import cpu_seconds, measure
+    from pcr_exp.measuring.throughput.measure import measure
+    from pcr_exp.system.cpu_share import own_cpu_s
 
     folder = Path(request["folder"])
     if request["do"] == "build":
@@ -103,11 +104,11 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         if reason := absence(request["loader"]):
             raise LoaderError(reason)
         build = open_format(request["loader"]).build
-        started_s, started_cpu_s = time.perf_counter(), cpu_seconds()
+        started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
         build(images, folder)
         return {
             "build_s": time.perf_counter() - started_s,
-            "build_cpu_s": cpu_seconds() - started_cpu_s,
+            "build_cpu_s": own_cpu_s() - started_cpu_s,
         }
     job = Job.from_json(request["job"])
     if request["do"] == "consume":
