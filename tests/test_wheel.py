@@ -21,10 +21,10 @@ OF_A_BUILD = (
 )
 
 
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, cwd: Path, **given: str) -> subprocess.CompletedProcess[str]:
     """A command that knows nothing of the checkout; its output is one text."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    environment |= {"COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} | given
     return subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -37,20 +37,24 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of a copy: a build leaves folders where it is done."""
-    source = tmp_path_factory.mktemp("source")
+def build(source: Path, **environment: str) -> Path:
+    """The wheel of a copy: a build leaves folders where it is done."""
+    left_out = shutil.ignore_patterns("__pycache__", "*.so")
     for name in OF_A_BUILD:
         if (REPO / name).is_dir():
-            shutil.copytree(REPO / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(REPO / name, source / name, ignore=left_out)
         else:
             shutil.copyfile(REPO / name, source / name)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
-    done = run(*pip, "--wheel-dir", source / "wheels", source, cwd=source)
+    done = run(*pip, "--wheel-dir", source / "wheels", source, cwd=source, **environment)
     assert done.returncode == 0, done.stdout
     (built,) = (source / "wheels").iterdir()
     return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,12 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "bin"
 
 
+def test_without_a_compiler_it_is_built_without_the_library(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(build(tmp_path, CC="no-such-compiler")).namelist()
+    assert "pcr_exp/images/dc_only.py" in names
+    assert not [name for name in names if name.endswith(".so")]
+
+
 def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.partition("/")[0] for name in names}
@@ -75,6 +85,7 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     assert plugins == ["hydra_plugins/pcr_exp_launchers/__init__.py"]
     configs = {str(path.relative_to(REPO)) for path in (REPO / "configs").rglob("*.yaml")}
     assert configs == {name.removeprefix("pcr_exp/") for name in names if name.endswith(".yaml")}
+    assert shutil.which("cc") is None or "pcr_exp/images/_dc_only.abi3.so" in names, "built where it can be"
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
 
 

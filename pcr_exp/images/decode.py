@@ -21,7 +21,9 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
-from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
+from pcr_exp.images.dc_only import DENOMINATOR as DC_DENOMINATOR
+from pcr_exp.images.dc_only import find_dc_decoder
+from pcr_exp.images.decoded import DecodedImage, PartDecoder, PartlyDecodedImage
 from pcr_exp.images.jpeg import (
     EOI,
     PROGRESSIVE_CODE,
@@ -121,7 +123,11 @@ def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) ->
 
 
 def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    return _without_smoothing(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
+    denominator = prefix.denominator if prefix else 1
+    otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
+    if denominator != DC_DENOMINATOR or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+        return otherwise()
+    return _by(find_dc_decoder(), jpeg, otherwise, denominator)
 
 
 def _without_smoothing(
@@ -149,18 +155,24 @@ def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> So
     """For files that are not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
     size = frame.height_px, frame.width_px
 
-    def whole() -> Pixels:
+    def whole() -> Source:
         if denominator == 1:
-            return _decode(jpeg, name, frame)
-        return _decode(jpeg, name, frame, -(-size[0] // denominator), -(-size[1] // denominator))
+            return DecodedImage(_decode(jpeg, name, frame))
+        pixels = _decode(jpeg, name, frame, -(-size[0] // denominator), -(-size[1] // denominator))
+        return DecodedImage(pixels, size, denominator)
 
-    decoder = find_part_decoder()
+    return _by(find_part_decoder(), jpeg, whole, denominator)
+
+
+def _by(
+    decoder: PartDecoder | None, jpeg: Buffer, otherwise: Callable[[], Source], denominator: int
+) -> Source:
     if decoder is not None:
         try:
-            return PartlyDecodedImage(jpeg, decoder, whole, denominator)
+            return PartlyDecodedImage(jpeg, decoder, otherwise, denominator)
         except ImageError:
             pass
-    return DecodedImage(whole(), None if denominator == 1 else size, denominator)
+    return otherwise()
 
 
 _Mode = Callable[[Buffer, Prefix | None, str, Frame], Source]

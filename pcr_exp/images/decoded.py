@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.codec import Buffer, Part, Pixels
-from pcr_exp.images.libturbojpeg import PartDecoder
+from pcr_exp.images.codec import Buffer, Part, Pixels, Source
+from pcr_exp.images.libturbojpeg import Frame
+
+
+class PartDecoder(Protocol):
+    """What decodes rectangles; both calls raise ImageError for files that it is not for."""
+
+    def read_frame(self, jpeg: Buffer) -> Frame:
+        """What the header says."""
+        ...
+
+    def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
+        """uint8 [rows, columns, 3] RGB, in pixels at 1/denominator of the size."""
+        ...
 
 
 class DecodedImage:
@@ -32,9 +45,9 @@ class PartlyDecodedImage:
     """An image of which no more is decoded than a part needs; the pixels are those of the whole."""
 
     def __init__(
-        self, jpeg: Buffer, decoder: PartDecoder, whole: Callable[[], Pixels], denominator: int = 1
+        self, jpeg: Buffer, decoder: PartDecoder, otherwise: Callable[[], Source], denominator: int = 1
     ) -> None:
-        """`whole()` decodes all of it, where a part cannot be had, or raises what is wrong with it.
+        """`otherwise()` decodes it, where this decoder cannot, or raises what is wrong with it.
 
         Raises:
             ImageError: `decoder` does not decode parts of it.
@@ -42,7 +55,7 @@ class PartlyDecodedImage:
         frame = decoder.read_frame(jpeg)
         self.height_px, self.width_px = frame.height_px, frame.width_px
         self._mcu_width = max(1, frame.mcu_width_px // denominator)
-        self._jpeg, self._decoder, self._whole, self._denominator = jpeg, decoder, whole, denominator
+        self._jpeg, self._decoder, self._otherwise, self._denominator = jpeg, decoder, otherwise, denominator
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
         """The rectangle, in as many pixels as decode it, and resampling, as if all were there."""
@@ -53,7 +66,7 @@ class PartlyDecodedImage:
         try:
             pixels = self._decoder.decode(self._jpeg, d, y, x, bottom - y, right - x)
         except ImageError:
-            pixels, y, x = self._whole(), 0, 0
+            return self._otherwise().part(top, left, rows, columns)
         return Part(pixels, top / d - y, left / d - x, rows / d, columns / d, d)
 
 

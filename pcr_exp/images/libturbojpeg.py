@@ -36,7 +36,7 @@ def library_paths() -> Iterator[str]:
             yield str(file.locate())
 
 
-def _load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
+def load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
     """The shared library at `path`, with the types of these functions: (result, arguments) by name."""
     library = ctypes.CDLL(path)
     for name, (result, arguments) in functions.items():
@@ -45,7 +45,7 @@ def _load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctype
     return library
 
 
-def _pointer(jpeg: Buffer) -> Any:
+def pointer(jpeg: Buffer) -> Any:
     """The address of the bytes, as ctypes passes it; copies them only if they are a view of what is const."""
     if isinstance(jpeg, bytes):
         return jpeg
@@ -141,7 +141,7 @@ class LibTurboJpeg:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        library = self._library = _load(path, _TRANSFORM_FUNCTIONS)
+        library = self._library = load(path, _TRANSFORM_FUNCTIONS)
         self._handles = _Handles(library.tjInitTransform, library.tjDestroy, library.tjGetErrorStr2)
 
     def __call__(self, jpeg: bytes) -> bytes:
@@ -224,7 +224,7 @@ class PartDecoder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        library = self._library = _load(path, _DECODE_FUNCTIONS)
+        library = self._library = load(path, _DECODE_FUNCTIONS)
 
         def make() -> int | None:
             pointer: int | None = library.tj3Init(_TJINIT_DECOMPRESS)
@@ -241,7 +241,7 @@ class PartDecoder:
             ImageError: damaged, of four components, or of a subsampling that the library has no name for.
         """
         handle = self._handles.get()
-        self._handles.check(self._library.tj3DecompressHeader(handle, _pointer(jpeg), len(jpeg)))
+        self._handles.check(self._library.tj3DecompressHeader(handle, pointer(jpeg), len(jpeg)))
         get = self._library.tj3Get
         mcu = _MCU_PX.get(get(handle, _TJPARAM_SUBSAMP))
         if mcu is None or get(handle, _TJPARAM_COLORSPACE) not in _COLOURS:
@@ -261,7 +261,7 @@ class PartDecoder:
         check(library.tj3SetCroppingRegion(handle, _Region(left, top, columns, rows)))
         pixels = np.empty((rows, columns, 3), dtype=np.uint8)
         place, step = ctypes.byref(ctypes.c_char.from_buffer(pixels.data)), 3 * columns
-        check(library.tj3Decompress8(handle, _pointer(jpeg), len(jpeg), place, step, _TJPF_RGB))
+        check(library.tj3Decompress8(handle, pointer(jpeg), len(jpeg), place, step, _TJPF_RGB))
         return pixels
 
 

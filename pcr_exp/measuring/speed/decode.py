@@ -8,7 +8,6 @@ warm; with the filter of `loader.antialias` and without, by turns.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -28,6 +27,7 @@ from pcr_exp.measuring.speed.native_images import add_images, native_records
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.system.freed_memory import keep_freed_memory
 
 NUM_IMAGES = 200
 IMAGE_SIZE = 224
@@ -98,11 +98,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)
-    # As decoding workers do (loading/workers.py): what glibc frees and gets again would be half of the time.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(-3, 2**25)
-        mallopt(-1, 2**26)
+    keep_freed_memory()  # as decoding workers do
     save_rows(list(rows(arguments.images, arguments.repeats)), arguments.out)
 
 
