@@ -73,7 +73,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_a_compiler_it_is_built_without_the_library(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build(tmp_path, CC="no-such-compiler")).namelist()
-    assert "pcr_exp/images/dc_only.py" in names
+    assert "pcr_exp/images/first_scans.py" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
@@ -85,7 +85,9 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     assert plugins == ["hydra_plugins/pcr_exp_launchers/__init__.py"]
     configs = {str(path.relative_to(REPO)) for path in (REPO / "configs").rglob("*.yaml")}
     assert configs == {name.removeprefix("pcr_exp/") for name in names if name.endswith(".yaml")}
-    assert shutil.which("cc") is None or "pcr_exp/images/_dc_only.abi3.so" in names, "built where it can be"
+    assert shutil.which("cc") is None or "pcr_exp/images/_first_scans.abi3.so" in names, (
+        "built where it can be"
+    )
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
 
 

@@ -21,9 +21,8 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
-from pcr_exp.images.dc_only import DENOMINATOR as DC_DENOMINATOR
-from pcr_exp.images.dc_only import find_dc_decoder
 from pcr_exp.images.decoded import DecodedImage, PartDecoder, PartlyDecodedImage
+from pcr_exp.images.first_scans import DENOMINATORS, find_first_scans_decoder
 from pcr_exp.images.jpeg import (
     EOI,
     PROGRESSIVE_CODE,
@@ -125,9 +124,9 @@ def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) ->
 def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
     denominator = prefix.denominator if prefix else 1
     otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
-    if denominator != DC_DENOMINATOR or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+    if denominator not in DENOMINATORS or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
         return otherwise()
-    return _by(find_dc_decoder(), jpeg, otherwise, denominator)
+    return _by(find_first_scans_decoder(), jpeg, otherwise, denominator)
 
 
 def _without_smoothing(

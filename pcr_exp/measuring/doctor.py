@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pcr_exp.errors import RecordError
-from pcr_exp.images.dc_only import find_dc_decoder, library_path
+from pcr_exp.images.first_scans import find_first_scans_decoder, library_path
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.transcode import find_transcoder
 from pcr_exp.system import MIB
@@ -65,7 +65,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from _packages()
     yield _transcoder()
     yield _part_decoder()
-    yield _dc_decoder()
+    yield _first_scans_decoder()
     yield from _machine()
     yield disk_rate(folder)
     yield from _extras()
@@ -96,13 +96,13 @@ def _part_decoder() -> Finding:
     return Finding("libturbojpeg 3", _with_version(decoder.path))
 
 
-def _dc_decoder() -> Finding:
-    decoder = find_dc_decoder()
+def _first_scans_decoder() -> Finding:
+    decoder = find_first_scans_decoder()
     if decoder is None:
         old = "of another version" if library_path() else "missing"
-        remedy = "with a C compiler, install pcr-exp again: group 1 then decodes in a third of the time"
-        return Finding("library of group 1", f"{old}: libturbojpeg decodes it", remedy, needed=False)
-    return Finding("library of group 1", decoder.path)
+        remedy = "with a C compiler, install pcr-exp again: groups 1 and 2 are then decoded in half the time"
+        return Finding("library of groups 1, 2", f"{old}: libturbojpeg decodes them", remedy, needed=False)
+    return Finding("library of groups 1, 2", decoder.path)
 
 
 def _with_version(path: str) -> str:

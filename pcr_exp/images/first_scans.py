@@ -1,7 +1,7 @@
-"""The first scan group at 1/8 of the size by `dc_only.c`: libjpeg-turbo's pixels, in a third of its time.
+"""Groups 1 and 2, at 1/8 and 1/2, by `first_scans.c`: libjpeg-turbo's pixels, in less than half of its time.
 
 The library is built where the package is installed, if there is a C compiler. Without it, libturbojpeg
-decodes this group too, to the same pixels. It calls no Python: what is built for one version serves all.
+decodes these groups too, to the same pixels. It calls no Python: what is built for one version serves all.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
 from pcr_exp.images.libturbojpeg import Frame, load, pointer
 
-DENOMINATOR = 8
+DENOMINATORS = (2, 8)
+"""At which fractions of the size it decodes."""
 VERSION = 1
-"""`pcr_dc_version` of the library that these types are of."""
+"""`pcr_first_scans_version` of the library that these types are of."""
 _BLOCK_PX = 8
 _BYTES, _NUMBER = ctypes.c_void_p, ctypes.c_int
 _FUNCTIONS = {
-    "pcr_dc_version": (_NUMBER, ()),
-    "pcr_dc_frame": (_NUMBER, (_BYTES, ctypes.c_size_t, _BYTES)),
-    "pcr_dc_decode": (_NUMBER, (_BYTES, ctypes.c_size_t, *[_NUMBER] * 4, _BYTES)),
+    "pcr_first_scans_version": (_NUMBER, ()),
+    "pcr_first_scans_frame": (_NUMBER, (_BYTES, ctypes.c_size_t, _BYTES)),
+    "pcr_first_scans_decode": (_NUMBER, (_BYTES, ctypes.c_size_t, *[_NUMBER] * 5, _BYTES)),
 }
 
 
-class DcDecoder:
+class FirstScansDecoder:
     """The shared library at `path`.
 
     Raises:
@@ -39,7 +40,7 @@ class DcDecoder:
     def __init__(self, path: str) -> None:
         self.path = path
         self._library = load(path, _FUNCTIONS)
-        found = self._library.pcr_dc_version()
+        found = self._library.pcr_first_scans_version()
         if found != VERSION:
             raise AttributeError(
                 f"{path} is of version {found}, wanted {VERSION}: install pcr-exp again (pip install -e .)"
@@ -49,42 +50,45 @@ class DcDecoder:
         """What the header says.
 
         Raises:
-            ImageError: it is not a file of one DC scan as `dc_only.c` reads them; it may be a good one.
+            ImageError: it is no file as `first_scans.c` reads them; it may be a good one.
         """
         fields = (ctypes.c_int32 * 3)()
-        _check(self._library.pcr_dc_frame(pointer(jpeg), len(jpeg), ctypes.byref(fields)))
+        _check(self._library.pcr_first_scans_frame(pointer(jpeg), len(jpeg), ctypes.byref(fields)))
         height, width, mcu_blocks = fields
         return Frame(height, width, _BLOCK_PX * mcu_blocks)
 
     def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
-        """uint8 [rows, columns, 3] RGB: a rectangle in pixels at 1/8 of the size, `denominator`.
+        """uint8 [rows, columns, 3] RGB: a rectangle in pixels at 1/denominator of the size.
 
         Raises:
             ImageError: libjpeg should say what is wrong with the file, or is needed for it.
         """
-        assert denominator == DENOMINATOR
         pixels = np.empty((rows, columns, 3), dtype=np.uint8)
         place = ctypes.byref(ctypes.c_char.from_buffer(pixels.data))
-        _check(self._library.pcr_dc_decode(pointer(jpeg), len(jpeg), top, left, rows, columns, place))
+        _check(
+            self._library.pcr_first_scans_decode(
+                pointer(jpeg), len(jpeg), denominator, top, left, rows, columns, place
+            )
+        )
         return pixels
 
 
 def _check(status: int) -> None:
     if status != 0:
-        raise ImageError("not a JPEG of one clean scan of DC coefficients: left to libjpeg")
+        raise ImageError("not a JPEG of one or two scans that are as wanted: left to libjpeg")
 
 
 def library_path() -> str | None:
     """The library that was built with the package; None where there was no compiler."""
-    found = importlib.util.find_spec("pcr_exp.images._dc_only")
+    found = importlib.util.find_spec("pcr_exp.images._first_scans")
     return found.origin if found else None
 
 
 @functools.cache
-def find_dc_decoder() -> DcDecoder | None:
+def find_first_scans_decoder() -> FirstScansDecoder | None:
     """The library that was built with the package, if it was, and is of this version."""
     path = library_path()
     try:
-        return DcDecoder(path) if path else None
+        return FirstScansDecoder(path) if path else None
     except (OSError, AttributeError):
         return None
