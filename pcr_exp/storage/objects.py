@@ -6,6 +6,7 @@ One pooled client for all threads of a process. A request that failed on its way
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from pcr_exp.storage.object_errors import explained, first_line, is_passing, mis
 from pcr_exp.storage.remote import CONNECT_TIMEOUT_S, SILENCE_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from obstore import UpdateVersion
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "http://", "https://")
@@ -59,6 +61,9 @@ class ObjectStorage:
             ) from error
         settings = dict(options or {})
         endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
+        if self.url.startswith("gs://") and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
+            endpoint = emulator if "://" in emulator else f"http://{emulator}"
+            settings.setdefault("service_account_key", _key_of_emulator(endpoint))
         client = {
             "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
             "read_timeout": timedelta(seconds=SILENCE_TIMEOUT_S),
@@ -155,7 +160,10 @@ class ObjectStorage:
                 found = obstore.get(self._store, path)
                 if bytes(found.bytes()) != replaces:
                     raise AlreadyExistsError(path)
-                obstore.put(self._store, path, data, mode={"e_tag": found.meta["e_tag"]})
+                # Of what was read: S3 and Azure know it by its ETag, Google by its generation.
+                meta = found.meta
+                seen: UpdateVersion = {"e_tag": meta["e_tag"], "version": meta["version"]}
+                obstore.put(self._store, path, data, mode=seen)
             elif len(data) <= _PART_BYTES:
                 obstore.put(self._store, path, data, mode="create")
             else:
@@ -223,3 +231,9 @@ class ObjectStorage:
 def usable() -> bool:
     """Whether this process may use obstore: it, and none that it was forked from, has begun to."""
     return _client_process in (None, os.getpid())
+
+
+def _key_of_emulator(base_url: str) -> str:
+    """What makes the client ask there, without credentials: it has no setting of its own for that."""
+    unused = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    return json.dumps({"gcs_base_url": base_url, "disable_oauth": True, **unused})
