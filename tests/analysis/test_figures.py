@@ -240,8 +240,14 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     assert with_totals(runs_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
         pytest.approx(3 * 64_000 / 2**20 + 1)
     ), "a policy's probes are bytes too"
-    shared = with_totals(runs_frame(read_runs(tmp_path)).assign(no_seconds="shared", time_to_target_s=None))
-    assert "not said" in texts(draw_side_by_side(shared).axes[1])
+    frame = runs_frame(read_runs(tmp_path))
+    alone = frame["seed"] == 0
+    shared = frame.assign(
+        no_seconds=np.where(alone, "", "shared"), time_to_target_s=frame["time_to_target_s"].where(alone)
+    )
+    assert "not said" in texts(draw_side_by_side(with_totals(shared)).axes[1])
+    silent = with_totals(frame.assign(no_seconds="shared", time_to_target_s=None))
+    assert len(draw_side_by_side(silent).axes) == 2, "no empty panels"
     assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
 
 

@@ -29,6 +29,7 @@ MEASURES = {
     "record_mib": "MiB of records read, probes included",
     "final_score": "last validation {headline}",
 }
+_SECONDS = ("time_to_target_s", "all_s")
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 
@@ -49,18 +50,20 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
 
     Levels stand in the order of `scan_levels`, which also is that of the legends elsewhere. A level that has
     seeds which did not reach the target shows those that did, and says how many did not. Seconds that may not
-    be said are not shown.
+    be said are not shown; where none may, nor are their panels.
 
     Args:
         runs: `with_totals` of `runs_frame`; one row of panels per GROUP_KEYS.
     """
     with style():
         facts = list(per_panel(runs))
+        silent = (runs["no_seconds"] != "").all()
+        shown = {name: label for name, label in MEASURES.items() if not (silent and name in _SECONDS)}
         heights = [_MARGIN_IN + _LINE_IN * rows["scan"].nunique() for _, _, rows in facts]
-        figure = new_figure(0.62 * PANEL_WIDTH_IN * len(MEASURES), sum(heights))
-        grid = figure.subplots(len(facts), len(MEASURES), squeeze=False, height_ratios=heights)
+        figure = new_figure(0.62 * PANEL_WIDTH_IN * len(shown), sum(heights))
+        grid = figure.subplots(len(facts), len(shown), squeeze=False, height_ratios=heights)
         for axes, (title, subtitle, rows) in zip(grid, facts, strict=True):
-            for ax, (measure, label) in zip(axes, MEASURES.items(), strict=True):
+            for ax, (measure, label) in zip(axes, shown.items(), strict=True):
                 _draw_measure(ax, rows, measure)
                 ax.set_xlabel(label.format(headline=headline_of(rows).words))
                 if ax is not axes[0]:
