@@ -23,6 +23,7 @@ from pcr_exp.records.encode import encode_split
 from pcr_exp.storage.throttle import Throttle
 
 WINDOW = 8
+EPOCH = 800
 
 
 def arrivals(*given: tuple[float, int]) -> Consumed:
@@ -48,24 +49,32 @@ class Steady:
 def test_a_rate_is_taken_between_begins_of_windows() -> None:
     # Two batches a window: the second follows at once, the next window a second later.
     bursts = arrivals((10.0, 0), (10.0, 4), (11.0, 8), (11.0, 12), (12.0, 16), (12.0, 20))
-    rate = shared_rate([bursts], 10.0, 12.5, WINDOW)
+    rate = shared_rate([bursts], 10.0, 12.5, WINDOW, EPOCH)
     assert (rate.images_per_s, rate.num_images) == (8.0, 16)
     # What lies outside is not counted, and a window that began outside neither.
-    late = shared_rate([bursts], 10.5, 12.5, WINDOW)
+    late = shared_rate([bursts], 10.5, 12.5, WINDOW, EPOCH)
     assert (late.images_per_s, late.num_images) == (8.0, 8)
+
+
+def test_windows_begin_anew_with_an_epoch() -> None:
+    """Of 20 images, in windows of 8, 8 and 4: behind the first epoch none would begin at a multiple of 8."""
+    third = arrivals((0.0, 40), (1.0, 48), (2.0, 56), (3.0, 60), (4.0, 68))
+    assert shared_rate([third], 0.5, 4.0, WINDOW, 20).num_images == 20
+    first = arrivals((0.0, 12), (1.0, 20), (2.0, 28))
+    assert shared_rate([first], 0.0, 2.0, WINDOW, 20).num_images == 8
 
 
 def test_processes_add_up() -> None:
     fast = arrivals((0.0, 0), (0.5, 8), (1.0, 16))
     slow = arrivals((0.0, 0), (1.0, 8))
-    rate = shared_rate([fast, slow], 0.0, 1.0, WINDOW)
+    rate = shared_rate([fast, slow], 0.0, 1.0, WINDOW, EPOCH)
     assert (rate.images_per_s, rate.slowest_images_per_s, rate.num_images) == (24.0, 8.0, 24)
     assert rate.cpu_s_per_image == pytest.approx(0.8 / 32)
 
 
 def test_too_little_to_take_a_rate_from() -> None:
     with pytest.raises(LoaderError, match=r"began 1 windows of 8 images in 1 s; wanted at least two.*Raise"):
-        shared_rate([arrivals((0.0, 0), (0.5, 4))], 0.0, 1.0, WINDOW)
+        shared_rate([arrivals((0.0, 0), (0.5, 4))], 0.0, 1.0, WINDOW, EPOCH)
 
 
 def test_a_consumer_stops_at_the_time_and_ends_the_loader(tmp_path: Path) -> None:
@@ -128,7 +137,7 @@ def test_readers_of_one_bucket_share_its_bandwidth(records: Path) -> None:
     jobs = [replace(reading(records), bucket=str(throttle.path), seed=seed) for seed in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(answer, [{**request, "job": each.to_json()} for each in jobs])
-    rate = shared_rate([Consumed.from_json(found) for found in answers], from_s, from_s + 3.0, 4)
+    rate = shared_rate([Consumed.from_json(found) for found in answers], from_s, from_s + 3.0, 4, 16)
     # Each by itself would read 80. A busy machine can make both slower; faster they are only by what one
     # record is larger than another, and by what was read ahead before: in one second that could be a quarter.
     assert rate.images_per_s < 1.2 * 80
@@ -137,6 +146,9 @@ def test_readers_of_one_bucket_share_its_bandwidth(records: Path) -> None:
 @pytest.mark.slow
 def test_processes_share_one_bandwidth(records: Path) -> None:
     with Readers(records, 2) as readers:
-        rate = readers.measure(reading(records), settle_s=8.0, measure_s=2.0, window_images=4)
+        readers.warm(reading(records))
+        rate = readers.measure(
+            reading(records), settle_s=1.0, measure_s=2.0, window_images=4, epoch_images=16
+        )
     assert 40 < rate.images_per_s < 1.2 * 80
     assert rate.slowest_images_per_s < 60

@@ -47,7 +47,9 @@ class Readers:
             self._stack.enter_context(LoaderProcess(f"reader {i + 1} of {count}")) for i in range(count)
         ]
 
-    def measure(self, job: Job, *, settle_s: float, measure_s: float, window_images: int) -> SharedRate:
+    def measure(
+        self, job: Job, *, settle_s: float, measure_s: float, window_images: int, epoch_images: int
+    ) -> SharedRate:
         """Let all processes read by `job`, each in an order of its own, sharing its storage's limits.
 
         Counted is what comes in the last `measure_s` of `settle_s + measure_s`, in whole windows.
@@ -67,7 +69,17 @@ class Readers:
                 for i, process in enumerate(self._processes)
             ]
             consumed = [Consumed.from_json(answer.result()) for answer in asked]
-        return shared_rate(consumed, from_s, from_s + measure_s, window_images)
+        return shared_rate(consumed, from_s, from_s + measure_s, window_images, epoch_images)
+
+    def warm(self, job: Job) -> None:
+        """Let all processes import what they need, and begin once, however long that takes.
+
+        Raises:
+            LoaderError: a loader failed.
+        """
+        with ThreadPoolExecutor(len(self._processes)) as pool:
+            request = self._request(replace(job, bucket=None), until_s=time.monotonic())
+            list(pool.map(lambda process: process.ask(request), self._processes))
 
     def _request(self, job: Job, until_s: float) -> dict[str, Any]:
         return {"do": "consume", "folder": str(self._folder), "job": job.to_json(), "until_s": until_s}
@@ -79,11 +91,14 @@ class Readers:
         self._stack.close()
 
 
-def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window_images: int) -> SharedRate:
+def shared_rate(
+    consumed: Sequence[Consumed], from_s: float, to_s: float, window_images: int, epoch_images: int
+) -> SharedRate:
     """The sum of all processes' rates while all of them read, between `from_s` and `to_s`.
 
     Storage hands over whole records, so a rate is taken over whole windows, stretches of batches in which as
-    much is read as is consumed: in between, bursts would count for more or less than they took.
+    much is read as is consumed: in between, bursts would count for more or less than they took. Windows begin
+    anew with each epoch, whose last may be shorter.
 
     Raises:
         LoaderError: a process began fewer than two windows in that time.
@@ -93,7 +108,8 @@ def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window
         begins = [
             arrival
             for arrival in found.arrivals
-            if from_s <= arrival.monotonic_s <= to_s and arrival.num_before % window_images == 0
+            if from_s <= arrival.monotonic_s <= to_s
+            and arrival.num_before % epoch_images % window_images == 0
         ]
         if len(begins) < 2:
             raise LoaderError(
@@ -111,10 +127,6 @@ def shared_rate(consumed: Sequence[Consumed], from_s: float, to_s: float, window
     )
 
 
-_WARM_UP_S = 8.0
-"""In which processes import what they need."""
-
-
 def validation_rows(
     config: ThroughputConfig, workspace: Workspace, progress: Callable[[int, int], None]
 ) -> Iterator[dict[str, Any]]:
@@ -130,7 +142,7 @@ def validation_rows(
     done, total = 0, len(config.processes) * config.repeats * len(jobs)
     for count in config.processes:
         with Readers(folder, count) as readers:
-            readers.measure(jobs[0], settle_s=_WARM_UP_S, measure_s=config.measure_s, window_images=window)
+            readers.warm(jobs[0])
             for repeat in range(config.repeats):
                 for job in jobs:
                     rate = readers.measure(
@@ -138,6 +150,7 @@ def validation_rows(
                         settle_s=config.settle_s,
                         measure_s=config.measure_s,
                         window_images=window,
+                        epoch_images=indexes[scan_of(job.loader).encoding].num_samples,
                     )
                     yield {
                         "repeat": repeat,
