@@ -45,7 +45,7 @@ ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
 RUN_SETS = sorted(
     {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
-    | {path.parent for path in RESULTS.glob("fair_baseline/*/runs")}
+    | {path.parent for name in ("fair_baseline", "finetuning") for path in RESULTS.glob(f"{name}/*/runs")}
 )
 ACCURACY_AND_QUALITY = [path for folder in RUN_SETS if (path := folder / "accuracy_vs_mssim.csv").is_file()]
 QUALITY = RESULTS / "quality"
