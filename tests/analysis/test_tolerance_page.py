@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 from tolerance_rows import measured
 
+from pcr_exp.analysis.tolerance.figures import draw_curves
 from pcr_exp.analysis.tolerance.page import load_tolerance, page, write_tables, write_tolerance
 from pcr_exp.analysis.tolerance.table import Measured, answers_table, bytes_table, matrix_of
 
-RESULTS = Path(__file__).parents[2] / "results" / "tolerance"
+RESULTS = Path(__file__).parents[2] / "results"
+FOLDERS = sorted([*RESULTS.glob("tolerance/*/"), *RESULTS.glob("scan_scripts/tolerance/*/")])
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 
@@ -91,6 +93,16 @@ def test_what_is_written_follows_from_its_rows(tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_groups_of_another_script_are_short_in_the_legend() -> None:
+    """ "group 1 of spectral", four times in a row, left their panels a third of the width."""
+    rows = measured({}, scans="spectral", groups=[1, 2, 6])
+    matrix, sizes = matrix_of(rows), bytes_table(rows)
+    figure = draw_curves(answers_table(matrix, sizes, rows.facts), rows.facts)
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["group 1", "group 2", "group 6"]
+
+
 def test_log_odds_are_kept_where_they_are_scored(tmp_path: Path) -> None:
     rows = measured({}, headline="auc")
     odds = np.where(rows.predictions.classes == 1, 1.5, -1.5).astype(np.float32)
@@ -100,7 +112,7 @@ def test_log_odds_are_kept_where_they_are_scored(tmp_path: Path) -> None:
     assert (matrix_of(rows)["score"] == 1).all()
 
 
-@pytest.mark.parametrize("folder", sorted(RESULTS.glob("*/")), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_committed_tables_follow_from_the_committed_rows(folder: Path) -> None:
     rows = load_tolerance(folder)
     matrix, sizes = matrix_of(rows), bytes_table(rows)

@@ -25,5 +25,8 @@ def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
 
 
 def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:
-    """Name scan groups below the axes."""
-    ax.legend(handles=group_handles(groups, script), ncols=len(groups), handletextpad=0.1, **BELOW)
+    """Name scan groups below the axes, in one row, without their script: it is the same of all."""
+    handles = group_handles(groups, script)
+    for group, handle in zip(groups, handles, strict=True):
+        handle.set_label(scan_words(f"group_{group}"))
+    ax.legend(handles=handles, ncols=len(groups), handletextpad=0.1, **BELOW)
