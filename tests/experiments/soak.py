@@ -51,7 +51,8 @@ class Sample(NamedTuple):
     """What a training's processes hold together."""
 
     memory_mib: float
-    """That no other process shares."""
+    """Resident, of all its processes: what several share counts for each. (What no other shares, taken
+    before, grew by 171 MiB in one step when pages that had been shared were so no longer.)"""
     num_descriptors: int
     num_threads: int
 
@@ -88,7 +89,7 @@ class Training:
         main = psutil.Process(self.process.pid)
         processes = [main, *main.children(recursive=True)]
         return Sample(
-            sum(process.memory_full_info().uss for process in processes) / 2**20,
+            sum(process.memory_info().rss for process in processes) / 2**20,
             sum(process.num_fds() for process in processes),
             sum(process.num_threads() for process in processes),
         )
