@@ -21,7 +21,7 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
-from pcr_exp.images.decoded import DecodedImage, PartDecoder, PartlyDecodedImage
+from pcr_exp.images.decoded import DecodedImage, decoded_by
 from pcr_exp.images.first_scans import DENOMINATORS, find_first_scans_decoder
 from pcr_exp.images.jpeg import (
     EOI,
@@ -126,7 +126,7 @@ def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Sou
     otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
     if denominator not in DENOMINATORS or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
         return otherwise()
-    return _by(find_first_scans_decoder(), jpeg, otherwise, denominator)
+    return decoded_by(find_first_scans_decoder(), jpeg, otherwise, denominator)
 
 
 def _without_smoothing(
@@ -160,18 +160,7 @@ def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> So
         pixels = _decode(jpeg, name, frame, -(-size[0] // denominator), -(-size[1] // denominator))
         return DecodedImage(pixels, size, denominator)
 
-    return _by(find_part_decoder(), jpeg, whole, denominator)
-
-
-def _by(
-    decoder: PartDecoder | None, jpeg: Buffer, otherwise: Callable[[], Source], denominator: int
-) -> Source:
-    if decoder is not None:
-        try:
-            return PartlyDecodedImage(jpeg, decoder, otherwise, denominator)
-        except ImageError:
-            pass
-    return otherwise()
+    return decoded_by(find_part_decoder(), jpeg, whole, denominator)
 
 
 _Mode = Callable[[Buffer, Prefix | None, str, Frame], Source]

@@ -70,6 +70,18 @@ class PartlyDecodedImage:
         return Part(pixels, top / d - y, left / d - x, rows / d, columns / d, d)
 
 
+def decoded_by(
+    decoder: PartDecoder | None, jpeg: Buffer, otherwise: Callable[[], Source], denominator: int
+) -> Source:
+    """The image by this decoder, if there is one and the file is for it; else `otherwise()`."""
+    if decoder is not None:
+        try:
+            return PartlyDecodedImage(jpeg, decoder, otherwise, denominator)
+        except ImageError:
+            pass
+    return otherwise()
+
+
 def _with_margin(first: int, count: int, denominator: int, size: int) -> tuple[int, int]:
     """Where pixels at 1/denominator begin and end that hold the stretch, neighbours included."""
     last = -(-size // denominator)

@@ -1,4 +1,4 @@
-"""Groups 1 and 2, at 1/8 and 1/2, by `first_scans.c`: libjpeg-turbo's pixels, in less than half of its time.
+"""Groups 1 and 2, at 1/8 and 1/2, by `first_scans.c`: libjpeg-turbo's pixels, in about half of its time.
 
 The library is built where the package is installed, if there is a C compiler. Without it, libturbojpeg
 decodes these groups too, to the same pixels. It calls no Python: what is built for one version serves all.

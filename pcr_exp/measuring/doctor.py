@@ -100,7 +100,7 @@ def _first_scans_decoder() -> Finding:
     decoder = find_first_scans_decoder()
     if decoder is None:
         old = "of another version" if library_path() else "missing"
-        remedy = "with a C compiler, install pcr-exp again: groups 1 and 2 are then decoded in half the time"
+        remedy = "with a C compiler, install pcr-exp again: it decodes these groups in about half the time"
         return Finding("library of groups 1, 2", f"{old}: libturbojpeg decodes them", remedy, needed=False)
     return Finding("library of groups 1, 2", decoder.path)
 

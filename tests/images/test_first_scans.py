@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 from collections.abc import Callable
 from itertools import product
@@ -12,12 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simplejpeg
+from first_scans_oracle import (
+    DENOMINATOR,
+    SOURCE,
+    by_turbo,
+    compiled,
+    prefix,
+    prefix_of_kind,
+    turbo,
+    whole,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from jpeg_photos import KINDS, OTHERS, PHOTO, groups_of, merge_tables, widen_tables
+from jpeg_photos import KINDS, OTHERS, PHOTO, merge_tables, widen_tables
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
 from pcr_exp.images import first_scans
@@ -26,30 +34,16 @@ from pcr_exp.images.decode import ProgressiveJpeg, open_decoder
 from pcr_exp.images.decoded import PartlyDecodedImage
 from pcr_exp.images.first_scans import FirstScansDecoder, find_first_scans_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.images.libturbojpeg import PartDecoder, find_part_decoder
-from pcr_exp.images.prefixes import prefix_of
-from pcr_exp.images.smoothing import read_progressive, without_smoothing
-from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import TrainTransform
 
-SOURCE = Path(first_scans.__file__).with_suffix(".c")
 CHECKED = Path(__file__).parent / "first_scans_checked.c"
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
-COMPILER = shutil.which("cc") or shutil.which("gcc")
-DENOMINATOR = {1: 8, 2: 2}
 COVERED = [
     *((1, kind) for kind in ("444", "422", "420", "grey", "shared table")),
     *((2, kind) for kind in ("444", "420", "grey", "shared table")),
 ]
 """(scan group, kind of file): at group 2, chroma that is halved along one axis alone is interpolated."""
 covered = pytest.mark.parametrize(("group", "kind"), COVERED)
-
-
-def compiled(out: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    if COMPILER is None:
-        pytest.skip("no C compiler is here: the library of first_scans.c is not tested")
-    command = [COMPILER, "-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", *words, "-o", out]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="session")
@@ -59,35 +53,6 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> FirstScansDecoder:
     done = compiled(path, "-shared", "-fPIC", SOURCE)
     assert done.returncode == 0, done.stderr
     return FirstScansDecoder(str(path))
-
-
-def turbo() -> PartDecoder:
-    found = find_part_decoder()
-    if found is None:
-        pytest.skip("libturbojpeg 3 is not here: pixels of first_scans.c are not compared with its")
-    return found
-
-
-def prefix(jpeg: bytes, group: int) -> bytes:
-    return join_pieces(group_pieces(split_scans(to_progressive(jpeg)))[:group])
-
-
-def prefix_of_kind(kind: str, group: int) -> bytes:
-    return join_pieces(groups_of(kind)[:group])
-
-
-def whole(decoder: FirstScansDecoder | PartDecoder, jpeg: bytes, group: int) -> np.ndarray:
-    d, frame = DENOMINATOR[group], decoder.read_frame(jpeg)
-    return decoder.decode(jpeg, d, 0, 0, -(-frame.height_px // d), -(-frame.width_px // d))
-
-
-def by_turbo(jpeg: bytes, group: int) -> np.ndarray:
-    """All of it at its fraction, unsmoothed."""
-    header = read_progressive(jpeg)
-    assert header is not None
-    changed = without_smoothing(jpeg, header, prefix_of(DEFAULT, len(header.tables), group))
-    assert changed is not None
-    return whole(turbo(), bytes(changed), group)
 
 
 @covered

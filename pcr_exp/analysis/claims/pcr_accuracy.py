@@ -21,8 +21,6 @@ FROZEN = "frozen features and a linear classifier, nothing was trained at a scan
 _TRAIN = "python -m experiments.train -m"
 _FINE_TUNE = f"{_TRAIN} experiment=finetuning"
 _TWELVE = "12 trainings of 15 minutes on one core, after results/fair_baseline has chosen rate and crop"
-
-
 _TRAINED = ("cars",)
 """Whose trainings are in results/finetuning."""
 
