@@ -118,7 +118,7 @@ class RecordLoader:
         self._batch_size = batch_size
         self._seed = seed
         self._shuffle = shuffle
-        self._sizes = [record.num_samples for record in index.records]
+        self._sizes: list[int] = index.sizes.tolist()
         self._storage_config = storage_config
         self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed)
         # Reading asks for an epoch's order first, batching a little later.
@@ -167,10 +167,10 @@ class RecordLoader:
         (records that lanes hold + records ahead, and one record for each sample that a stage keeps in
         it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows.
         """
-        records, group = self._records.index.records, self._largest_group
-        largest = max(self._records.index.prefix_bytes(record, group) for record in range(len(records)))
+        index = self._records.index
+        largest = int(index.prefixes_bytes(self._largest_group).max())
         held = num_held(self._sizes, self._num_lanes, self._config.shuffle_records if self._shuffle else 1)
-        in_use = min(held + self._stage.num_kept_in_use, len(records))
+        in_use = min(held + self._stage.num_kept_in_use, len(index.records))
         return (in_use + self._reading()[1]) * largest
 
     def pause(self) -> None:
@@ -273,7 +273,7 @@ class RecordLoader:
 
     def _check_patience(self, group: int) -> None:
         index, timeout_s = self._records.index, self._config.timeout_s
-        largest = max(index.prefix_bytes(record, group) for record in range(len(index.records)))
+        largest = int(index.prefixes_bytes(group).max())
         longest_s = longest_read_s(self._storage_config, largest)
         if timeout_s is not None and longest_s > timeout_s:
             raise ConfigError(

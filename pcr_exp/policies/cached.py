@@ -45,17 +45,14 @@ def planned_cache(index: RecordIndex, group: int, max_bytes: float, seed: int) -
 
     The first of a permutation that follows from the seed, up to the first that does not fit.
     """
+    import numpy as np
+
     from pcr_exp.system.randomness import Purpose, stream
 
-    planned: dict[int, int] = {}
-    left = max_bytes
-    for record in stream(seed, Purpose.CACHED).permutation(len(index.records)).tolist():
-        planned[record] = index.prefix_bytes(record, group)
-        left -= planned[record]
-        if left < 0:
-            del planned[record]
-            break
-    return planned
+    line = stream(seed, Purpose.CACHED).permutation(len(index.records))
+    num_bytes = index.prefixes_bytes(group)[line]
+    num_kept = int(np.searchsorted(np.cumsum(num_bytes), max_bytes, side="right"))
+    return dict(zip(line[:num_kept].tolist(), num_bytes[:num_kept].tolist(), strict=True))
 
 
 class CachedScan(OneGroup):

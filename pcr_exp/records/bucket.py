@@ -19,7 +19,8 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.encode import Progress
-from pcr_exp.records.index import INDEX_FILE, RecordEntry, parse_index
+from pcr_exp.records.entries import TABLE_FILE, RecordEntry
+from pcr_exp.records.index import INDEX_FILE, parse_index
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
 from pcr_exp.records.receipts import REJECTED_FILE
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
@@ -32,7 +33,8 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 log = logging.getLogger(__name__)
 
 _INDEXES = [f"{split}/{encoding}/{INDEX_FILE}" for split in SPLITS for encoding in ENCODINGS]
-_BESIDE = [*(f"{split}/{REJECTED_FILE}" for split in SPLITS), SOURCE_FILE, IMAGES_FILE]
+_TABLES = [f"{split}/{encoding}/{TABLE_FILE}" for split in SPLITS for encoding in ENCODINGS]
+_BESIDE = [*(f"{split}/{REJECTED_FILE}" for split in SPLITS), SOURCE_FILE, IMAGES_FILE, *_TABLES]
 _NUM_SENDERS = 4
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pcr_exp.errors import RecordError
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import RecordHeader
-from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.index import RecordIndex
 
 
 def check_header(

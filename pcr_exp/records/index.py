@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from pcr_exp.config.records import SCANS
-from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.errors import RecordError
+from pcr_exp.records.entries import EntryTable, RecordEntry
 from pcr_exp.records.format import (
     MAX_GROUPS,
     MAX_SAMPLES,
@@ -45,26 +49,12 @@ from pcr_exp.records.strict_json import (
     wholes,
     word,
 )
-from pcr_exp.storage import RangeReader
 
 INDEX_FILE = "index.json"
 FORMAT = "pcr-exp records"
 MAX_INDEX_BYTES = 2**28
 MAX_RECORD_BYTES = 2**48
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
-
-
-@dataclass(frozen=True, slots=True)
-class RecordEntry:
-    """One record. `group_ends[g - 1]` is the offset in the file at which group g ends."""
-
-    file: str
-    num_samples: int
-    group_ends: tuple[int, ...]
-    header_bytes: int = 0
-    """The offset at which the header ends; 0 in version 1, which did not keep it."""
-    fingerprint: str | None = None
-    """That of the encode that made it, if it is not the index's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,8 @@ class RecordIndex:
     fingerprint: str
     num_groups: int
     classes: dict[str, list[str]]
-    records: list[RecordEntry]
+    records: Sequence[RecordEntry]
+    """A list; of a mapped index an `EntryTable`, which makes entries when they are asked for."""
     images: str = ""
     """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"
@@ -87,7 +78,14 @@ class RecordIndex:
 
     @property
     def num_samples(self) -> int:
-        return sum(record.num_samples for record in self.records)
+        return int(self.sizes.sum())
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """[number of records] samples in each."""
+        if isinstance(self.records, EntryTable):
+            return self.records.sizes
+        return np.array([record.num_samples for record in self.records], dtype=np.int64)
 
     def first_samples(self, num: int) -> RecordIndex:
         """The index of the first `num` samples: of the last record that holds one, the first few samples."""
@@ -108,9 +106,16 @@ class RecordIndex:
         self.check_group(group)
         return self.records[record].group_ends[group - 1]
 
+    def prefixes_bytes(self, group: int) -> npt.NDArray[np.int64]:
+        """[number of records] `prefix_bytes` of each. Raises RecordError as that."""
+        self.check_group(group)
+        if isinstance(self.records, EntryTable):
+            return self.records.ends(group)
+        return np.array([record.group_ends[group - 1] for record in self.records], dtype=np.int64)
+
     def epoch_bytes(self, group: int) -> int:
         """Bytes of one pass over all samples at a group."""
-        return sum(self.prefix_bytes(record, group) for record in range(len(self.records)))
+        return int(self.prefixes_bytes(group).sum())
 
     def mean_prefix_bytes(self, group: int) -> float:
         """Bytes per sample at a group, each record's header included."""
@@ -177,24 +182,6 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
         return _build(content, version)
     except UnfitError as error:
         raise RecordError(f"{where} cannot be used: {error}. {_REMEDY}") from error
-
-
-def read_index(storage: RangeReader, folder: str) -> RecordIndex:
-    """The index of the records in `folder`, read through the storage.
-
-    Raises:
-        RecordError: there is none, or it cannot be read or used.
-    """
-    path = f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE
-    try:
-        num_bytes = storage.size(path)
-        data = storage.read(path, 0, min(num_bytes, MAX_INDEX_BYTES + 1))
-    except (PcrExpError, OSError) as error:
-        raise RecordError(
-            f"no records can be opened at {path}: {error} "
-            "Make them with `python -m experiments.prepare` and the same dataset and records.root."
-        ) from error
-    return parse_index(data, path)
 
 
 _ENTRY: dict[str, Check] = {

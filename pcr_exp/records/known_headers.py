@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict
 from typing import NamedTuple
 
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import (
     HEADER_START,
     MINOR,
@@ -20,7 +21,7 @@ from pcr_exp.records.format import (
     unpack_header,
 )
 from pcr_exp.records.header import check_header
-from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.strict_json import UnfitError, parse_json
 
 _KEPT_BYTES = 2**22

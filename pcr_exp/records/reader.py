@@ -12,6 +12,7 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Decoder, find_codec
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes
 from pcr_exp.records.groups import (
     Extension,
@@ -21,8 +22,9 @@ from pcr_exp.records.groups import (
     unpack_damaged_group,
     unpack_group,
 )
-from pcr_exp.records.index import RecordEntry, RecordIndex, read_index
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.known_headers import KnownHeaders
+from pcr_exp.records.stored_index import read_index
 from pcr_exp.storage import RangeReader
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,10 @@ import numpy as np
 
 from pcr_exp.config.check import expanded
 from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import HEADER_START, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import table_bytes
-from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex
+from pcr_exp.records.index import INDEX_FILE, RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.per_process import PerProcessStorage

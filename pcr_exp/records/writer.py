@@ -10,9 +10,10 @@ from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE, WHOLE
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
-from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index, parse_index
+from pcr_exp.records.index import INDEX_FILE, RecordIndex, parse_index
 from pcr_exp.records.receipts import (
     Receipt,
     read_rejected,
@@ -21,6 +22,7 @@ from pcr_exp.records.receipts import (
     write_receipt,
     write_rejected,
 )
+from pcr_exp.records.stored_index import write_index
 from pcr_exp.system.atomic import write_atomic
 
 ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
@@ -119,7 +121,7 @@ class SplitWriter:
                 images=self.images,
                 scans=codec.name,
             )
-            write_atomic(self._index_path(encoding), [dump_index(index)])
+            write_index(self.folder / encoding, index)
 
     def is_finished(self) -> bool:
         """All indexes are there. Raises RecordError as `read_indexes` does."""

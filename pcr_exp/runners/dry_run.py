@@ -26,8 +26,9 @@ from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.places import CHECKOUT
-from pcr_exp.records.index import RecordIndex, read_index
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
+from pcr_exp.records.stored_index import read_index
 from pcr_exp.runners.outcomes import amounts_in_words
 from pcr_exp.runners.pace import find_pace
 from pcr_exp.storage.open import open_root

@@ -18,9 +18,10 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.fingerprint import joint_images_key
-from pcr_exp.records.index import RecordIndex, read_index
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.stored_index import read_index
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.cache import CachedStorage, open_cache
 from pcr_exp.storage.counters import CountingStorage

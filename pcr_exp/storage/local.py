@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -46,6 +47,21 @@ class LocalStorage:
             return file.stat().st_size
         except OSError as error:
             raise _unreadable(file, error) from error
+
+    def map(self, path: str) -> mmap.mmap:
+        """A file as memory that all processes share, whose pages come when they are touched; read only.
+
+        Raises:
+            StorageError: it is missing, empty, or cannot be read.
+        """
+        file = self.root / path
+        try:
+            with file.open("rb") as opened:
+                return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise _unreadable(file, error) from error
+        except ValueError as error:
+            raise StorageError(f"{file} cannot be read: {error}.") from error
 
     def __str__(self) -> str:
         return str(self.root)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Callable
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.storage.counters import CountingStorage
@@ -32,6 +34,11 @@ class PerProcessStorage:
     def is_remote(self) -> bool:
         """Whether what comes may be damaged on its way, and be right when it is read again."""
         return self.opened.is_remote
+
+    @property
+    def map(self) -> Callable[[str], mmap.mmap] | None:
+        """As the opened storage's."""
+        return self.opened.map
 
     @property
     def opened(self) -> CountingStorage:

@@ -13,7 +13,8 @@ from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError, RecordError
-from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index
+from pcr_exp.records.entries import RecordEntry
+from pcr_exp.records.index import RecordIndex, dump_index
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 

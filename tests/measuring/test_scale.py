@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,14 @@ import pytest
 
 from pcr_exp.analysis.model import scale
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.measuring.scale.order_cost import index_of_records, measure, order_of_an_epoch, record_sizes
+from pcr_exp.measuring.scale.order_cost import (
+    mapped_index,
+    measure,
+    order_of_an_epoch,
+    parsed_index,
+    record_sizes,
+    write_index_of,
+)
 from pcr_exp.measuring.scale.simulate import Machine, Reads, never_evicted, reads_of_an_epoch, simulate
 
 SIZES = [64] * 63 + [32]
@@ -67,20 +75,25 @@ def test_reads_are_those_of_the_loader_s_lanes() -> None:
     assert reads.num_updates == math.ceil(NUM_IMAGES / 4 / 8)
 
 
-def test_the_cost_of_an_order_and_of_an_index_is_measured() -> None:
+def test_the_cost_of_an_order_and_of_an_index_is_measured(tmp_path: Path) -> None:
     assert record_sizes(2050) == [1024, 1024, 2] and record_sizes(128, 64) == [64, 64]
-    order, index = order_of_an_epoch(5000), index_of_records(5000)
+    order = order_of_an_epoch(5000)
     assert order["cpu_s"] > order["first_batch_cpu_s"] > 0
-    assert index["file_bytes"] > 5 * 100
+    write_index_of(5_000_000, tmp_path)
+    parsed, mapped = parsed_index(tmp_path), mapped_index(tmp_path)
+    assert (
+        parsed["file_bytes"] == (tmp_path / "index.json").stat().st_size > mapped["file_bytes"] > 4883 * 100
+    )
+    assert parsed["cpu_s"] > 0 and mapped["cpu_s"] > 0
 
 
 @pytest.mark.slow
 def test_each_size_is_measured_in_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = measure(2_000_000)
-    assert [row["what"] for row in rows] == ["order_of_an_epoch", "index_of_records"]
+    assert [row["what"] for row in rows] == ["order_of_an_epoch", "parsed_index"]
     assert rows[0]["peak_mib"] < 2_000_000 * 24 / 2**20, "made whole, it would take this in arrays alone"
     monkeypatch.setattr("pcr_exp.measuring.scale.order_cost.MAX_ORDER_IMAGES", 10)
-    assert [row["what"] for row in measure(5000)] == ["index_of_records"]
+    assert [row["what"] for row in measure(5000)] == ["parsed_index"]
 
 
 def test_simulations_lie_beside_the_formula() -> None:
@@ -93,7 +106,7 @@ def test_simulations_lie_beside_the_formula() -> None:
     costs = pd.DataFrame(
         [
             {"what": what, "num_images": num, "peak_mib": num / 1e5, "cpu_s": num / 1e7}
-            for what in ("order_of_an_epoch", "index_of_records")
+            for what in ("order_of_an_epoch", "parsed_index", "mapped_index")
             for num in (10**6, 10**7)
         ]
     )

@@ -25,7 +25,8 @@ from pcr_exp.policies.policy import (
     open_policy,
 )
 from pcr_exp.policies.schedule import ScheduleConfig, scheduled_group
-from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.entries import RecordEntry
+from pcr_exp.records.index import RecordIndex
 
 INDEX = RecordIndex(
     *("photos", "train", "pcr", "", 10, {}),

@@ -14,9 +14,13 @@ from records_pictures import CASES, PLAIN
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import RecordError
-from pcr_exp.records import one_record
+from pcr_exp.records import one_record, stored_index
+from pcr_exp.records.entries import EntryTable
 from pcr_exp.records.fingerprint import joint_images_key
+from pcr_exp.records.index import parse_index
 from pcr_exp.records.prepare import check_records, prepare_records
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
 
 
 def more_of_each_split(root: Path) -> list[str]:
@@ -66,6 +70,23 @@ def test_append_encodes_what_is_new_and_leaves_the_rest(
     (folder / "source.json").unlink()
     prepare_records(dataset, records)  # recognised by its images, as after any loss of that note
     assert prepare_records(dataset, replace(records, on_change="append")) == folder
+
+
+def test_the_table_of_a_large_index_grows_with_it(
+    dataset: FolderConfig, records: RecordsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_index, "LARGE_BYTES", 500)
+    folder = prepare_records(dataset, records)
+    for _ in range(2):
+        for encoding in ("pcr", "baseline"):
+            found = RecordSet(LocalStorage(folder), f"train/{encoding}").index
+            assert isinstance(found.records, EntryTable)
+            data = (folder / "train" / encoding / "index.json").read_bytes()
+            assert list(found.records) == parse_index(data, "it").records
+        more_of_each_split(Path(str(dataset.root)))
+        prepare_records(dataset, replace(records, on_change="append"))
+    assert [entry.fingerprint is None for entry in found.records].count(False) > 0
+    assert check_records(dataset, records).startswith("26 images")
 
 
 def test_a_new_image_stays_out_of_other_splits(dataset: FolderConfig, records: RecordsConfig) -> None:

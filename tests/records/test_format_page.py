@@ -12,6 +12,8 @@ import pytest
 import xxhash
 
 from pcr_exp.records import format as own_format
+from pcr_exp.records.index import parse_index
+from pcr_exp.records.index_table import dump_table
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
@@ -82,3 +84,26 @@ def test_the_page_has_every_field_and_limit(split: Path) -> None:
     assert f"{xxhash.xxh3_64_intdigest(b''):016X}" in PAGE
     assert (own_format.MAX_SAMPLES, own_format.MAX_GROUPS, own_format.VERSION) == (2**20, 64, 2)
     assert own_format.MINOR == 0
+
+
+def test_the_table_of_an_index_is_what_the_page_says(split: Path) -> None:
+    data = (split / "pcr/index.json").read_bytes()
+    table = dump_table(parse_index(data, "it"), data)
+    assert table[:8] == bytes.fromhex(re.search(r"`((?:[0-9A-F]{2} ){7}[0-9A-F]{2})` \(`\\x89PCT", PAGE)[1])
+    version, head_bytes, num_bytes, start, num_rows, f, p = struct.unpack_from("<IIQQQII", table, 8)
+    assert (version, num_bytes, start) == (2, len(data), xxhash.xxh3_64_intdigest(data[:4096]))
+    assert struct.unpack_from("<Q", table, 48) == (xxhash.xxh3_64_intdigest(table[:48] + table[56:]),)
+    index, head = json.loads(data), json.loads(table[56 : 56 + head_bytes])
+    assert head | {"records": index["records"], "checksum": index["checksum"]} == index
+    row = struct.Struct(f"<{f}sIQ{head['num_groups']}Q{p}s")
+    found = list(row.iter_unpack(table[56 + head_bytes :]))
+    assert len(found) == num_rows == len(index["records"])
+    for (file, num_samples, header_bytes, *ends, fingerprint), entry in zip(
+        found, index["records"], strict=True
+    ):
+        assert file.rstrip(b"\0").decode() == entry["file"] and fingerprint == bytes(p)
+        assert (num_samples, header_bytes, ends) == (
+            entry["num_samples"],
+            entry["header_bytes"],
+            entry["group_ends"],
+        )

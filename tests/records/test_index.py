@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from records_storage import FolderStorage, MemoryStorage
 
 from pcr_exp.errors import RecordError, StorageError
-from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index, parse_index, read_index
+from pcr_exp.records.entries import RecordEntry
+from pcr_exp.records.index import RecordIndex, dump_index, parse_index
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.stored_index import read_index
 
 
 def make_index(num_records: int = 2, num_groups: int = 3) -> RecordIndex:
@@ -194,7 +197,7 @@ def test_an_index_of_older_records_is_not_written() -> None:
         dump_index(replace(make_index(), version=1))
 
 
-def test_an_index_that_is_too_large_is_not_read() -> None:
+def test_an_index_that_is_too_large_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     class Endless(MemoryStorage):
         def size(self, path: str) -> int:  # noqa: ARG002
             return 2**60
@@ -203,8 +206,12 @@ def test_an_index_that_is_too_large_is_not_read() -> None:
             assert length <= 2**28 + 1
             return super().read(path, offset, length) + b" " * 1000
 
-    with pytest.raises(RecordError, match="it has 1002 bytes, more than the 1000 that it may have"):
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(RecordError, match="it has 1002 bytes, more than the 1000 that it may have"),
+    ):
         parse_small(Endless({"index.json": b"{}"}))
+    assert "index.table has 1152921504606846976 bytes, more than" in caplog.text
 
 
 def parse_small(storage: MemoryStorage) -> RecordIndex:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pcr_exp.errors import RecordError
 from pcr_exp.records import known_headers
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import RecordHeader, pack_record
-from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.known_headers import KnownHeaders
 
 CLASSES = {"kind": ["even", "odd"], "size": ["s", "m", "l"]}

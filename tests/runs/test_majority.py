@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.records.index import RecordEntry
+from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.data import majority_share, open_data
 from pcr_exp.runs.manifest import read_manifest

@@ -9,6 +9,8 @@ from storage_gcs import BUCKET, gcs
 
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import StorageError
+from pcr_exp.records import stored_index
+from pcr_exp.records.entries import EntryTable
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runners.prepare import prepare
 from pcr_exp.storage.objects import ObjectStorage
@@ -69,7 +71,10 @@ def test_an_emulator_is_named_with_its_protocol_or_without(
     assert ObjectStorage(bucket.url).size("it") == 8
 
 
-def test_records_go_there_are_checked_and_read(bucket: ObjectStorage, tmp_path: Path) -> None:
+def test_records_go_there_are_checked_and_read(
+    bucket: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_index, "LARGE_BYTES", 500)
     staging = f"{tmp_path}/staging"
     places = [f"dataset.root={tmp_path}/images", f"records.root={bucket.url}", f"records.staging={staging}"]
     assert prepare(compose("prepare", *DATA, *places)) == "finished"
@@ -77,8 +82,10 @@ def test_records_go_there_are_checked_and_read(bucket: ObjectStorage, tmp_path: 
     before = dict(bucket.sizes(""))
     (record,) = [name for name in before if name.endswith("train/pcr/record-000000.pcr")]
     folder = record.rpartition("/")[0]
-    assert RecordSet(bucket, folder).read_prefix(0, 2).encoded(0)[:2] == b"\xff\xd8"
-    for lost in (record, f"{folder}/index.json"):
+    records = RecordSet(bucket, folder)
+    assert isinstance(records.index.records, EntryTable)
+    assert records.read_prefix(0, 2).encoded(0)[:2] == b"\xff\xd8"
+    for lost in (record, f"{folder}/index.json", f"{folder}/index.table"):
         bucket.remove(lost)
     prepare(compose("prepare", *DATA, *places))
     assert dict(bucket.sizes("")) == before, "what is missing was sent again"

@@ -81,7 +81,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         self.seed = seed
         self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index, lambda: (0, 0.0)))
         WholeImageTransform(transform, images_as)  # refuses another `images_as`
-        self._ends = np.cumsum([record.num_samples for record in records.index.records], dtype=np.int64)
+        self._ends = np.cumsum(records.index.sizes)
         # In shared memory: workers that live through several epochs see it too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._reader: tuple[int, SingleImages, ThreadPoolExecutor | None] | None = None
@@ -197,8 +197,8 @@ class RecordDataset(Dataset[tuple[Any, int]]):
     def _open(self) -> tuple[SingleImages, ThreadPoolExecutor | None]:
         """This process's reader, and threads for reads that wait for another machine."""
         if self._reader is None or self._reader[0] != os.getpid():
-            sizes = [record.num_samples for record in self.records.index.records]
-            kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * max(sizes, default=1)))
+            largest = int(self.records.index.sizes.max(initial=1))
+            kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * largest))
             remote = getattr(self.records.storage, "is_remote", False)
             threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if remote else None
             self._reader = os.getpid(), SingleImages(self.records, kept), threads

@@ -15,40 +15,53 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.streamed_order import StreamedOrder
-from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index, parse_index
+from pcr_exp.records.entries import TABLE_FILE, RecordEntry
+from pcr_exp.records.index import INDEX_FILE, RecordIndex, parse_index
+from pcr_exp.records.receipts import record_file
+from pcr_exp.records.stored_index import read_index, write_index
+from pcr_exp.storage.local import LocalStorage
 
 IMAGES_PER_RECORD = 1024
 NUM_LANES = 8
 BATCH_SIZE = 256
-MAX_ORDER_IMAGES = 100_000_000
-"""Orders of more are not made: they take minutes."""
+MAX_ORDER_IMAGES = 1_000_000_000
+"""Orders of more are not made: this one takes ten minutes."""
 Row = dict[str, Any]
 
 
 def measure(num_images: int) -> list[Row]:
     """What the order and the index of so many images take; each is measured in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    rows = []
-    for what in (order_of_an_epoch, index_of_records):
-        if what is order_of_an_epoch and num_images > MAX_ORDER_IMAGES:
-            continue
-        with spawn.Pool(1) as pool:
-            rows.append(
-                {"what": what.__name__, "num_images": num_images, **pool.apply(_measured, (what, num_images))}
-            )
-    return rows
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _in_its_own_process(write_index_of, num_images, folder)
+        made: list[tuple[Callable[[Any], Row], Any]] = [(parsed_index, folder)]
+        if num_images <= MAX_ORDER_IMAGES:
+            made.insert(0, (order_of_an_epoch, num_images))
+        if (folder / TABLE_FILE).exists():
+            made.append((mapped_index, folder))
+        return [
+            {"what": what.__name__, "num_images": num_images, **_in_its_own_process(_measured, what, of)}
+            for what, of in made
+        ]
 
 
-def _measured(make: Callable[[int], Row], num_images: int) -> Row:
-    before_mib = _peak_mib()
-    row = make(num_images)
-    return {**row, "peak_mib": _peak_mib() - before_mib}
+def _in_its_own_process(do: Callable[..., Any], *of: Any) -> Any:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(do, of)
+
+
+def _measured(make: Callable[[Any], Row], of: Any) -> Row:
+    before_mib, before_shared_mib = _peak_mib(), _shared_mib()
+    row = make(of)
+    return {**row, "peak_mib": _peak_mib() - before_mib, "shared_mib": _shared_mib() - before_shared_mib}
 
 
 def order_of_an_epoch(num_images: int) -> Row:
@@ -64,11 +77,29 @@ def order_of_an_epoch(num_images: int) -> Row:
     return {"cpu_s": seconds, "first_batch_cpu_s": first_batch_s, "file_bytes": None}
 
 
-def index_of_records(num_images: int) -> Row:
-    """Parse the index.json of ten scan groups; making the file is not counted as time."""
+def parsed_index(folder: Path) -> Row:
+    """Read and parse the index.json of ten scan groups, and look at all its records."""
+    return _opened(lambda: parse_index((folder / INDEX_FILE).read_bytes(), INDEX_FILE), folder / INDEX_FILE)
+
+
+def mapped_index(folder: Path) -> Row:
+    """The same index by its table."""
+    return _opened(lambda: read_index(LocalStorage(folder), ""), folder / TABLE_FILE)
+
+
+def _opened(open_index: Callable[[], RecordIndex], file: Path) -> Row:
+    began_s = time.process_time()
+    index = open_index()
+    index.sizes, index.epoch_bytes(index.num_groups), index.records[-1]
+    seconds = time.process_time() - began_s
+    return {"cpu_s": seconds, "first_batch_cpu_s": None, "file_bytes": file.stat().st_size}
+
+
+def write_index_of(num_images: int, folder: Path) -> None:
+    """Write the index of so many images in ten scan groups, and its table if it is large."""
     ends = tuple(int(end) for end in np.linspace(10**7, 10**8, 10))
     entries = [
-        RecordEntry(f"{number:06d}.pcr", size, ends, 10**5)
+        RecordEntry(record_file(number), size, ends, 10**5)
         for number, size in enumerate(record_sizes(num_images))
     ]
     index = RecordIndex(
@@ -82,16 +113,19 @@ def index_of_records(num_images: int) -> Row:
         images=16 * "0",
         scans="libjpeg-default",
     )
-    data = dump_index(index)
-    began_s = time.process_time()
-    parse_index(data, "index.json")
-    return {"cpu_s": time.process_time() - began_s, "first_batch_cpu_s": None, "file_bytes": len(data)}
+    write_index(folder, index)
 
 
 def record_sizes(num_images: int, images_per_record: int = IMAGES_PER_RECORD) -> list[int]:
     """Images of each record, the last one being smaller."""
     full, rest = divmod(num_images, images_per_record)
     return [images_per_record] * full + ([rest] if rest else [])
+
+
+def _shared_mib() -> float:
+    """Of resident memory, the pages of files, which processes share and the kernel may take back."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("RssFile")).split()[1]) / 1024
 
 
 def _peak_mib() -> float:

@@ -18,8 +18,9 @@ from pathlib import Path
 from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
 from pcr_exp.measuring.speed.native_images import add_images, native_records, native_samples
 from pcr_exp.measuring.speed.rows import save_rows
-from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index, read_index
+from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.stored_index import read_index
 from pcr_exp.storage.local import LocalStorage
 
 Row = dict[str, object]

@@ -1,0 +1,132 @@
+"""`index.table`: the entries of a large index as rows of equal length, which are mapped and not parsed.
+
+    magic (8) | format version u32 | head length u32 | bytes of index.json u64
+    xxh3_64 of its first 4,096 bytes u64 | number of rows u64 | F u32 | P u32
+    xxh3_64 of all bytes but these eight u64
+    head: index.json as it would be without records
+    rows: file (F bytes) | num_samples u32 | header_bytes u64 | group_ends, G x u64 | fingerprint (P bytes)
+
+Numbers are little-endian, without gaps between them; texts are ASCII, filled up with zeros. The table is made
+of `index.json`, says nothing that does not stand there, and counts only beside the very file that it was made
+of: so anything may be done to records by programs that know nothing of it. Objects for 10^6 records are 2 GB,
+in every process; rows are 130 MB of the page cache, which all processes of a host share.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from pcr_exp.errors import RecordError
+from pcr_exp.records.entries import EntryTable, row_type
+from pcr_exp.records.format import MAX_SAMPLES, MIN_HEADER_BYTES, VERSION
+from pcr_exp.records.groups import table_bytes
+from pcr_exp.records.index import MAX_RECORD_BYTES, RecordIndex, dump_index, parse_index
+from pcr_exp.records.strict_json import UnfitError
+
+Bytes = bytes | memoryview | mmap.mmap
+
+MAGIC = b"\x89PCT\r\n\x1a\n"
+HEAD_BYTES_OF_INDEX = 4096
+"""An index's own checksum stands in its first bytes, so that these tell it from any other."""
+_PREAMBLE = struct.Struct("<8sIIQQQII")
+_CHECKSUM = struct.Struct("<Q")
+_HEAD_START = _PREAMBLE.size + _CHECKSUM.size
+_PER_GROUP = table_bytes(0, VERSION)
+_PER_SAMPLE = table_bytes(1, VERSION) - _PER_GROUP
+_ROWS_AT_ONCE = 2**14
+
+
+def dump_table(index: RecordIndex, index_file: bytes) -> bytes:
+    """The bytes of `index.table` for an index that was written as `index_file`.
+
+    Raises:
+        RecordError: as `dump_index`.
+    """
+    entries = index.records
+    texts = [(entry.file.encode(), (entry.fingerprint or "").encode()) for entry in entries]
+    file_bytes = max([len(file) for file, _ in texts], default=1)
+    fingerprint_bytes = max([len(fingerprint) for _, fingerprint in texts], default=1) or 1
+    rows = np.array(
+        [
+            (file, entry.num_samples, entry.header_bytes, entry.group_ends, fingerprint)
+            for entry, (file, fingerprint) in zip(entries, texts, strict=True)
+        ],
+        dtype=row_type(file_bytes, index.num_groups, fingerprint_bytes),
+    )
+    head = dump_index(replace(index, records=[]))
+    preamble = _PREAMBLE.pack(
+        MAGIC,
+        VERSION,
+        len(head),
+        len(index_file),
+        xxhash.xxh3_64_intdigest(index_file[:HEAD_BYTES_OF_INDEX]),
+        len(entries),
+        file_bytes,
+        fingerprint_bytes,
+    )
+    rest = head + rows.tobytes()
+    return preamble + _CHECKSUM.pack(_checksum(preamble, rest)) + rest
+
+
+def map_table(data: Bytes, index_bytes: int, index_start: bytes, where: str) -> RecordIndex:
+    """The index whose entries lie in `data`, which is kept: bytes, or a mapped file.
+
+    Args:
+        data: All of `index.table`; `where` names it in errors.
+        index_bytes: The bytes of the `index.json` beside it.
+        index_start: The first `HEAD_BYTES_OF_INDEX` of them.
+
+    Raises:
+        UnfitError: it is damaged, no such table, or of another `index.json`.
+    """
+    view = memoryview(data)
+    if len(view) < _HEAD_START or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise UnfitError(f"{where} is no table of records")
+    preamble = view[: _PREAMBLE.size]
+    _, version, head_bytes, of_bytes, of_start, num_rows, file_bytes, fingerprint_bytes = _PREAMBLE.unpack(
+        preamble
+    )
+    if version != VERSION:
+        raise UnfitError(f"{where} is of format version {version}, wanted {VERSION}")
+    if (of_bytes, of_start) != (index_bytes, xxhash.xxh3_64_intdigest(index_start)):
+        raise UnfitError(f"{where} was made of another index.json than lies beside it")
+    if _CHECKSUM.unpack_from(view, _PREAMBLE.size) != (_checksum(preamble, view[_HEAD_START:]),):
+        raise UnfitError(f"{where} is damaged: its checksum does not match")
+    rows_start = _HEAD_START + head_bytes
+    try:
+        head = parse_index(bytes(view[_HEAD_START:rows_start]), where)
+    except RecordError as error:
+        raise UnfitError(str(error)) from error
+    of_a_row = row_type(file_bytes, head.num_groups, fingerprint_bytes)
+    if len(view) != rows_start + num_rows * of_a_row.itemsize:
+        raise UnfitError(f"{where} has {len(view)} bytes, wanted {num_rows} rows of {of_a_row.itemsize}")
+    rows = np.frombuffer(view, of_a_row, count=num_rows, offset=rows_start)
+    _check_rows(rows, where)
+    return replace(head, records=EntryTable(rows))
+
+
+def _check_rows(rows: npt.NDArray[Any], where: str) -> None:
+    """Raise UnfitError unless every record is possible, as `parse_index` has it; a few rows at a time."""
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[first : first + _ROWS_AT_ONCE]
+        num_samples, ends = some["num_samples"].astype(np.int64), some["group_ends"]
+        starts = np.concatenate([some["header_bytes"][:, None], ends[:, :-1]], axis=1)
+        fits = (num_samples >= 1) & (num_samples <= MAX_SAMPLES) & (some["header_bytes"] >= MIN_HEADER_BYTES)
+        # Unsigned numbers: an end before its start is a size beyond any record.
+        sizes, least = ends - starts, (num_samples * _PER_SAMPLE + _PER_GROUP).astype(np.uint64)
+        fits &= ((sizes >= least[:, None]) & (sizes <= MAX_RECORD_BYTES) & (ends <= MAX_RECORD_BYTES)).all(1)
+        if not fits.all():
+            raise UnfitError(f"{where} has a row, {first + int(np.argmin(fits))}, that no record can be")
+
+
+def _checksum(preamble: Bytes, rest: Bytes) -> int:
+    digest = xxhash.xxh3_64(preamble)
+    digest.update(rest)
+    return digest.intdigest()
