@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -47,6 +48,11 @@ class EntryTable(Sequence[RecordEntry]):
     def __init__(self, rows: npt.NDArray[Any]) -> None:
         """`rows` is [number of records], of `row_type`."""
         self.rows = rows
+        # One read of a record looks at its entry several times.
+        self._entry = lru_cache(maxsize=1024)(self._make)
+
+    def __reduce__(self) -> tuple[type[EntryTable], tuple[npt.NDArray[Any]]]:
+        return EntryTable, (self.rows,)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,6 +70,9 @@ class EntryTable(Sequence[RecordEntry]):
         """
         if isinstance(record, slice):
             return [self[number] for number in range(*record.indices(len(self)))]
+        return self._entry(record)
+
+    def _make(self, record: int) -> RecordEntry:
         file, num_samples, header_bytes, group_ends, fingerprint = self.rows[record].item()
         name, key = file.decode("ascii", "replace"), fingerprint.decode("ascii", "replace") or None
         try:
@@ -77,7 +86,7 @@ class EntryTable(Sequence[RecordEntry]):
         return RecordEntry(name, num_samples, tuple(map(int, group_ends)), header_bytes, key)
 
     def __iter__(self) -> Iterator[RecordEntry]:
-        return (self[record] for record in range(len(self)))
+        return map(self._make, range(len(self)))
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
