@@ -57,7 +57,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/.installed: pyproject.toml setup.py pcr_exp/images/first_scans.c $(CONSTRAINTS)
+$(VENV)/.installed: pyproject.toml setup.py $(wildcard pcr_exp/*/*.c) $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "pcr-exp needs Python >= 3.11; say which with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)

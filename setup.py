@@ -1,7 +1,8 @@
 """What pyproject.toml cannot say: `configs/` lies beside the package in a checkout, inside it in a wheel.
 
-Hydra looks for launchers in `hydra_plugins`, which it shares with other packages. And a library in C is built
-where there is a compiler; without, nothing is missing but speed (pcr_exp/images/first_scans.py).
+Hydra looks for launchers in `hydra_plugins`, which it shares with other packages. And libraries in C are
+built where there is a compiler; without, nothing is missing but speed (pcr_exp/images/first_scans.py and
+pcr_exp/storage/many_reads.py).
 """
 
 from setuptools import Extension, find_packages, setup
@@ -15,11 +16,12 @@ setup(
     package_dir={"pcr_exp.configs": "configs"},
     ext_modules=[
         Extension(
-            "pcr_exp.images._first_scans",
-            ["pcr_exp/images/first_scans.c"],
+            f"pcr_exp.{package}._{name}",
+            [f"pcr_exp/{package}/{name}.c"],
             optional=True,
             py_limited_api=True,
         )
+        for package, name in (("images", "first_scans"), ("storage", "many_reads"))
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # it calls no Python: one file is for all versions
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # they call no Python: one file is for all versions
 )

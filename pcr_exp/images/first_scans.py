@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 
 import numpy as np
 
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
-from pcr_exp.images.libturbojpeg import Frame, load, pointer
+from pcr_exp.images.libturbojpeg import Frame, pointer
+from pcr_exp.system.c_library import built_library, load_own
 
 DENOMINATORS = (2, 8)
 """At which fractions of the size it decodes."""
@@ -39,12 +39,7 @@ class FirstScansDecoder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._library = load(path, _FUNCTIONS)
-        found = self._library.pcr_first_scans_version()
-        if found != VERSION:
-            raise AttributeError(
-                f"{path} is of version {found}, wanted {VERSION}: install pcr-exp again (pip install -e .)"
-            )
+        self._library = load_own(path, _FUNCTIONS, VERSION)
 
     def read_frame(self, jpeg: Buffer) -> Frame:
         """What the header says.
@@ -80,8 +75,7 @@ def _check(status: int) -> None:
 
 def library_path() -> str | None:
     """The library that was built with the package; None where there was no compiler."""
-    found = importlib.util.find_spec("pcr_exp.images._first_scans")
-    return found.origin if found else None
+    return built_library("pcr_exp.images._first_scans")
 
 
 @functools.cache

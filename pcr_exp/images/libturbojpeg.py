@@ -19,6 +19,7 @@ import numpy as np
 
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
+from pcr_exp.system.c_library import load
 
 
 def library_paths() -> Iterator[str]:
@@ -34,15 +35,6 @@ def library_paths() -> Iterator[str]:
     for file in files:
         if file.parent.name == "turbojpeg.libs" and file.name.startswith("libturbojpeg"):
             yield str(file.locate())
-
-
-def load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
-    """The shared library at `path`, with the types of these functions: (result, arguments) by name."""
-    library = ctypes.CDLL(path)
-    for name, (result, arguments) in functions.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
 
 
 def pointer(jpeg: Buffer) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -159,7 +160,7 @@ class Fetcher(Generic[Request, Result]):
             self._held = False
             self._budget.notify_all()
         elif more > 0:
-            self._budget.notify(more)
+            self._budget.notify(math.ceil(more / self._at_once))
 
     def _await(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition; patience begins anew with every read that ends."""
@@ -209,19 +210,23 @@ class Fetcher(Generic[Request, Result]):
         """The next requests that may begin, with their numbers; none at the end."""
         with self._changed:
             begun: list[tuple[int, Request]] = []
-            while len(begun) < self._at_once and (not begun or self._may_begin()):
-                self._budget.wait_for(lambda: self._closing.is_set() or self._ended or self._may_begin())
-                if self._closing.is_set() or self._ended:
-                    break
-                number = self._num_begun
-                request = self._next_request(number)
-                if request is not None:
-                    self._num_begun += 1
-                    if not self._in_flight:
-                        self._busy_since_s = time.monotonic()
-                    self._in_flight[number] = request
-                    begun.append((number, request))
+            while not begun and not self._is_over():
+                self._budget.wait_for(lambda: self._is_over() or self._fills_a_call())
+                while len(begun) < self._at_once and not self._is_over() and self._may_begin():
+                    number = self._num_begun
+                    request = self._next_request(number)
+                    if request is not None:
+                        self._num_begun += 1
+                        if not self._in_flight:
+                            self._busy_since_s = time.monotonic()
+                        self._in_flight[number] = request
+                        begun.append((number, request))
+            if self._at_once > 1 and self._fills_a_call():
+                self._budget.notify()  # of a call's worth of room, one thread was told
             return begun
+
+    def _is_over(self) -> bool:
+        return self._closing.is_set() or self._ended
 
     def _next_request(self, number: int) -> Request | None:
         try:
@@ -240,6 +245,16 @@ class Fetcher(Generic[Request, Result]):
 
     def _may_begin(self) -> bool:
         return not (self._paused or self._held) and self._num_begun < self._num_wanted + self._ahead
+
+    def _fills_a_call(self) -> bool:
+        """Whether as many requests may begin as a call does at most, or one that is wanted already.
+
+        A thread that began the few that were just taken would do a call for each few, and the others, which
+        were told of them too, nothing.
+        """
+        room = self._num_wanted + self._ahead - self._num_begun
+        full = room >= min(self._at_once, self._ahead)
+        return self._may_begin() and (full or self._num_begun < self._num_wanted)
 
     def _end(self, first: int, results: list[Result | _Failure]) -> None:
         """Hand over the results of the requests from number `first` on."""

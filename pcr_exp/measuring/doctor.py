@@ -16,9 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pcr_exp.errors import RecordError
-from pcr_exp.images.first_scans import find_first_scans_decoder, library_path
+from pcr_exp.images import first_scans
+from pcr_exp.images.first_scans import find_first_scans_decoder
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.transcode import find_transcoder
+from pcr_exp.storage import many_reads
+from pcr_exp.storage.many_reads import find_many_reads
 from pcr_exp.system import MIB
 from pcr_exp.system.page_cache import drop
 from pcr_exp.system.provenance import num_cores
@@ -65,7 +68,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from _packages()
     yield _transcoder()
     yield _part_decoder()
-    yield _first_scans_decoder()
+    yield from _own_libraries()
     yield from _machine()
     yield disk_rate(folder)
     yield from _extras()
@@ -96,13 +99,28 @@ def _part_decoder() -> Finding:
     return Finding("libturbojpeg 3", _with_version(decoder.path))
 
 
-def _first_scans_decoder() -> Finding:
-    decoder = find_first_scans_decoder()
-    if decoder is None:
-        old = "of another version" if library_path() else "missing"
-        remedy = "with a C compiler, install pcr-exp again: it decodes these groups in about half the time"
-        return Finding("library of groups 1, 2", f"{old}: libturbojpeg decodes them", remedy, needed=False)
-    return Finding("library of groups 1, 2", decoder.path)
+def _own_libraries() -> Iterator[Finding]:
+    """Those in C, which were built with the package where that could be."""
+    for what, library, path, instead in (
+        (
+            "groups 1, 2",
+            find_first_scans_decoder(),
+            first_scans.library_path(),
+            "libturbojpeg decodes them, in twice the time",
+        ),
+        (
+            "many small reads",
+            find_many_reads(),
+            many_reads.library_path(),
+            "files are read one after the other",
+        ),
+    ):
+        if library is None:
+            old = "of another version" if path else "missing"
+            remedy = "with a C compiler, install pcr-exp again"
+            yield Finding(f"library of {what}", f"{old}: {instead}", remedy, needed=False)
+        else:
+            yield Finding(f"library of {what}", library.path)
 
 
 def _with_version(path: str) -> str:

@@ -217,7 +217,9 @@ class ThrottledStorage:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
         due_ns = self.throttle.reserve(*(self._charged(length) for _, _, length in places))
-        found = [self.inner.read(*place) for place in places]
+        together: Callable[[Sequence[tuple[str, int, int]]], list[bytes]] | None
+        together = getattr(self.inner, "read_many", None)
+        found = together(places) if together else [self.inner.read(*place) for place in places]
         self.throttle.wait_until(due_ns)
         return found
 

@@ -16,6 +16,7 @@ from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.in_flight import by_calls, reads_ahead, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.measuring.speed.native_images import add_images, native_records
 from pcr_exp.measuring.speed.rows import save_rows
+from pcr_exp.records import known_headers
 from pcr_exp.records.reader import RecordPrefix, RecordSet
 from pcr_exp.storage.open import open_storage
 from pcr_exp.system import MIB
@@ -57,6 +58,7 @@ def measure_latency(
             took_s = time.perf_counter() - started_s
             rows.append(
                 {
+                    "headers_known": "yes" if known_headers._KEPT_BYTES else "no",
                     "images_per_record": records.index.records[0].num_samples,
                     "group": group,
                     "read_kb": round(mean_bytes / 1e3, 1),
@@ -82,9 +84,12 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
     parser.add_argument("--out", type=Path, default=Path("results/throttle"))
     given = parser.parse_args()
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
+    if given.unseen:
+        known_headers._KEPT_BYTES = 0
     rows: list[dict[str, object]] = []
     for size in given.images_per_record:
         folder = native_records(max(200, 2 * size), size, images=given.images)
