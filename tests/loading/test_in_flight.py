@@ -121,3 +121,44 @@ def test_a_call_that_fails_is_done_one_by_one() -> None:
     finally:
         fetcher.close()
     assert max(calls) == 8
+
+
+def test_a_thread_begins_no_call_for_a_few() -> None:
+    calls: list[int] = []
+
+    def read_many(numbers: list[int]) -> list[int]:
+        calls.append(len(numbers))
+        return numbers
+
+    fetcher: Fetcher[int, int] = Fetcher(
+        lambda number: number,
+        iter(range(400)),
+        num_threads=3,
+        ahead=32,
+        read_many=read_many,
+        at_once=8,
+    )
+    fetcher.start()
+    try:
+        found = [number for _ in range(200) for number in fetcher.take(2)]
+    finally:
+        fetcher.close()
+    assert found == list(range(400))
+    assert calls == 50 * [8], "though room came by two"
+
+
+def test_what_is_wanted_begins_though_it_fills_no_call() -> None:
+    fetcher: Fetcher[int, int] = Fetcher(
+        lambda number: number,
+        iter(range(100)),
+        num_threads=2,
+        ahead=4,
+        read_many=lambda numbers: list(numbers),
+        at_once=16,
+        timeout_s=20,
+    )
+    fetcher.start()
+    try:
+        assert [number for size in (1, 7, 2, 40, 50) for number in fetcher.take(size)] == list(range(100))
+    finally:
+        fetcher.close()
