@@ -162,7 +162,7 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
         return
     repeats = rows.groupby(["what", "num_images"]).size().max()
     caption = Caption(
-        shows="What an order of so many images costs",
+        shows="What an order and an index of so many images cost",
         of=("indices alone · no task · no model · no crops",),
         n=f"n = {repeats} of each size",
         hardware=hardware_beside(folder),
