@@ -117,7 +117,9 @@ def copies_over_records(committed: Committed, file: str) -> list[Measured]:
 
 def encode_time_over_tfrecord(committed: Committed, file: str) -> list[Measured]:
     """Seconds to write progressive records over those to write TFRecords; a row of each per repeat."""
-    ours, theirs = (committed.rows(file, f"format == '{name}'")["build_s"] for name in ("pcr", "tfrecord"))
+    ours, theirs = (
+        committed.rows(file, f"format == '{name}'")["build_s"] for name in ("records", "tfrecord")
+    )
     return [mean_of("", ours.to_numpy() / theirs.to_numpy())]
 
 
@@ -251,10 +253,10 @@ CLAIMS = [
         certainty=FAIRLY_SURE,
         ours="seconds to write progressive records over seconds to write TFRecords",
         unit="x",
-        file=f"{_LOADERS}/formats.csv",
+        file="records_speed/build_time.csv",
         measure=encode_time_over_tfrecord,
         holds=at_most(2.05),
-        shown_in="throughput/loaders/space_and_build_time.png",
+        shown_in="records_speed/README.md",
     ),
     Claim(
         name="decode time",
