@@ -43,9 +43,10 @@ RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
+BY_DATASET = ("fair_baseline", "finetuning", "buying_back")
 RUN_SETS = sorted(
     {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
-    | {path.parent for name in ("fair_baseline", "finetuning") for path in RESULTS.glob(f"{name}/*/runs")}
+    | {path.parent for name in BY_DATASET for path in RESULTS.glob(f"{name}/*/runs")}
 )
 ACCURACY_AND_QUALITY = [path for folder in RUN_SETS if (path := folder / "accuracy_vs_mssim.csv").is_file()]
 QUALITY = RESULTS / "quality"

@@ -26,7 +26,7 @@ from pcr_exp.analysis.core.figure import (
     save_figure,
     ticks_in_bytes,
 )
-from pcr_exp.analysis.core.guessing import guessing_lines
+from pcr_exp.analysis.core.guessing import guesses_of, guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, style
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
@@ -42,6 +42,7 @@ FRONT_COLUMNS = [
     *("num_classes", "score_mean", "score_min", "score_max", "score_ci95"),
     *("read_bytes_mean", "read_bytes_min", "read_bytes_max", "image_bytes_mean", "on_front"),
 ]
+_SHORT_RECIPE = 42
 _WORDS = {"full": "tested in full", "same": "tested as it read last in training"}
 
 
@@ -85,7 +86,7 @@ def draw_front(table: pd.DataFrame) -> Figure:
             _draw_panel(ax, rows)
             panel_title(ax, title, _WORDS[tested_at])
         same_limits(axes, [title for title, _, _ in groups])
-        lines = max(-(-len(rows) // 2) for _, _, rows in groups)
+        lines = max(-(-len(rows) // _legend_columns(rows)) for _, _, rows in groups)
         width, height = figure.get_size_inches()
         num_rows = -(-len(groups) // 2)
         figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
@@ -130,7 +131,14 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xlabel("bytes read in training, probes included (log scale)")
     ax.set_ylabel(f"last validation {headline_of(rows).words}")
     percent_axis(ax.yaxis)
-    ax.legend(**BELOW, ncols=2)
+    if guesses := guesses_of(rows):  # the lowest one's name stays above the labels of the ticks
+        ax.set_ylim(bottom=min(ax.get_ylim()[0], min(guess.at for guess in guesses) - 0.07))
+    ax.legend(**BELOW, ncols=_legend_columns(rows))
+
+
+def _legend_columns(rows: pd.DataFrame) -> int:
+    """One, where a policy's settings would not fit beside another's."""
+    return 2 if rows["recipe"].str.len().max() <= _SHORT_RECIPE else 1
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:
