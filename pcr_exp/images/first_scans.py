@@ -14,7 +14,7 @@ import numpy as np
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
 from pcr_exp.images.libturbojpeg import Frame, pointer
-from pcr_exp.system.c_library import built_library, load_own
+from pcr_exp.system.c_library import built_library, load_own, opened
 
 DENOMINATORS = (2, 8)
 """At which fractions of the size it decodes."""
@@ -81,8 +81,4 @@ def library_path() -> str | None:
 @functools.cache
 def find_first_scans_decoder() -> FirstScansDecoder | None:
     """The library that was built with the package, if it was, and is of this version."""
-    path = library_path()
-    try:
-        return FirstScansDecoder(path) if path else None
-    except (OSError, AttributeError):
-        return None
+    return opened(library_path(), FirstScansDecoder)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pcr_exp.system.c_library import built_library, load_own
+from pcr_exp.system.c_library import built_library, load_own, opened
 
 VERSION = 1
 """`pcr_many_reads_version` of the library that these types are of."""
@@ -76,8 +76,4 @@ def library_path() -> str | None:
 @functools.cache
 def find_many_reads() -> ManyReads | None:
     """The library that was built with the package, if it was, and is of this version."""
-    path = library_path()
-    try:
-        return ManyReads(path) if path else None
-    except (OSError, AttributeError):
-        return None
+    return opened(library_path(), ManyReads)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Library = TypeVar("Library")
 
 
 def load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
@@ -41,3 +44,11 @@ def built_library(module: str) -> str | None:
     """The library that was built as this module of the package; None where there was no compiler."""
     found = importlib.util.find_spec(module)
     return found.origin if found else None
+
+
+def opened(path: str | None, open_library: Callable[[str], Library]) -> Library | None:
+    """The library at the path that `built_library` gave; None if there is none, or it does not fit."""
+    try:
+        return open_library(path) if path else None
+    except (OSError, AttributeError):
+        return None

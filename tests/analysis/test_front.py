@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pcr_exp.analysis.core.guessing import guesses_of
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.scans.front import FRONT_COLUMNS, draw_front, front_table, write_front
 
@@ -65,6 +66,14 @@ def test_both_ways_of_testing_are_panels_with_the_front_in_each(root: Path) -> N
     assert full.get_ylim() == same.get_ylim()
     assert "tested in full" in [text.get_text() for text in full.texts]
     assert len(full.containers) == len(LEVELS)
+
+
+def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
+    table = front_table(read_runs(root))
+    for recipes, columns in ((table["recipe"], 2), (table["recipe"] + 43 * "x", 1)):
+        for ax in draw_front(table.assign(recipe=recipes)).axes:
+            assert ax.get_legend()._ncols == columns  # matplotlib has no other way to ask
+            assert ax.get_ylim()[0] <= min(guess.at for guess in guesses_of(table)) - 0.07 + 1e-9
 
 
 def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:

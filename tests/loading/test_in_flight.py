@@ -1,8 +1,10 @@
 """How many reads the loader has under way, where the storage's settings say so."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +95,17 @@ def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
     assert not CountingStorage(LocalStorage(split)).reads_many
 
 
+@contextmanager
+def fetching(read: Callable[[int], int], num_requests: int, **settings: Any) -> Iterator[Fetcher[int, int]]:
+    """A fetcher at work, of the requests 0, 1, 2 and so on."""
+    fetcher: Fetcher[int, int] = Fetcher(read, iter(range(num_requests)), **settings)
+    fetcher.start()
+    try:
+        yield fetcher
+    finally:
+        fetcher.close()
+
+
 def test_a_call_that_fails_is_done_one_by_one() -> None:
     def read(number: int) -> int:
         if number == 20:
@@ -105,21 +118,10 @@ def test_a_call_that_fails_is_done_one_by_one() -> None:
         calls.append(len(numbers))
         return [read(number) for number in numbers]
 
-    fetcher: Fetcher[int, int] = Fetcher(
-        read,
-        iter(range(100)),
-        num_threads=2,
-        ahead=32,
-        read_many=read_many,
-        at_once=8,
-    )
-    fetcher.start()
-    try:
+    with fetching(read, 100, num_threads=2, ahead=32, read_many=read_many, at_once=8) as fetcher:
         assert fetcher.take(20) == [-number for number in range(20)]
         with pytest.raises(StorageError, match="the twentieth"):
             fetcher.take(1)
-    finally:
-        fetcher.close()
     assert max(calls) == 8
 
 
@@ -130,35 +132,13 @@ def test_a_thread_begins_no_call_for_a_few() -> None:
         calls.append(len(numbers))
         return numbers
 
-    fetcher: Fetcher[int, int] = Fetcher(
-        lambda number: number,
-        iter(range(400)),
-        num_threads=3,
-        ahead=32,
-        read_many=read_many,
-        at_once=8,
-    )
-    fetcher.start()
-    try:
+    with fetching(abs, 400, num_threads=3, ahead=32, read_many=read_many, at_once=8) as fetcher:
         found = [number for _ in range(200) for number in fetcher.take(2)]
-    finally:
-        fetcher.close()
     assert found == list(range(400))
     assert calls == 50 * [8], "though room came by two"
 
 
 def test_what_is_wanted_begins_though_it_fills_no_call() -> None:
-    fetcher: Fetcher[int, int] = Fetcher(
-        lambda number: number,
-        iter(range(100)),
-        num_threads=2,
-        ahead=4,
-        read_many=lambda numbers: list(numbers),
-        at_once=16,
-        timeout_s=20,
-    )
-    fetcher.start()
-    try:
-        assert [number for size in (1, 7, 2, 40, 50) for number in fetcher.take(size)] == list(range(100))
-    finally:
-        fetcher.close()
+    with fetching(abs, 100, num_threads=2, ahead=4, read_many=list, at_once=16, timeout_s=20) as fetcher:
+        found = [number for size in (1, 7, 2, 40, 50) for number in fetcher.take(size)]
+    assert found == list(range(100))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from skimage import data
 
 from pcr_exp.config.dataset import DatasetConfig
@@ -14,8 +15,6 @@ from pcr_exp.measuring.speed.build_time import build_times, folder_dataset, link
 
 @pytest.fixture
 def photos(tmp_path: Path) -> DatasetConfig:
-    from PIL import Image
-
     images = []
     for number, picture in enumerate((data.astronaut(), data.chelsea(), data.coffee())):
         images.append(tmp_path / f"{number}.JPEG")
@@ -33,7 +32,6 @@ def test_each_repeat_builds_anew(photos: DatasetConfig) -> None:
     assert rows[0]["num_bytes"] == rows[1]["num_bytes"] > 0
 
 
-def test_a_peer_that_is_not_there_is_named(photos: DatasetConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "")
+def test_a_peer_that_is_not_there_is_named(photos: DatasetConfig) -> None:
     with pytest.raises(LoaderError, match="no_such_peer"):
         list(build_times(photos, ["no_such_peer"], repeats=1))

@@ -43,6 +43,7 @@ FRONT_COLUMNS = [
     *("read_bytes_mean", "read_bytes_min", "read_bytes_max", "image_bytes_mean", "on_front"),
 ]
 _SHORT_RECIPE = 42
+"""Letters of a name that leave room for another beside it."""
 _WORDS = {"full": "tested in full", "same": "tested as it read last in training"}
 
 
