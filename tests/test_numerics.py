@@ -71,7 +71,7 @@ def committed_runs() -> Counter[tuple[str, int]]:
     """(folder of results, NUMERICS): how many runs. A manifest from before there was a number is of 1."""
     return Counter(
         (folder_with_page(path), run["manifest"].get("numerics", 1))
-        for path in RESULTS.rglob("runs/runs.json")
+        for path in RESULTS.rglob("runs.json")
         if path.relative_to(RESULTS).parts[0] not in A_USERS_OWN
         for run in json.loads(path.read_text()).values()
     )

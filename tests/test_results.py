@@ -12,7 +12,8 @@ from pcr_exp.analysis.combined.page import combined_markdown
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
 from pcr_exp.analysis.core import read_runs as reading
 from pcr_exp.analysis.core.headline import as_written, guessed_of
-from pcr_exp.analysis.core.read_runs import Run, unfinished_runs
+from pcr_exp.analysis.core.permitted import is_exclusive
+from pcr_exp.analysis.core.read_runs import Run, read_timed_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
@@ -33,6 +34,8 @@ from pcr_exp.analysis.scans.fair_baseline import (
     fair_baseline_to_markdown,
 )
 from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.projected_page import projected_to_markdown
+from pcr_exp.analysis.scans.projected_times import projected_times, read_targets
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
@@ -43,7 +46,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
-BY_DATASET = ("fair_baseline", "finetuning", "buying_back")
+BY_DATASET = ("fair_baseline", "finetuning", "buying_back", "time_to_accuracy")
 RUN_SETS = sorted(
     {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
     | {path.parent for name in BY_DATASET for path in RESULTS.glob(f"{name}/*/runs")}
@@ -224,6 +227,20 @@ def test_fair_baselines_follow_from_their_runs(folder: Path) -> None:
     require_rebuilt(folder / "fair_baseline.csv", table)
     assert (folder / "fair_baseline.md").read_text() == fair_baseline_to_markdown(table)
     assert (table.groupby(GROUP_COLUMNS)["chosen"].sum() == 1).all()
+
+
+@pytest.mark.parametrize("timed", sorted(RESULTS.glob("*/*/timed")), ids=lambda timed: timed.parent.name)
+def test_projected_times_follow_from_both_kinds_of_runs(timed: Path) -> None:
+    folder = timed.parent
+    assert {path.name for path in timed.iterdir()} == {RUNS_FILE, ROWS_FILE}
+    shorts = read_timed_runs(timed)
+    for run in shorts:
+        assert run.manifest.git_dirty is False and is_exclusive(run), f"{run.manifest.run_id}: not exclusive"
+    learned = read_runs(RESULTS / "finetuning" / folder.name / "runs")
+    table = projected_times(learned, shorts, read_targets(RESULTS / "fair_baseline"))
+    rebuilt = pd.read_csv(StringIO(table.to_csv(index=False)))
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "projected_times.csv"), rebuilt)
+    assert (folder / "projected_times.md").read_text() == projected_to_markdown(table)
 
 
 @pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store", "other_cloud"])

@@ -38,6 +38,7 @@ from pcr_exp.analysis.quality.page import save_decode_modes, save_overview, save
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.scan_scripts import SEARCH_FILE as SCRIPTS
 from pcr_exp.analysis.scan_scripts import draw_folder as draw_scripts
+from pcr_exp.analysis.scans.projected_page import write_projected
 from pcr_exp.analysis.speed import redraw_codec, redraw_encode, redraw_throttle
 from pcr_exp.analysis.throughput.page import PAGE_FILE as THROUGHPUT
 from pcr_exp.analysis.throughput.page import report_throughput
@@ -52,6 +53,8 @@ from pcr_exp.runners.figures import compare
 from pcr_exp.runs.packed import RUNS_FILE
 
 RESULTS = (CHECKOUT or Path()) / "results"
+TIMED = "timed"
+"""Folder of short exclusive runs, whose seconds are joined with what runs of results/finetuning learned."""
 USERS_OWN = ("runs", "demo", "figures")
 """Folders of results/ that git does not have."""
 _FIGURE = (".pdf", ".png", ".csv")
@@ -72,6 +75,7 @@ def jobs(results: Path = RESULTS) -> list[Job]:
     """All of them, by folder: which files lie there tells what is drawn."""
     makers: list[tuple[str, Draw]] = [
         (f"runs/{RUNS_FILE}", _draw_runs),
+        (f"{TIMED}/{RUNS_FILE}", _draw_projected),
         (QUALITY, _draw_quality),
         ("decode_modes.csv", _draw_modes),
         (EVALUATION, _in_a_copy(draw_evaluation)),
@@ -134,6 +138,11 @@ def _draw_runs(folder: Path, out: Path) -> None:
 
 
 _COMPARED = {"activations": ("compressed_activations",), "loader.decode": ("decode_modes",)}
+
+
+def _draw_projected(folder: Path, out: Path) -> None:
+    learned = RESULTS / "finetuning" / folder.name / "runs"
+    write_projected(learned, folder / TIMED, RESULTS / "fair_baseline", out)
 
 
 def _draw_quality(folder: Path, out: Path) -> None:

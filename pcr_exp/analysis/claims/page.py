@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.claims import comet, echoing, pcr_accuracy, pcr_speed, threelc, verdict
+from pcr_exp.analysis.claims import comet, echoing, pcr_accuracy, pcr_policies, pcr_speed, threelc, verdict
 from pcr_exp.analysis.claims.claim import Claim, claims_frame
 from pcr_exp.analysis.claims.committed import ALL, EXACT, NONE, Committed
 from pcr_exp.analysis.claims.verdict import NOT_HERE, NOT_YET, UNDECIDED, VERDICTS
@@ -16,7 +16,7 @@ from pcr_exp.errors import RunError
 from pcr_exp.system.atomic import write_atomic
 
 SYSTEMS: list[tuple[str, list[Claim]]] = [
-    ("PCR", pcr_speed.CLAIMS + pcr_accuracy.CLAIMS),
+    ("PCR", pcr_speed.CLAIMS + pcr_accuracy.CLAIMS + pcr_policies.CLAIMS),
     ("Data Echoing", echoing.CLAIMS),
     ("3LC", threelc.CLAIMS),
     ("COMET", comet.CLAIMS),
