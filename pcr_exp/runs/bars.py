@@ -47,10 +47,9 @@ class TrainingBar:
 
 
 def _rates(rates: Mapping[str, float]) -> str:
-    return (
-        f"{rates['images_per_s']:.0f} images/s, {rates['storage_mib_per_s']:.1f} MiB/s, "
-        f"{rates['wait_share']:.0%} waiting"
-    )
+    mib_per_s = rates["storage_mib_per_s"]
+    read = f"{mib_per_s:.1f}" if mib_per_s >= 1 else f"{mib_per_s:.2g}"  # 0.05 is not 0.0
+    return f"{rates['images_per_s']:.0f} images/s, {read} MiB/s, {rates['wait_share']:.0%} waiting"
 
 
 @contextmanager

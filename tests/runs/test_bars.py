@@ -32,6 +32,13 @@ def test_it_shows_epoch_rates_and_accuracy() -> None:
         assert (task.fields["epoch"], task.fields["score"]) == ("epoch 2/3", "top-1 0.500")
 
 
+def test_storage_that_is_slow_is_not_shown_as_none() -> None:
+    with training_bar(epochs=3, total_steps=10, step=4, shown=False) as bar:
+        bar.update(TRAIN | {"storage_mib_per_s": 0.0512})
+        (task,) = bar._bar.tasks
+        assert task.fields["rates"] == "123 images/s, 0.051 MiB/s, 25% waiting"
+
+
 def test_its_last_line_shows_the_totals_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     """800 images in 8 s of training and waiting; 20 MiB in the 10 s that were not evaluation."""
     with training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar:
