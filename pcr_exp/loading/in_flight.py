@@ -10,6 +10,8 @@ from pcr_exp.system import MIB
 _IN_FLIGHT_UNKNOWN = 4
 _MIN_AHEAD = 4
 _MAX_AHEAD_BYTES = 2**30
+_MAX_START_BYTES = 64 * MIB
+"""What is held for the sake of an epoch's start alone: it comes once, and of large records seldom."""
 _FEW_THREADS = 64
 _READS_PER_CALL = 16
 
@@ -49,13 +51,22 @@ def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
     return max(busy_s_per_read(storage, num_bytes), slot_s) + storage.latency_ms / 1e3
 
 
-def reads_ahead(in_flight: int, at_once: int, mean_read_bytes: float) -> int:
+def reads_ahead(in_flight: int, at_once: int, at_start: int, mean_read_bytes: float) -> int:
     """Reads to be ahead of those in use: all that may be in flight or are needed at once; up to 1 GiB.
 
-    At least four, where they take no more: batches are asked for in bursts.
+    At least four, where they take no more: batches are asked for in bursts. And those that an epoch starts
+    with, up to 64 MiB of them: else storage rests at the end of an epoch, and training at the start of the
+    next (`pcr_exp.measuring.speed.epoch_starts` measures it).
+
+    Args:
+        in_flight: Reads that are to be under way.
+        at_once: Reads that one update may be the first to need.
+        at_start: Reads that an epoch's first update needs.
+        mean_read_bytes: Of the largest scan group that may be read.
     """
     affordable = max(2, int(_MAX_AHEAD_BYTES / mean_read_bytes))
-    return min(max(in_flight, at_once, _MIN_AHEAD), affordable)
+    for_start = min(at_start, int(_MAX_START_BYTES / mean_read_bytes))
+    return min(max(in_flight, at_once, for_start, _MIN_AHEAD), affordable)
 
 
 def reads_per_call(in_flight: int, reads_many: bool) -> int:

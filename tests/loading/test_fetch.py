@@ -228,8 +228,14 @@ def test_reads_in_flight_follow_from_littles_law(
 
 def test_reads_ahead_hold_a_window_and_all_in_flight_within_a_gibibyte() -> None:
     assert reads_in_flight(None, MIB) == 4
-    assert reads_ahead(2, at_once=1, mean_read_bytes=MIB) == 4
-    assert reads_ahead(2, at_once=8, mean_read_bytes=MIB) == 8
-    assert reads_ahead(9, at_once=4, mean_read_bytes=MIB) == 9
-    assert reads_ahead(9, at_once=4, mean_read_bytes=200 * MIB) == 5
-    assert reads_ahead(9, at_once=4, mean_read_bytes=2000 * MIB) == 2
+    assert reads_ahead(2, at_once=1, at_start=1, mean_read_bytes=MIB) == 4
+    assert reads_ahead(2, at_once=8, at_start=8, mean_read_bytes=MIB) == 8
+    assert reads_ahead(9, at_once=4, at_start=4, mean_read_bytes=MIB) == 9
+    assert reads_ahead(9, at_once=4, at_start=4, mean_read_bytes=200 * MIB) == 5
+    assert reads_ahead(9, at_once=4, at_start=4, mean_read_bytes=2000 * MIB) == 2
+
+
+def test_reads_ahead_hold_what_an_epoch_starts_with_where_that_is_little() -> None:
+    assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=MIB) == 8
+    assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=10 * MIB) == 6  # 64 MiB of them
+    assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=110 * MIB) == 4

@@ -11,6 +11,7 @@ from pcr_exp.config.storage import StorageConfig
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import open_storage
 
 OpenLoader = Callable[..., RecordLoader]
@@ -74,3 +75,22 @@ def test_the_first_batch_waits_for_its_window_alone(split: Path, open_loader: Op
     next(loader.batches(0, 0, 3))
     waited_s = time.monotonic() - started
     assert waited_s < 2.5 * mean_mib / 0.1, "one record is enough for the first batch; eight tasks need six"
+
+
+def test_what_the_next_epoch_starts_with_is_read_while_one_ends(split: Path, open_loader: OpenLoader) -> None:
+    """A record of every lane; with fewer, storage would rest now, and training at the epoch's start."""
+    storage = CountingStorage(LocalStorage(split))
+    records = RecordSet(storage, "pcr")
+    num_lanes, num_records = 6, len(records.index.records)
+    assert num_lanes <= num_records
+    loader = open_loader(
+        group=2, records=records, config=LoaderConfig(num_workers=0, lanes=num_lanes, shuffle_records=1)
+    )
+    stream = loader.batches(0, 0, 2)
+    before = storage.num_reads  # of the index
+    for _ in range(loader.num_batches):
+        next(stream)
+    deadline = time.monotonic() + 10
+    while storage.num_reads - before < num_records + num_lanes:
+        assert time.monotonic() < deadline, f"{storage.num_reads - before} reads"
+        time.sleep(0.01)

@@ -40,7 +40,7 @@ def measure_latency(
         num_threads=threads_for(under_way, per_call),
         read_many=lambda wanted: records.read_prefixes([(record, group) for record in wanted]),
         at_once=per_call,
-        ahead=reads_ahead(under_way, SHUFFLE_RECORDS, mean_bytes),
+        ahead=reads_ahead(under_way, SHUFFLE_RECORDS, SHUFFLE_RECORDS, mean_bytes),
     )
     assert storage.bandwidth_mib_per_s is not None
     num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))
