@@ -11,6 +11,7 @@ import torch
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.measuring.speed.epoch_starts import measure_epochs
 from pcr_exp.measuring.speed.hidden_latency import measure_latency
 from pcr_exp.measuring.speed.native_images import native_records
 from pcr_exp.measuring.speed.throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
@@ -80,3 +81,14 @@ def test_latency_is_hidden_whatever_the_size_of_a_read(
     rows = measure_latency(records, group, storage, repeats=TRIES, seconds=2)
     print(*rows, sep="\n")
     assert max(float(row["share_of_bandwidth"]) for row in rows) >= 0.9
+
+
+def test_training_is_not_waited_for_where_epochs_meet(folder: Path) -> None:
+    """Storage exactly as fast as training, 50 records on 8 lanes: no worse than four records read ahead."""
+    rates = dict.fromkeys((4, None), 0.0)
+    for _ in range(TRIES):
+        for ahead in rates:
+            found = measure_epochs(folder, "group_5", mib_per_s=10, records_ahead=ahead, num_epochs=3)
+            rates[ahead] = max(rates[ahead], found["share_of_bound"])
+    print(rates)
+    assert rates[None] >= max(0.95, rates[4])

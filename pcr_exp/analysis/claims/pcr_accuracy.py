@@ -63,10 +63,12 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
     limited = level[from_storage < level["free_images_per_s"]]
     return [
         Measured(
-            f"{row['bandwidth_mib_per_s']:.3g} MiB/s",
-            *(float(row[name]) for name in ("speedup", "speedup_low", "speedup_high")),
-            int(row["n"]),
-            OVER_REPEATS,
+            case=f"{row['bandwidth_mib_per_s']:.3g} MiB/s",
+            value=float(row["speedup"]),
+            low=float(row["speedup_low"]),
+            high=float(row["speedup_high"]),
+            n=int(row["n"]),
+            interval=OVER_REPEATS,
         )
         for row in limited.to_dict("records")
     ]

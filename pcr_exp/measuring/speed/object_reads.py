@@ -41,7 +41,7 @@ def measure_reads(
         lambda i: throttled.read(BLOB, i * _STEP % num_places, read_bytes),
         itertools.count(),
         num_threads=in_flight,
-        ahead=reads_ahead(in_flight, _AT_ONCE, read_bytes),
+        ahead=reads_ahead(in_flight, _AT_ONCE, _AT_ONCE, read_bytes),
     )
     rows: list[dict[str, Any]] = []
     fetcher.start()
