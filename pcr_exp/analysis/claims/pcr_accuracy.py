@@ -62,8 +62,11 @@ def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
 
 
 def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measured]:
-    """Times as soon at the target as baseline, where storage and not compute limits group 5."""
-    level = committed.rows(file, "scan == 'group_5' and speedup.notna()")
+    """Times as soon at the target as baseline, where storage and not compute limits group 5.
+
+    Nothing while not every seed of both reached it.
+    """
+    level = committed.rows(file, "scan == 'group_5'").dropna(subset="speedup")
     from_storage = level["bandwidth_mib_per_s"] * MIB / level["image_bytes"]
     limited = level[from_storage < level["free_images_per_s"]]
     return [
@@ -152,7 +155,7 @@ CLAIMS = [
         holds=at_least(MARGIN_POINTS),
         partly=at_least(TARGET_POINTS),
         is_accuracy=True,
-        shown_in="",
+        shown_in="finetuning/README.md",
         command=f"{FINE_TUNE} dataset=ham10000 dataset.root=../shared/data/ham10000 task=balanced",
         cost=f"for each of three datasets {_TWELVE}",
     ),
@@ -257,12 +260,12 @@ CLAIMS = [
         certainty=READ,
         ours="time of baseline to the target over that of group 5, where storage limits both, smiles",
         unit="x",
-        file="time_to_accuracy/celebahq/projected_times.csv",
+        file="time_to_target/celebahq/projected_times.csv",
         measure=time_to_accuracy_at_group_5,
         holds=at_least(2),
         partly=at_least(1),
         is_accuracy=True,
-        shown_in="time_to_accuracy/README.md",
+        shown_in="time_to_target/README.md",
         command=(
             f"{TRAIN} experiment=seconds_per_epoch dataset=celebahq dataset.root=../shared/data/celebahq "
             "dataset.images_per_record=32 training.image_size=96 "
