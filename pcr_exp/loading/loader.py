@@ -254,7 +254,9 @@ class RecordLoader:
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
-        at_start = self._config.shuffle_records * self._num_lanes
+        # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
+        knows = getattr(self._policy, "by_epoch", False)
+        at_start = self._config.shuffle_records * self._num_lanes if knows else at_once
         under_way = by_calls(in_flight, self._reads_per_call(in_flight))
         ahead = reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
