@@ -32,6 +32,7 @@ from pcr_exp.analysis.claims.page import (
     with_short_table,
     write_claims,
 )
+from pcr_exp.analysis.claims.pcr_accuracy import difference_points, time_to_accuracy_at_group_5
 from pcr_exp.analysis.claims.verdict import (
     FAILS,
     HOLDS,
@@ -151,6 +152,27 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
     assert committed.hardware("b/c/table.csv") == "a laptop, 2 cores"
     write(tmp_path / "b" / "c" / "table.json", '{"cpu": "Xeon", "num_cores": 2}')
     assert committed.hardware("b/c/table.csv") == "Xeon, 2 cores"
+
+
+def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
+    row = "cars,group_1,-0.02,0.01,3"
+    write(tmp_path / "a.csv", f"dataset,scan,difference_mean,difference_ci95,difference_n\n{row}\n")
+    (found,) = difference_points("cars", 1)(Committed(tmp_path), "a.csv")
+    assert (found.value, found.high, found.n) == (-2, -1, 3)
+    assert difference_points("cars", 1, 2)(Committed(tmp_path), "a.csv") == []
+
+
+def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
+    """Of images of 1 MiB, of which 2/s can be trained on: limited at 1 MiB/s, and not at 4."""
+    head = "scan,bandwidth_mib_per_s,image_bytes,free_images_per_s,speedup,speedup_low,speedup_high,n\n"
+    rows = [
+        "group_5,1,1048576,2,1.9,1.8,2,3",
+        "group_5,4,1048576,2,1,0.9,1.1,3",
+        "group_5,0.5,1048576,2,,,,3",
+    ]
+    write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
+    (found,) = time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
+    assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s", 1.9, 1.8, 2, 3)
 
 
 def claim(**more: Any) -> Claim:
