@@ -235,5 +235,17 @@ def test_the_page_has_a_table_per_bandwidth_and_a_figure(roots: tuple[Path, Path
     assert {path.name for path in figures} == {f"speedup_vs_bandwidth.{end}" for end in ("pdf", "png", "csv")}
 
 
+def test_there_is_no_figure_of_baseline_alone(roots: tuple[Path, Path], tmp_path: Path) -> None:
+    """Group 1 has one seed of two at the target, and no speed-up."""
+    write_targets(tmp_path / "targets", target_top1=0.65)
+    assert write_projected(*roots, tmp_path / "targets", tmp_path)[1]
+    for folder in sorted(roots[0].iterdir()):
+        rows = (folder / "rows.jsonl").read_text()
+        if "group_1" in folder.name:
+            (folder / "rows.jsonl").write_text(rows.replace('"val_top1": 0.8', '"val_top1": 0.4'))
+    tables, figures = write_projected(*roots, tmp_path / "targets", tmp_path)
+    assert len(tables) == 2 and figures == []
+
+
 def test_seconds_for_people() -> None:
     assert [minutes(seconds) for seconds in (45, 738, 12_240)] == ["45 s", "12.3 min", "3.4 h"]
