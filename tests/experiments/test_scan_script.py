@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from jpeg_photos import needs_jpegtran
 
 REPO = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ def run(runner: str, *arguments: str) -> str:
 
 
 @pytest.mark.program
-@pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
+@needs_jpegtran
 def test_a_script_is_prepared_trained_on_and_measured(tmp_path: Path) -> None:
     records = ("records.scans=spectral", f"records.root={tmp_path / 'records'}")
     run("prepare", *records)

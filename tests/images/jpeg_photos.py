@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
 import skimage.data
 from PIL import Image
 
@@ -42,6 +44,11 @@ OTHERS = {
     "_1.1.63.0.0_2.1.63.0.0"),
 }  # fmt: skip
 """Scripts by name, other than libjpeg's default."""
+
+needs_jpegtran = pytest.mark.skipif(
+    shutil.which("jpegtran") is None,
+    reason="jpegtran is not installed (apt install libjpeg-turbo-progs): nothing writes other scripts",
+)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jpeg_photos import KINDS, OTHERS
+from jpeg_photos import KINDS, OTHERS, needs_jpegtran
 from records_pictures import BAD, CASES, pixels
 
 from pcr_exp.config.scan_scripts import DEFAULT, JpegScan, ScanScript, check_scans
@@ -23,9 +23,6 @@ from pcr_exp.images.prefixes import prefix_of
 from pcr_exp.images.resample import whole_image
 from pcr_exp.images.transcode import to_progressive
 
-needs_jpegtran = pytest.mark.skipif(
-    shutil.which("jpegtran") is None, reason="jpegtran is not installed: nothing writes other scripts"
-)
 FEW = ("420", "grey", "cmyk", "restart_blocks", "odd_size")
 
 

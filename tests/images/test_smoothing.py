@@ -11,7 +11,7 @@ import pytest
 import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
-from jpeg_photos import KINDS, OTHERS, groups_of, merge_tables, widen_tables
+from jpeg_photos import KINDS, OTHERS, groups_of, merge_tables, needs_jpegtran, widen_tables
 
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError
@@ -83,6 +83,7 @@ def test_pixels_are_those_of_libjpeg_told_not_to_smooth(kind: str, group: int, o
         assert not np.array_equal(decode(jpeg), oracle(jpeg)), "a picture on which smoothing shows"
 
 
+@needs_jpegtran
 @pytest.mark.parametrize("name", ["spectral", "two_step", "chroma_last"])
 @pytest.mark.parametrize("kind", ["420", "grey", "shared table"])
 def test_so_they_are_for_every_script(kind: str, name: str, oracle: Oracle) -> None:

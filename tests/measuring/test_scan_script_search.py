@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skimage.data
+from jpeg_photos import needs_jpegtran
 from PIL import Image
 from records_pictures import to_jpeg
 from tolerance_images import SIZE_PX, write_samples
@@ -24,9 +24,7 @@ from pcr_exp.measuring.scan_scripts import family
 from pcr_exp.measuring.scan_scripts.measure import CutImages, Similarities, cpu_ms
 from pcr_exp.measuring.tolerance.images import ImageFiles
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("jpegtran") is None, reason="jpegtran is not installed: nothing writes other scripts"
-)
+pytestmark = needs_jpegtran
 PHOTOS = [Image.fromarray(photo()[:180, 100:290]) for photo in (skimage.data.astronaut, skimage.data.coffee)]
 
 

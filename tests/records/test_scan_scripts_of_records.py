@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jpeg_photos import needs_jpegtran
 
 import pcr_exp as pcr
 from pcr_exp.config.records import RecordsConfig
@@ -20,9 +20,7 @@ from pcr_exp.records.prepare import prepare_records
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("jpegtran") is None, reason="jpegtran is not installed: nothing writes other scripts"
-)
+pytestmark = needs_jpegtran
 SPECTRAL = ScanScriptConfig(
     name="spectral",
     scans=[
