@@ -5,7 +5,8 @@ order in which they were written. In a cell a word stands as it is, everything e
 stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
 is a column that the row does not have.
 
-    python -m pcr_exp.runs.packed results/runs results/my_runs     # packs the finished runs of a folder
+    python -m pcr_exp.runs.packed results/runs results/my_runs         # packs the finished runs of a folder
+    python -m pcr_exp.runs.packed results/runs results/my_runs --add   # and keeps those packed there
 """
 
 from __future__ import annotations
@@ -45,7 +46,17 @@ def is_packed(folder: Path) -> bool:
     return (folder / RUNS_FILE).exists()
 
 
-def pack_runs(runs_root: Path, out: Path) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _RawSet:
+    """What the two files say, as they say it: to write them again with more runs changes no other line."""
+
+    entries: dict[str, dict[str, Any]]
+    """By run id: `manifest` and `config`."""
+    rows: dict[str, list[Row]]
+    manifests: dict[str, Manifest]
+
+
+def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     """Pack all finished runs in the folders of `runs_root`; nothing there is changed or deleted.
 
     Files of a run other than its manifest, configuration and rows (log, checkpoint, figures) are not packed,
@@ -53,37 +64,44 @@ def pack_runs(runs_root: Path, out: Path) -> list[str]:
 
     Args:
         runs_root: A folder of run directories.
-        out: Where `runs.json` and `rows.csv` go; a set that is there already is replaced.
+        out: Where `runs.json` and `rows.csv` go; a set that is there already is replaced,
+        add: or keeps its runs, and gets these besides.
 
     Returns:
-        The run ids, sorted.
+        The ids of all runs that the set now has, sorted.
 
     Raises:
-        RunError: there is no finished run, or one is damaged.
+        RunError: there is no finished run, one is damaged, or the set that is added to has it already or is
+            damaged.
         StorageError: the disk is full or refuses.
     """
     folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
     finished = [d for d in map(RunDirectory, folders) if d.config_path.exists() and d.status == "finished"]
     if not finished:
         raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
-    runs: dict[str, dict[str, Any]] = {}
-    rows: dict[str, list[Row]] = {}
-    declared: dict[str, Column] = {}
+    packed = _read_raw(out) if add and is_packed(out) else _RawSet({}, {}, {})
     for directory in finished:
-        manifest = read_manifest(directory.manifest_path)
-        declared |= {column.name: column for column in manifest.columns}
-        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
         run_id = directory.path.name
-        rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
-        runs[run_id] = {
+        if run_id in packed.entries:
+            raise RunError(
+                f"{out} has {run_id} already, so it is not added again. Pack a folder without it, or, to "
+                "replace the set, pack all its runs without --add."
+            )
+        packed.manifests[run_id] = manifest = read_manifest(directory.manifest_path)
+        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
+        packed.rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
+        packed.entries[run_id] = {
             "manifest": json.loads(directory.manifest_path.read_text()),
             "config": directory.config(),
         }
+    declared = {column.name: column for run in packed.manifests.values() for column in run.columns}
+    ids = sorted(packed.entries)
     make_folder(out)
-    table = rows_to_csv(rows, with_declared(list(declared.values())))
+    table = rows_to_csv({run_id: packed.rows[run_id] for run_id in ids}, with_declared([*declared.values()]))
+    entries = {run_id: packed.entries[run_id] for run_id in ids}
     write_atomic(out / ROWS_FILE, [table.encode()])
-    write_atomic(out / RUNS_FILE, [json.dumps(runs, indent=1, allow_nan=False).encode() + b"\n"])
-    return list(runs)
+    write_atomic(out / RUNS_FILE, [json.dumps(entries, indent=1, allow_nan=False).encode() + b"\n"])
+    return ids
 
 
 def read_packed(folder: Path) -> list[PackedRun]:
@@ -93,10 +111,24 @@ def read_packed(folder: Path) -> list[PackedRun]:
         RunError: a file is missing or damaged, a manifest or a row is wrong, or the two files are not of the
             same runs; the message names the file.
     """
+    packed = _read_raw(folder)
+    return [
+        PackedRun(
+            manifest,
+            packed.entries[run_id]["config"],
+            _checked(packed.rows[run_id], with_declared(manifest.columns), f"{folder / ROWS_FILE}, {run_id}"),
+        )
+        for run_id, manifest in sorted(packed.manifests.items())
+    ]
+
+
+def _read_raw(folder: Path) -> _RawSet:
     runs_path, rows_path = folder / RUNS_FILE, folder / ROWS_FILE
     try:
         runs = json.loads(runs_path.read_text())
-        entries = {run_id: (entry["manifest"], entry["config"]) for run_id, entry in runs.items()}
+        entries = {
+            run_id: {"manifest": run["manifest"], "config": run["config"]} for run_id, run in runs.items()
+        }
         text = rows_path.read_text()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
@@ -104,21 +136,13 @@ def read_packed(folder: Path) -> list[PackedRun]:
             f"{ROWS_FILE}; fetch both again."
         ) from error
     manifests = {
-        run_id: manifest_of(entry, f"{runs_path}, {run_id}") for run_id, (entry, _) in entries.items()
+        run_id: manifest_of(entry["manifest"], f"{runs_path}, {run_id}") for run_id, entry in entries.items()
     }
     columns = {run_id: with_declared(manifest.columns) for run_id, manifest in manifests.items()}
     try:
-        written = rows_from_csv(text, columns)
+        return _RawSet(entries, rows_from_csv(text, columns), manifests)
     except RunError as error:
         raise RunError(f"{rows_path}, {error}") from error
-    return [
-        PackedRun(
-            manifests[run_id],
-            entries[run_id][1],
-            _checked(written[run_id], columns[run_id], f"{rows_path}, {run_id}"),
-        )
-        for run_id in sorted(manifests)
-    ]
 
 
 def _checked(written: Sequence[Row], columns: Sequence[Column], where: str) -> list[Row]:
@@ -169,18 +193,19 @@ def rows_from_csv(text: str, columns: Mapping[str, Sequence[Column]]) -> dict[st
     reader = csv.reader(io.StringIO(text, newline=""))
     _, *names = next(reader, [""])
     rows: dict[str, list[Row]] = {run_id: [] for run_id in columns}
-    for run_id, *cells in reader:
+    for cells in reader:
         try:
+            run_id, *values = cells
             row = {
-                name: cell if name in words[run_id] else json.loads(cell)
-                for name, cell in zip(names, cells, strict=True)
-                if cell
+                name: value if name in words[run_id] else json.loads(value)
+                for name, value in zip(names, values, strict=True)
+                if value
             }
+            rows[run_id].append(row)
         except KeyError as error:
             raise RunError(f"line {reader.line_num}: run {run_id} is not in {RUNS_FILE}.") from error
         except ValueError as error:
             raise RunError(f"line {reader.line_num} is damaged: {error}.") from error
-        rows[run_id].append(row)
     return rows
 
 
@@ -201,8 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into two files.")
     parser.add_argument("runs_root", type=Path, help="folder of run directories; nothing in it is changed")
     parser.add_argument("out", type=Path, help=f"folder that {RUNS_FILE} and {ROWS_FILE} go to")
+    parser.add_argument("--add", action="store_true", help="keep the runs that are packed in OUT already")
     given = parser.parse_args(arguments)
-    packed = pack_runs(given.runs_root, given.out)
+    packed = pack_runs(given.runs_root, given.out, add=given.add)
     print(f"{len(packed)} runs in {given.out / RUNS_FILE} and {given.out / ROWS_FILE}")
 
 

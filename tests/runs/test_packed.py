@@ -115,6 +115,34 @@ def test_a_set_is_packed_by_a_command(
         assert (tmp_path / "typed" / name).read_bytes() == (tmp_path / "called" / name).read_bytes()
 
 
+def test_runs_are_added_to_a_set(runs_root: Path, tmp_path: Path) -> None:
+    pack_runs(runs_root, tmp_path / "at once")
+    first, second, unfinished = sorted(runs_root.iterdir())
+    out = tmp_path / "one by one"
+    for number, added in enumerate((second, first)):  # the later id first: the order is that of the ids
+        part = tmp_path / f"part_{number}"
+        part.mkdir()
+        added.rename(part / added.name)
+        main([str(part), str(out), "--add"])
+    for name in (ROWS_FILE, RUNS_FILE):
+        assert (out / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
+    before = (out / RUNS_FILE).read_bytes()
+    with pytest.raises(RunError, match=f"has {first.name} already, so it is not added again"):
+        pack_runs(tmp_path / "part_1", out, add=True)
+    assert (out / RUNS_FILE).read_bytes() == before
+    pack_runs(tmp_path / "part_1", out)
+    assert [run.manifest.run_id for run in read_packed(out)] == [first.name], "without add, it is replaced"
+    assert unfinished.exists()
+
+
+def test_nothing_is_added_to_a_damaged_set(runs_root: Path, tmp_path: Path) -> None:
+    pack_runs(runs_root, tmp_path / "packed")
+    (tmp_path / "packed" / ROWS_FILE).write_text("run_id\nfotos\n")
+    with pytest.raises(RunError, match=r"rows.csv, line 2: run fotos is not in runs.json"):
+        pack_runs(runs_root, tmp_path / "packed", add=True)
+    assert (tmp_path / "packed" / ROWS_FILE).read_text() == "run_id\nfotos\n"
+
+
 def test_nothing_to_pack(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no finished run"):
         pack_runs(tmp_path, tmp_path / "packed")
@@ -128,6 +156,7 @@ def test_nothing_to_pack(tmp_path: Path) -> None:
         (RUNS_FILE, '"finished"', '"done"', "runs.json, .*: status='done'"),
         (ROWS_FILE, "eval,1", "eval,one", "rows.csv, line [0-9]+ is damaged"),
         (ROWS_FILE, "eval,1,", "eval,", "rows.csv, line [0-9]+ is damaged"),
+        (ROWS_FILE, "\nphotos", "\n\nphotos", "rows.csv, line 2 is damaged"),
         (ROWS_FILE, "eval,1", "eval,-1", "rows.csv, .*, row [0-9]+: eval row: epoch=-1"),
         (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv, line 2: run fotos.* is not in runs.json"),
     ],
