@@ -6,9 +6,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from golden_batches import TABLE, make_records, orders, pixels, sources, versions
+from golden_batches import (
+    GROUPS,
+    TABLE,
+    code_for_any_cpu,
+    decoded_as,
+    make_records,
+    orders,
+    pixels,
+    sources,
+    versions,
+)
 
+from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.numerics import NUMERICS
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -55,6 +67,22 @@ def test_pixels_are_those_of_this_number(records: Path, golden: dict[str, Any]) 
         f"pixels are others for {', '.join(changed)}.{note} The fingerprints were made with "
         f"{golden['versions']}; here are {versions()}. {_REMEDY}"
     )
+
+
+@pytest.mark.parametrize("decode", DECODE_MODES)
+@pytest.mark.parametrize("group", GROUPS)
+def test_code_for_this_cpu_gives_these_pixels_to_one_grey_level(
+    records: Path, decode: str, group: int
+) -> None:
+    """And exactly these wherever nothing is enlarged after it was decoded at a fraction of its size."""
+    here = decoded_as(decode, records, group)
+    with code_for_any_cpu():
+        anywhere = decoded_as(decode, records, group)
+    for one, other in zip(here, anywhere, strict=True):
+        differences = np.abs(one.images.numpy().astype(int) - other.images.numpy())
+        enlarged = decode == "scaled" and group <= 2
+        assert differences.max() <= enlarged
+        assert np.count_nonzero(differences) <= 0.1 * differences.size
 
 
 def test_fingerprints_tell_apart_what_differs(golden: dict[str, Any]) -> None:
