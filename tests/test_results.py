@@ -1,4 +1,4 @@
-"""Committed results: every row passes the validator, and every table follows from the committed rows."""
+"""Committed trainings: every row passes the validator, and every table follows from the committed rows."""
 
 from functools import cache
 from io import StringIO
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from composing import compose
 
 from pcr_exp.analysis.combined.page import combined_markdown
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
@@ -19,11 +18,7 @@ from pcr_exp.analysis.echo.page import echo_to_markdown
 from pcr_exp.analysis.echo.table import echo_frame, tuned
 from pcr_exp.analysis.gradients.page import gradients_to_markdown
 from pcr_exp.analysis.gradients.table import REFERENCE, gradient_frame, gradient_table
-from pcr_exp.analysis.model.plan import predict, worker_counts
 from pcr_exp.analysis.model.predicted_times import predict_times
-from pcr_exp.analysis.model.validation import TOLERANCE as RATE_TOLERANCE
-from pcr_exp.analysis.model.validation import compare as compare_rates
-from pcr_exp.analysis.model.validation import load_validation
 from pcr_exp.analysis.policies import trace_of
 from pcr_exp.analysis.quality import files as quality_files
 from pcr_exp.analysis.scans.accuracy_vs_mssim import tolerance_fits, tolerance_points
@@ -38,7 +33,6 @@ from pcr_exp.analysis.scans.projected_page import projected_to_markdown
 from pcr_exp.analysis.scans.projected_times import projected_times, read_targets
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.config.runners import FiguresConfig
-from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.runners.figures import compare
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
@@ -215,12 +209,6 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(folder: Path) -> 
         assert split_s == pytest.approx(last["wall_s"], rel=0.01)
 
 
-@pytest.mark.parametrize("rows", sorted(QUALITY.rglob("quality.csv")), ids=lambda rows: rows.parent.name)
-def test_quality_summaries_follow_from_their_rows(rows: Path) -> None:
-    summary = pd.read_csv(rows.with_name("quality_summary.csv"))
-    pd.testing.assert_frame_equal(summary, summarise_quality(pd.read_csv(rows)), check_dtype=False)
-
-
 @pytest.mark.parametrize("folder", sorted(RESULTS.glob("fair_baseline/*/")), ids=lambda folder: folder.name)
 def test_fair_baselines_follow_from_their_runs(folder: Path) -> None:
     table = fair_baseline_table(read_runs(folder / "runs"))
@@ -241,31 +229,6 @@ def test_projected_times_follow_from_both_kinds_of_runs(timed: Path) -> None:
     rebuilt = pd.read_csv(StringIO(table.to_csv(index=False)))
     pd.testing.assert_frame_equal(pd.read_csv(folder / "projected_times.csv"), rebuilt)
     assert (folder / "projected_times.md").read_text() == projected_to_markdown(table)
-
-
-@pytest.mark.parametrize("name", ["paper_cluster", "laptop", "object_store", "other_cloud"])
-def test_predictions_follow_from_their_plan(name: str) -> None:
-    plan = compose("throughput", f"plan={name}").plan
-    assert plan is not None
-    for file, workers in (
-        ("predictions.csv", [plan.workers]),
-        ("workers.csv", worker_counts(plan.max_workers)),
-    ):
-        rebuilt = pd.read_csv(StringIO(predict(plan, workers).to_csv(index=False)))
-        pd.testing.assert_frame_equal(pd.read_csv(MODEL / name / file), rebuilt)
-
-
-def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
-    """Where bandwidth, reads in flight or the model are the limit, every cell is within 5 % of measured."""
-    measured = load_validation(MODEL / "this_machine")
-    assert all(entry["git_dirty"] is False for entry in measured.meta["measurements"])
-    cells = compare_rates(measured.rows, measured.meta["num_cores"])
-    committed = pd.read_csv(MODEL / "this_machine" / "predicted_vs_measured_rates.csv")
-    pd.testing.assert_frame_equal(committed, pd.read_csv(StringIO(cells.to_csv(index=False))))
-    assert set(cells["num_processes"]) == {1, 2, 4}
-    tested = cells[~cells["is_calibration"] & (cells["bound"] != "decode")]
-    assert len(tested) >= 50
-    assert tested["error"].abs().max() <= RATE_TOLERANCE
 
 
 def test_predicted_times_follow_from_the_runs() -> None:
@@ -315,9 +278,3 @@ def test_ways_of_keeping_activations_are_compared_from_their_runs(tmp_path: Path
         pd.read_csv(tmp_path / "comparison_curves.csv"), pd.read_csv(ACTIVATIONS / "comparison_curves.csv")
     )
     assert (tmp_path / "comparison_curves.png").stat().st_size > 0
-
-
-@pytest.mark.parametrize("rows", sorted(DECODE_MODES.glob("*/decode_modes.csv")), ids=lambda p: p.parent.name)
-def test_crops_of_decode_modes_are_summarised_as_measured(rows: Path) -> None:
-    summary = pd.read_csv(rows.with_name("decode_modes_summary.csv"))
-    pd.testing.assert_frame_equal(summary, summarise_crops(pd.read_csv(rows)), check_dtype=False)
