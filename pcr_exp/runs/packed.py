@@ -63,7 +63,7 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     nor are runs that have not finished.
 
     Args:
-        runs_root: A folder of run directories.
+        runs_root: A folder of run directories, of a packed set, or of both.
         out: Where `runs.json` and `rows.csv` go; a set that is there already is replaced,
         add: or keeps its runs, and gets these besides.
 
@@ -71,29 +71,14 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
         The ids of all runs that the set now has, sorted.
 
     Raises:
-        RunError: there is no finished run, one is damaged, or the set that is added to has it already or is
-            damaged.
+        RunError: there is no finished run, one is damaged, or the set that is added to is damaged or has
+            another run of the same id.
         StorageError: the disk is full or refuses.
     """
-    folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
-    finished = [d for d in map(RunDirectory, folders) if d.config_path.exists() and d.status == "finished"]
-    if not finished:
+    found = _finished(runs_root)
+    if not found.entries:
         raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
-    packed = _read_raw(out) if add and is_packed(out) else _RawSet({}, {}, {})
-    for directory in finished:
-        run_id = directory.path.name
-        if run_id in packed.entries:
-            raise RunError(
-                f"{out} has {run_id} already, so it is not added again. Pack a folder without it, or, to "
-                "replace the set, pack all its runs without --add."
-            )
-        packed.manifests[run_id] = manifest = read_manifest(directory.manifest_path)
-        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
-        packed.rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
-        packed.entries[run_id] = {
-            "manifest": json.loads(directory.manifest_path.read_text()),
-            "config": directory.config(),
-        }
+    packed = _together(_read_raw(out), found, out) if add and is_packed(out) else found
     declared = {column.name: column for run in packed.manifests.values() for column in run.columns}
     ids = sorted(packed.entries)
     make_folder(out)
@@ -102,6 +87,35 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     write_atomic(out / ROWS_FILE, [table.encode()])
     write_atomic(out / RUNS_FILE, [json.dumps(entries, indent=1, allow_nan=False).encode() + b"\n"])
     return ids
+
+
+def _finished(runs_root: Path) -> _RawSet:
+    """What a folder holds of finished runs, in folders of their own and packed."""
+    found = _RawSet({}, {}, {})
+    folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
+    for directory in map(RunDirectory, folders):
+        if not directory.config_path.exists() or directory.status != "finished":
+            continue
+        run_id = directory.path.name
+        found.manifests[run_id] = manifest = read_manifest(directory.manifest_path)
+        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
+        found.rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
+        found.entries[run_id] = {
+            "manifest": json.loads(directory.manifest_path.read_text()),
+            "config": directory.config(),
+        }
+    return _together(_read_raw(runs_root), found, runs_root) if is_packed(runs_root) else found
+
+
+def _together(one: _RawSet, other: _RawSet, where: Path) -> _RawSet:
+    """Both sets as one; a run of both must be the same in both."""
+    for run_id in one.entries.keys() & other.entries.keys():
+        if one.entries[run_id] != other.entries[run_id] or one.rows[run_id] != other.rows[run_id]:
+            raise RunError(
+                f"{where} has another {run_id} packed already, so this one is not added. Pack runs without "
+                "it, or, to replace the set, all of its runs into a new folder."
+            )
+    return _RawSet(one.entries | other.entries, one.rows | other.rows, one.manifests | other.manifests)
 
 
 def read_packed(folder: Path) -> list[PackedRun]:
@@ -224,7 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         RunError, StorageError: as `pack_runs`.
     """
     parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into two files.")
-    parser.add_argument("runs_root", type=Path, help="folder of run directories; nothing in it is changed")
+    parser.add_argument(
+        "runs_root", type=Path, help="folder of run directories, or of a packed set; nothing in it is changed"
+    )
     parser.add_argument("out", type=Path, help=f"folder that {RUNS_FILE} and {ROWS_FILE} go to")
     parser.add_argument("--add", action="store_true", help="keep the runs that are packed in OUT already")
     given = parser.parse_args(arguments)

@@ -126,13 +126,24 @@ def test_runs_are_added_to_a_set(runs_root: Path, tmp_path: Path) -> None:
         main([str(part), str(out), "--add"])
     for name in (ROWS_FILE, RUNS_FILE):
         assert (out / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
-    before = (out / RUNS_FILE).read_bytes()
-    with pytest.raises(RunError, match=f"has {first.name} already, so it is not added again"):
-        pack_runs(tmp_path / "part_1", out, add=True)
-    assert (out / RUNS_FILE).read_bytes() == before
+    pack_runs(tmp_path / "at once", out, add=True)  # what is there already stays as it is
+    assert (out / ROWS_FILE).read_bytes() == (tmp_path / "at once" / ROWS_FILE).read_bytes()
     pack_runs(tmp_path / "part_1", out)
     assert [run.manifest.run_id for run in read_packed(out)] == [first.name], "without add, it is replaced"
+    pack_runs(tmp_path / "at once", out)
+    assert (out / RUNS_FILE).read_bytes() == (tmp_path / "at once" / RUNS_FILE).read_bytes()
     assert unfinished.exists()
+
+
+def test_no_run_takes_the_place_of_another_of_its_id(runs_root: Path, tmp_path: Path) -> None:
+    pack_runs(runs_root, tmp_path / "packed")
+    before = {path: path.read_bytes() for path in (tmp_path / "packed").iterdir()}
+    first = min(runs_root.iterdir())
+    rows = (first / "rows.jsonl").read_text().splitlines(keepends=True)
+    (first / "rows.jsonl").write_text("".join(rows[:-1]))
+    with pytest.raises(RunError, match=f"has another {first.name} packed already, so this one is not added"):
+        pack_runs(runs_root, tmp_path / "packed", add=True)
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_nothing_is_added_to_a_damaged_set(runs_root: Path, tmp_path: Path) -> None:
