@@ -196,9 +196,10 @@ def _train(
                     log.info("epoch %d: scan group %d by %s %s", *_decided(row))
                     describe_group(manifest, data.train.index, row["group"])
                     write_manifest(directory.manifest_path, manifest)
-                if row["kind"] == "eval":
+                is_full = row.get("eval_group") == "full"
+                if row["kind"] == "eval" and (is_full or config.scan.encoding != "baseline"):
                     _log_eval(row, epochs, manifest.headline)
-                if row["kind"] == "eval" and row["eval_group"] == "full":
+                if is_full:
                     keys = (f"val_{manifest.headline}", "val_loss", "train_s", "wait_s")
                     tracker.summary({key: row[key] for key in keys})
         if draw is not None:  # it takes seconds and there is nothing to save: an interrupt acts at once
@@ -235,7 +236,11 @@ def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
 def _log_eval(row: Row, epochs: int, headline: str) -> None:
     log.info(
         "epoch %d/%d, read %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
-        *(row["epoch"], epochs, "in full" if row["eval_group"] == "full" else f"at {row['scan_group']}"),
+        *(
+            row["epoch"],
+            epochs,
+            "in full" if row["eval_group"] == "full" else f"at group {row['scan_group']}",
+        ),
         *(headline, row[f"val_{headline}"], row["val_loss"], row["train_loss"]),
         *(row["train_s"], row["wait_s"]),
     )

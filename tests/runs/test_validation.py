@@ -89,8 +89,9 @@ def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None
 
 def test_at_the_group_of_training_the_same_images_are_read_as_training_reads_them(configure: Any) -> None:
     config = configure(training__eval_groups=["full", "same"], scan__group=1)
-    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
-    evaluated = [row for row in rows if row["kind"] == "eval"]
+    folder = run_training(config, progress=False).folder
+    evaluated = [row for row in read_rows(folder / "rows.jsonl") if row["kind"] == "eval"]
+    assert "epoch 2/2, read at group 1: val_top1" in (folder / "log.txt").read_text()
     assert [(row["epoch"], row["eval_group"]) for row in evaluated] == [
         *((1, "full"), (1, "same"), (2, "full"), (2, "same"))
     ]
@@ -119,8 +120,9 @@ def test_same_group_rows_are_no_evaluation_of_tables(configure: Any) -> None:
 def test_baseline_records_have_one_fidelity(configure: Any) -> None:
     scan = ScanConfig(name="baseline", encoding="baseline", group=1)
     config = configure(training__eval_groups=["full", "same"], scan=scan, training__epochs=1)
-    rows = read_rows(run_training(config, progress=False).folder / "rows.jsonl")
-    full, same = (row for row in rows if row["kind"] == "eval")
+    folder = run_training(config, progress=False).folder
+    full, same = (row for row in read_rows(folder / "rows.jsonl") if row["kind"] == "eval")
+    assert (folder / "log.txt").read_text().count("epoch 1/1, read ") == 1, "one score is said once"
     assert {key: full[key] for key in full if key.startswith("val_")} == {
         key: same[key] for key in same if key.startswith("val_")
     }
