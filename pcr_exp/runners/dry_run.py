@@ -99,6 +99,10 @@ def plan_training(config: TrainConfig) -> Planned:
     if num_images is not None and pace.seconds_per_image is not None:
         lasts_s.append(pace.seconds_per_image * num_images * epochs * config.echo.factor)
         amounts["seconds"] = max(lasts_s)
+    stop_after_s = config.training.stop_after_s
+    if stop_after_s is not None:
+        facts.append(f"stops after {stop_after_s:g} s")
+        amounts |= _until(stop_after_s, amounts)
     if isinstance(config.scan, PolicyConfig):
         facts.append("a policy: bytes are those of the group that it begins with")
     return Planned(facts, amounts)
@@ -242,6 +246,13 @@ def _stated_images(dataset: DatasetConfig) -> int | None:
 def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
     limit = storage.bandwidth_mib_per_s
     return 0.0 if limit is None else num_bytes / (limit * MIB)
+
+
+def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
+    """What changes where training stops after so many seconds: it reads a share of the bytes."""
+    share = min(1.0, stop_s / amounts["seconds"]) if amounts.get("seconds") else 1.0
+    read = {"read_bytes": amounts["read_bytes"] * share} if "read_bytes" in amounts else {}
+    return {"seconds": min(stop_s, amounts.get("seconds", stop_s)), **read}
 
 
 def _amounts(num: int, work: str, num_workers: int) -> dict[str, float]:

@@ -10,9 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from composing import compose
+from jpeg_photos import PHOTO, to_jpeg
 from runner_processes import call
 
 from pcr_exp.config.compose import RUNNER_SCHEMAS
+from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runners.dry_run import PLANS, WOULD_RUN, plan
 from pcr_exp.runners.outcomes import Outcome, amounts_in_words, total_amounts
 from pcr_exp.runners.pace import finished_paces
@@ -72,6 +74,32 @@ def test_storage_that_is_slower_than_training_decides(tmp_path: Path) -> None:
     assert "seconds" not in planned.amounts and "read_bytes" not in planned.amounts
     weights = 11.7e6 * 4 * 2  # resnet18's and their momentum; its head is of 1,000 classes
     assert planned.amounts["disk_bytes"] == pytest.approx(weights, rel=0.01)
+
+
+def test_a_run_of_a_minute_takes_a_minute(tmp_path: Path) -> None:
+    a_set(tmp_path, image_size=64, wall_s=41.0)
+    for split, name in (("train", "cat"), ("train", "dog"), ("val", "cat"), ("val", "dog")):
+        for number in range(8):
+            path = tmp_path / "photos" / split / name / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(to_jpeg(PHOTO.crop((number, 0, number + 64, 48)), quality=80))
+    given = ("dataset=folder", f"dataset.root={tmp_path}/photos", f"records.root={tmp_path}/records")
+    made = compose("prepare", *given)
+    prepare_records(made.dataset, made.records)
+    given += ("model=resnet18", "training.image_size=64", "training.epochs=1000", f"runs_root={tmp_path}")
+    whole = plan(compose("train", *given)).amounts
+    assert whole["seconds"] > 60 and whole["read_bytes"] > 0
+    minute = plan(compose("train", *given, "training.stop_after_s=60"))
+    assert minute.amounts["seconds"] == 60 and "stops after 60 s" in minute.facts
+    assert minute.amounts["read_bytes"] == pytest.approx(whole["read_bytes"] * 60 / whole["seconds"])
+    assert minute.amounts["disk_bytes"] == whole["disk_bytes"]
+    long = plan(compose("train", *given, "training.stop_after_s=1e9"))
+    assert long.amounts == whole, "all epochs are done before"
+
+
+def test_a_run_of_a_minute_of_what_nobody_trained(tmp_path: Path) -> None:
+    given = ("training.image_size=37", "training.stop_after_s=60", f"records.root={tmp_path}")
+    assert plan(compose("train", *given)).amounts["seconds"] == 60
 
 
 def test_totals_leave_out_what_one_job_does_not_know() -> None:
