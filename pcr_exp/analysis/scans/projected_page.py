@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,11 @@ def write_projected(
     drawn = table[table["speedup"].notna()]
     if (drawn["encoding"] == "baseline").all():  # or there is none: no level reached what baseline did
         return tables, []
-    caption = of_runs(timed, "Speed-up in time to accuracy over bandwidth")
+    caption = replace(
+        of_runs(timed, "Speed-up in time to accuracy over bandwidth"),
+        n=f"n = {span(drawn['n'])} seeds that learned, {span(drawn['n_timed'])} timed at each bandwidth",
+        storage="storage throttled to each bandwidth in MiB/s",
+    )
     return tables, save_figure(draw_speedups(drawn), drawn, out, "speedup_vs_bandwidth", caption)
 
 
@@ -161,9 +166,8 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     panel_title(
         ax,
         task_title(first["dataset"], first["label"], first["model"]),
-        f"{first['image_size_px']} px, to {percent(first['target_score'])} {words}, "
-        f"n = {span(rows['n'])} seeds, {span(rows['n_timed'])} timed; lines: min(compute, bandwidth/bytes); "
-        f"{first['hardware']}",
+        f"{first['image_size_px']} px, to {percent(first['target_score'])} {words}; "
+        "lines: min(compute, bandwidth / bytes)",
     )
 
 
