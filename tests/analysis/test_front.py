@@ -76,6 +76,16 @@ def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
             assert ax.get_ylim()[0] <= min(guess.at for guess in guesses_of(table)) - 0.07 + 1e-9
 
 
+def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:
+    table = front_table(read_runs(root))
+    of_policy = table["recipe"].str.startswith("schedule")
+    again = table[of_policy].assign(recipe="schedule of others", score_mean=0.6)
+    for ax in draw_front(pd.concat([table, again])).axes:
+        looks = [(mark.get_color(), mark.get_marker(), mark.get_fillstyle()) for mark, *_ in ax.containers]
+        assert len(set(looks)) == len(looks) == len(LEVELS) + 1
+        assert [fill for *_, fill in looks].count("none") == 1
+
+
 def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:
     runs = [run for run in read_runs(root) if run.manifest.seed == 0]
     for run in runs:

@@ -5,6 +5,7 @@ A level is on the front if nothing that read fewer bytes reaches as much.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ FRONT_COLUMNS = [
 ]
 _SHORT_RECIPE = 42
 """Letters of a name that leave room for another beside it."""
+_FILLS = ("full", "none", "left", "top")
+"""Settings of one policy have its colour and marker, and are filled otherwise each."""
 _WORDS = {"full": "tested in full", "same": "tested as it read last in training"}
 
 
@@ -108,8 +111,11 @@ def write_front(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]
 def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     front = rows[rows["on_front"]].sort_values("read_bytes_mean")
     ax.plot(front["read_bytes_mean"], front["score_mean"], color=MUTED, linewidth=1.2, zorder=2)
+    drawn: Counter[tuple[str, str]] = Counter()
     for row in rows.to_dict("records"):
         level = level_of(row)
+        fill = _FILLS[drawn[level.color, level.marker] % len(_FILLS)]
+        drawn[level.color, level.marker] += 1
         ax.errorbar(
             row["read_bytes_mean"],
             row["score_mean"],
@@ -117,7 +123,9 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             color=level.color,
             marker=level.marker,
             markersize=8,
-            markeredgecolor="white",
+            markeredgecolor="white" if fill == "full" else level.color,
+            markerfacecoloralt="white",
+            fillstyle=fill,
             elinewidth=1,
             capsize=3,
             linestyle="none",
