@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import new_figure, percent_axis, save_figure
+from pcr_exp.analysis.core.figure import new_figure, panel_title, panels, percent_axis, save_figure
 from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.look import INK, SHARE, ScanLevel
 from pcr_exp.analysis.core.read_runs import read_runs
@@ -218,6 +218,18 @@ def test_a_renamed_preset_is_drawn_at_its_number(tmp_path: Path, make_run: Calla
     (ax,) = draw_accuracy_vs_epoch(eval_curves([run])).axes
     (line,) = [line for line in ax.lines if str(line.get_label()).startswith("group 5")]
     assert (line.get_color(), line.get_marker()) == (group_color(5), group_marker(5))
+
+
+def test_facts_are_broken_to_the_panels_that_they_run_across() -> None:
+    facts = ", ".join(["Intel(R) Xeon(R) Processor, 2 cores, shared with others"] * 3)
+    widest = []
+    for across in (1, 2):
+        _, axes = panels(2)
+        panel_title(axes[0], "data", facts, across=across)
+        lines = axes[0].texts[-1].get_text().split("\n")
+        assert " ".join(lines) == facts
+        widest.append(max(map(len, lines)))
+    assert 20 < widest[0] < widest[1] < len(facts)
 
 
 def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(

@@ -7,7 +7,7 @@ from pcr_exp.analysis.claims.committed import Committed, Measured
 from pcr_exp.analysis.claims.pcr_accuracy import FINE_TUNE, MARGIN_POINTS, difference
 from pcr_exp.analysis.claims.verdict import at_least
 
-_CHOSE = ("cosine", "plateau")
+_CHOSE = ("cosine", "mssim", "plateau")
 """Policies that are in results/buying_back."""
 
 

@@ -164,18 +164,17 @@ def save_figure(
     return [pdf, png, csv]
 
 
-def panel_title(ax: Axes, title: str, subtitle: str = "", *, broken: bool = True) -> None:
+def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) -> None:
     """A bold title with muted lines of facts (n, settings, units) under it.
 
-    Lines that are wider than the panel are broken, unless `broken` is false: a layout takes their width
-    from the panel.
+    Lines that are wider than the panel, or than so many panels side by side, are broken: a layout takes their
+    width from the panel.
     """
-    if broken:
-        grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
-        assert figure is not None
-        width_in = figure.get_size_inches()[0] / (grid.ncols if grid is not None else 1)
-        num_letters = max(20, int((width_in - _AROUND_AXES_IN) / _LETTER_IN))
-        subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
+    grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
+    assert figure is not None
+    width_in = across * figure.get_size_inches()[0] / (grid.ncols if grid is not None else 1)
+    num_letters = max(20, int((width_in - _AROUND_AXES_IN) / _LETTER_IN))
+    subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
     ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
     if subtitle:
         ax.annotate(

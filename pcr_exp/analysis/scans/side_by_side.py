@@ -71,8 +71,9 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
             percent_axis(axes[-1].xaxis)
             upright_guessing_lines(axes[-1], rows)
             words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
-            panel_title(axes[0], title, words, broken=False)
-            panel_title(axes[1], " ", " ")  # keeps the height for the words above, which run into its width
+            panel_title(axes[0], title, words, across=len(shown))
+            lines = axes[0].texts[-1].get_text().count("\n")
+            panel_title(axes[1], " ", " " + "\n " * lines)  # height for the words, which run into its width
             for text in (axes[0].title, *axes[0].texts[-1:]):
                 text.set_in_layout(False)
         footer(figure, "a shape per seed, an upright bar for their mean")
