@@ -234,13 +234,10 @@ def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
 
 
 def _log_eval(row: Row, epochs: int, headline: str) -> None:
+    read = "in full" if row["eval_group"] == "full" else f"at group {row['scan_group']}"
     log.info(
         "epoch %d/%d, read %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
-        *(
-            row["epoch"],
-            epochs,
-            "in full" if row["eval_group"] == "full" else f"at group {row['scan_group']}",
-        ),
+        *(row["epoch"], epochs, read),
         *(headline, row[f"val_{headline}"], row["val_loss"], row["train_loss"]),
         *(row["train_s"], row["wait_s"]),
     )

@@ -1,0 +1,62 @@
+"""What each scan level took and reached, side by side: dots, means, and facts that stay in the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from pcr_exp.analysis.core.figure import panel_title, panels
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.runs_table import runs_frame
+from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
+
+
+def texts(ax: Axes) -> str:
+    return "\n".join(text.get_text() for text in ax.texts)
+
+
+def test_facts_are_broken_to_the_panels_that_they_run_across() -> None:
+    facts = ", ".join(["Intel(R) Xeon(R) Processor, 2 cores, shared with others"] * 3)
+    widest = []
+    for across in (1, 2):
+        _, axes = panels(2)
+        panel_title(axes[0], "data", facts, across=across)
+        lines = axes[0].texts[-1].get_text().split("\n")
+        assert " ".join(lines) == facts
+        widest.append(max(map(len, lines)))
+    assert 20 < widest[0] < widest[1] < len(facts)
+
+
+def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
+        make_run(tmp_path, "schedule", seed=seed, top1=(0.2, 0.5, 0.6 - 0.1 * seed))
+    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    target, seconds, mib, top1 = draw_side_by_side(totals).axes
+    names = [label.get_text() for label in target.get_yticklabels()]
+    assert names == ["baseline", "schedule"]
+    assert "target 60%" in texts(target)
+    dots = [np.asarray(line.get_xydata()).tolist() for line in target.lines]
+    assert dots == [[[80, 0], [80, 0]], [[80, -0.36], [80, 0.36]], [[30, 1]]], "no mean of the lucky ones"
+    assert "1 of 2 did not" in texts(target)
+    (baseline, _, schedule, _) = [np.asarray(line.get_xdata()).tolist() for line in seconds.lines]
+    assert (baseline, schedule) == ([120, 120], [30, 30])
+    assert np.asarray(mib.lines[0].get_xdata()) == pytest.approx(3 * 64_000 / 2**20)
+    assert with_totals(runs_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
+        pytest.approx(3 * 64_000 / 2**20 + 1)
+    ), "a policy's probes are bytes too"
+    frame = runs_frame(read_runs(tmp_path))
+    alone = frame["seed"] == 0
+    shared = frame.assign(
+        no_seconds=np.where(alone, "", "shared"), time_to_target_s=frame["time_to_target_s"].where(alone)
+    )
+    assert "not said" in texts(draw_side_by_side(with_totals(shared)).axes[1])
+    silent = with_totals(frame.assign(no_seconds="shared", time_to_target_s=None))
+    assert len(draw_side_by_side(silent).axes) == 2, "no empty panels"
+    assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
