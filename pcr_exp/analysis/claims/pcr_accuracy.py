@@ -172,7 +172,7 @@ CLAIMS = [
         is_accuracy=True,
         shown_in="",
         command=f"{TRAIN} experiment=from_scratch dataset=imagenet dataset.root=../shared/data/imagenet",
-        cost="12 trainings of 35 minutes on one core",
+        cost=_TWELVE,
     ),
     _fine_tuned(
         "HAM10000 at groups 1 and 2",
