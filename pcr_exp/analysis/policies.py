@@ -29,6 +29,7 @@ from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.config.labels import scan_label, script_in
 from pcr_exp.config.records import NUM_GROUPS, num_groups_of
+from pcr_exp.policies.mixture import probabilities
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
 
@@ -115,7 +116,17 @@ def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         yield {column: entry[column] for column in TRACE_COLUMNS}
 
 
-def draw_policy_trace(trace: pd.DataFrame, policy: str, end_s: float) -> Figure:
+def drawn_shares(scan: Mapping[str, Any]) -> dict[int, float]:
+    """Share of the records at each group, where every record draws its own (`mixture`); {} elsewhere."""
+    if scan["name"] != "mixture":
+        return {}
+    shares = probabilities(scan["candidates"], scan["group"], scan["weights"])
+    return {group: float(share) for group, share in zip(scan["candidates"], shares, strict=True) if share}
+
+
+def draw_policy_trace(
+    trace: pd.DataFrame, policy: str, end_s: float, shares: Mapping[int, float] | None = None
+) -> Figure:
     """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
 
     Probes are grey bands as wide as they took. What a score has to reach is dashed. Of more than MAX_CURVES
@@ -125,26 +136,37 @@ def draw_policy_trace(trace: pd.DataFrame, policy: str, end_s: float) -> Figure:
         trace: As `pcr_exp.analysis.policies.policy_trace` makes it, of one run.
         policy: The policy's name, and what was changed of its preset.
         end_s: The run's train_s + wait_s + probe_s: how far the last choice reaches.
+        shares: As `drawn_shares` has them: groups that records drew throughout, drawn in place of the chosen
+            one, which is but the most likely.
     """
     with style():
         scored = trace.dropna(subset=["candidate"])
         figure, axes = panels(2 if len(scored) else 1)
         decisions = trace.drop_duplicates(["step", "group", "measure"])
         script = script_in(policy)
-        _draw_groups(axes[0], decisions, script, end_s)
+        if shares:
+            _draw_shares(axes[0], shares, script, end_s)
+        else:
+            _draw_groups(axes[0], decisions, script, end_s)
+        _label_groups(axes[0])
         share = decisions["run_saved_share"].iloc[-1]
         saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
-        panel_title(axes[0], policy, f"n = 1 run, {len(decisions)} decisions; whole run:\n{saved}")
+        decided = "each record draws its group" if shares else _counted(len(decisions), "decision")
+        panel_title(axes[0], policy, f"n = 1 run, {decided}; whole run:\n{saved}")
         if len(scored):
             _draw_scores(axes[1], scored, script, end_s)
             probes = decisions.iloc[-1]
             cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / MIB:.3g} MiB"
-            panel_title(axes[1], " ", f"n = {scored['step'].nunique()} comparisons; {cost}")
+            panel_title(axes[1], " ", f"n = {_counted(scored['step'].nunique(), 'comparison')}; {cost}")
         for ax in axes:
             _draw_probes(ax, decisions)
             ax.set_xlim(0, max(end_s, 1e-9))
             ax.set_xlabel(with_unit("training + data wait + probes", "train_s"))
     return figure
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _draw_groups(ax: Axes, decisions: pd.DataFrame, script: str, end_s: float) -> None:
@@ -159,6 +181,19 @@ def _draw_groups(ax: Axes, decisions: pd.DataFrame, script: str, end_s: float) -
             markeredgecolor="white",
             clip_on=False,
         )
+
+
+def _draw_shares(ax: Axes, shares: Mapping[int, float], script: str, end_s: float) -> None:
+    for group, share in shares.items():
+        color = color_in_script(group, script)
+        ax.plot([0, end_s], [group, group], group_marker(group), linestyle="-", color=color, clip_on=False)
+        words = f"{share:.0%} of records"
+        # Inwards of the line: above the highest group is no room.
+        where, aligned = ((0, -5), "top") if group > NUM_GROUPS / 2 else ((0, 5), "bottom")
+        ax.annotate(words, (end_s / 2, group), where, textcoords="offset points", ha="center", va=aligned)
+
+
+def _label_groups(ax: Axes) -> None:
     ax.set_ylabel("scan group read")
     ax.set_ylim(0.5, NUM_GROUPS + 0.5)
     ax.yaxis.set_major_locator(FixedLocator(range(1, NUM_GROUPS + 1)))
@@ -205,7 +240,7 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
         caption = of_runs([run], "What the policy chose")
         unique = name if names.count(name) == 1 else manifest.run_id
         scan = scan_label(run.config["scan"], run.config.get("records"))
-        paths += draw_trace(trace_of(run, runs), run.rows, caption, scan, out / "traces", unique)
+        paths += draw_trace(trace_of(run, runs), run, caption, scan, out / "traces", unique)
     return paths
 
 
@@ -228,12 +263,12 @@ def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
 
 
 def draw_trace(
-    trace: pd.DataFrame, rows: Sequence[Row], caption: Caption, scan: str, out: Path, name: str
+    trace: pd.DataFrame, run: Run, caption: Caption, scan: str, out: Path, name: str
 ) -> list[Path]:
     """Save what a run's policy decided as `<name>.{pdf,png,csv}` in `out`; nothing if it decided nothing."""
     if trace.empty:
         return []
-    figure = draw_policy_trace(trace, scan, seconds_of(rows[-1]))
+    figure = draw_policy_trace(trace, scan, seconds_of(run.rows[-1]), drawn_shares(run.config["scan"]))
     if (trace["probe_s"] > 0).any():
         footer(figure, "grey: probes")
     return save_figure(figure, trace, out, name, caption)

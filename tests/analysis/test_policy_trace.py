@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.policies import TRACE_COLUMNS, draw_policy_trace, policy_trace, saved_by
+from pcr_exp.analysis.policies import TRACE_COLUMNS, draw_policy_trace, drawn_shares, policy_trace, saved_by
 
 
 def decision(epoch: int, group: int, scores: dict[str, float], measure: str = "cosine") -> dict[str, Any]:
@@ -98,6 +98,19 @@ def test_without_scores_there_is_one_panel() -> None:
     (groups,) = draw_policy_trace(trace, "schedule", end_s=12.0).axes
     assert isinstance(trace, pd.DataFrame)
     assert len(groups.lines[0].get_xydata()) == 3
+
+
+def test_a_mixture_shows_every_group_that_records_draw_and_how_often() -> None:
+    """One line at the group that it draws around would say that the others were never read."""
+    shares = drawn_shares({"name": "mixture", "group": 1, "candidates": [1, 5, 10], "weights": [3, 1]})
+    assert shares == {1: 0.75, 5: 0.25}, "two places away there is no weight"
+    assert drawn_shares({"name": "group_1", "group": 1}) == {}
+    trace = policy_trace([decision(0, 1, {}, "given")])
+    (groups,) = draw_policy_trace(trace, "mixture", end_s=12.0, shares=shares).axes
+    assert [line.get_ydata().tolist() for line in groups.lines] == [[1, 1], [5, 5]]
+    *shown, title = (text.get_text() for text in groups.texts)
+    assert shown == ["75% of records", "25% of records"]
+    assert "each record draws its group" in title
 
 
 def test_what_a_score_has_to_reach_and_the_probes_are_drawn() -> None:

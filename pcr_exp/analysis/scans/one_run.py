@@ -60,7 +60,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     caption = of_runs([run], "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
-    if trace := draw_trace(trace_of(run, []), rows, chosen, scan.label, folder, "policy_trace"):
+    if trace := draw_trace(trace_of(run, []), run, chosen, scan.label, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
 
