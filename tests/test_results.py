@@ -40,7 +40,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
-BY_DATASET = ("fair_baseline", "finetuning", "buying_back", "time_to_target")
+BY_DATASET = ("fair_baseline", "finetuning", "from_scratch", "buying_back", "time_to_target")
 RUN_SETS = sorted(
     {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
     | {path.parent for name in BY_DATASET for path in RESULTS.glob(f"{name}/*/runs")}

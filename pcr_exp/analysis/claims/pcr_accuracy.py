@@ -170,7 +170,7 @@ CLAIMS = [
         holds=at_least(MARGIN_POINTS),
         partly=at_least(TARGET_POINTS),
         is_accuracy=True,
-        shown_in="",
+        shown_in="from_scratch/README.md",
         command=f"{TRAIN} experiment=from_scratch dataset=imagenet dataset.root=../shared/data/imagenet",
         cost=_TWELVE,
     ),
