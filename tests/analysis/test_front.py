@@ -86,6 +86,14 @@ def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:
         assert [fill for *_, fill in looks].count("none") == 1
 
 
+def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -> None:
+    table = front_table(read_runs(root))
+    for ax in draw_front(table).axes:
+        above = {mark.get_label(): lines[0].get_zorder() for mark in ax.containers for lines in [mark.lines]}
+        policies = {name for name in above if name.startswith("schedule")}
+        assert min(above[name] for name in policies) > max(above[name] for name in above.keys() - policies)
+
+
 def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:
     runs = [run for run in read_runs(root) if run.manifest.seed == 0]
     for run in runs:

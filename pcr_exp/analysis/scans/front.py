@@ -5,6 +5,7 @@ A level is on the front if nothing that read fewer bytes reaches as much.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -122,14 +123,15 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             None if pd.isna(row["score_ci95"]) else row["score_ci95"],
             color=level.color,
             marker=level.marker,
-            markersize=8,
+            markersize=13 if level.marker == "*" else 8,  # a star of the same size has a third of the area
             markeredgecolor="white" if fill == "full" else level.color,
             markerfacecoloralt="white",
             fillstyle=fill,
             elinewidth=1,
             capsize=3,
             linestyle="none",
-            zorder=4,
+            # A policy that chose one level for all epochs stands where that level stands: on top of it.
+            zorder=5 if math.isnan(level.group) else 4,
             label=row["recipe"].replace("_", " ") + alone_mark(row["n"], rows["n"].max()),
         )
     guessing_lines(ax, rows)
