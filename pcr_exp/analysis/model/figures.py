@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,17 @@ def draw_roofline(predictions: pd.DataFrame) -> Figure:
     hold compute up. Points: scan levels as predicted, below the line where
     decoding or requests are the limit. Both axes logarithmic.
     """
+    return _panel_per_model(predictions, _draw_roofline)
+
+
+def _panel_per_model(predictions: pd.DataFrame, draw: Callable[[Axes, pd.DataFrame, str], None]) -> Figure:
     with style():
         models = list(dict.fromkeys(predictions["model"]))
         figure, axes = panels(len(models))
         width, height = figure.get_size_inches()
         figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN)
         for ax, model in zip(axes, models, strict=True):
-            _draw_roofline(ax, predictions[predictions["model"] == model], model)
+            draw(ax, predictions[predictions["model"] == model], model)
     return figure
 
 
@@ -111,14 +116,7 @@ def draw_workers(predictions: pd.DataFrame) -> Figure:
     above each size is the highest scan group that it can afford (`plan.affordable`), in brackets where
     accelerators wait at every group.
     """
-    with style():
-        models = list(dict.fromkeys(predictions["model"]))
-        figure, axes = panels(len(models))
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN)
-        for ax, model in zip(axes, models, strict=True):
-            _draw_workers(ax, predictions[predictions["model"] == model], model)
-    return figure
+    return _panel_per_model(predictions, _draw_workers)
 
 
 def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
