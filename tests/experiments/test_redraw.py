@@ -11,6 +11,7 @@ from pcr_exp.analysis.core.caption import Caption
 from pcr_exp.analysis.core.figure import new_figure, only_figures, save_figure
 from pcr_exp.runners import redraw as redrawing
 from pcr_exp.runners.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
+from pcr_exp.runs.packed import RUNS_FILE
 
 COMMITTED = sorted(
     path
@@ -32,6 +33,13 @@ def test_figures_have_the_rows_that_they_draw_beside_them() -> None:
         path for path in RESULTS.rglob("*.png") if path.relative_to(RESULTS).parts[0] not in USERS_OWN
     ]
     assert sorted(pictures) == COMMITTED and len(COMMITTED) > 60
+
+
+def test_every_packed_set_has_the_table_that_its_figures_are_drawn_by() -> None:
+    """It has the target that was declared."""
+    packed = [path.parent for path in RESULTS.rglob(f"runs/{RUNS_FILE}")]
+    sets = [runs.parent for runs in packed if runs.relative_to(RESULTS).parts[0] not in USERS_OWN]
+    assert len(sets) > 20 and [folder for folder in sets if not (folder / "runs.csv").is_file()] == []
 
 
 def test_only_what_is_there_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
