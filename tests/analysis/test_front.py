@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pcr_exp.analysis.core.figure import HIGHEST_SHARE
 from pcr_exp.analysis.core.guessing import guesses_of
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.scans.front import FRONT_COLUMNS, draw_front, front_table, write_front
@@ -92,6 +93,16 @@ def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -
         above = {mark.get_label(): lines[0].get_zorder() for mark in ax.containers for lines in [mark.lines]}
         policies = {name for name in above if name.startswith("schedule")}
         assert min(above[name] for name in policies) > max(above[name] for name in above.keys() - policies)
+
+
+def test_bars_of_two_seeds_go_on_where_shares_end(root: Path) -> None:
+    table = front_table(read_runs(root))
+    for ax in draw_front(table.assign(score_ci95=0.9)).axes:
+        assert ax.get_ylim()[1] == HIGHEST_SHARE
+        legend = ax.get_legend()
+        assert legend is not None and [text.get_text() for text in legend.get_texts()] == [
+            mark.get_label() for mark in ax.containers
+        ]
 
 
 def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:

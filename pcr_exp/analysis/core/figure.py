@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import (
@@ -47,6 +49,8 @@ MAX_COLUMNS = 3
 MAX_CURVES = 6
 """In a panel; of more there are several panels."""
 LEGEND_LINE_IN = 0.19
+HIGHEST_SHARE = 1.02
+"""Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
 
 
@@ -217,6 +221,12 @@ def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
 def percent_axis(axis: Axis) -> None:
     """Shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
+
+
+def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:
+    """Marks and labels of `ax.errorbar`, for a legend: without the stubs of bars that legends draw."""
+    drawn = [bars for bars in ax.containers if isinstance(bars, ErrorbarContainer)]
+    return [bars.lines[0] for bars in drawn], [str(bars.get_label()) for bars in drawn]
 
 
 def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from pcr_exp.analysis.core.figure import BELOW, accuracy_axis, panel_title, panels
+from pcr_exp.analysis.core.figure import BELOW, accuracy_axis, marks_without_bars, panel_title, panels
 from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
@@ -118,7 +118,7 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
             accuracy_axis(ax, rows)
             ax.set_ylabel(f"last validation {headline_of(rows).words}")
             _widen(ax)
-            ax.legend(**BELOW, ncols=5, handletextpad=0.1)
+            ax.legend(*marks_without_bars(ax), **BELOW, ncols=5, handletextpad=0.1)
             panel_title(ax, title, f"{subtitle}\n{_measured_on(rows)}\n{fit}")
     return figure
 

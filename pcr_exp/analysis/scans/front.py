@@ -18,9 +18,11 @@ from matplotlib.figure import Figure
 from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.figure import (
     BELOW,
+    HIGHEST_SHARE,
     LEGEND_LINE_IN,
     alone_mark,
     footer,
+    marks_without_bars,
     panel_title,
     panels,
     percent_axis,
@@ -142,9 +144,10 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xlabel("bytes read in training, probes included (log scale)")
     ax.set_ylabel(f"last validation {headline_of(rows).words}")
     percent_axis(ax.yaxis)
+    ax.set_ylim(top=min(ax.get_ylim()[1], HIGHEST_SHARE))
     if guesses := guesses_of(rows):  # the lowest one's name stays above the labels of the ticks
         ax.set_ylim(bottom=min(ax.get_ylim()[0], min(guess.at for guess in guesses) - 0.07))
-    ax.legend(**BELOW, ncols=_legend_columns(rows))
+    ax.legend(*marks_without_bars(ax), **BELOW, ncols=_legend_columns(rows))
 
 
 def _legend_columns(rows: pd.DataFrame) -> int:
