@@ -15,6 +15,7 @@ from pcr_exp.analysis.core.permitted import (
     NOT_EXCLUSIVE,
     UNLIKE,
     UNLIMITED,
+    all_hardware,
     is_exclusive,
     may_say_seconds,
     may_say_speedup,
@@ -203,3 +204,8 @@ def test_damaged_notes_are_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "notes.json").write_text(text)
     with pytest.raises(RunError, match=rf"notes\.json.*{said}"):
         read_notes(tmp_path)
+
+
+def test_each_machine_of_runs_and_of_summaries_is_named_once() -> None:
+    rows = pd.DataFrame({"hardware": ["B, 2 cores", "A, 2 cores / B, 2 cores", "A, 2 cores"]})
+    assert all_hardware(rows) == "A, 2 cores / B, 2 cores"

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pcr_exp.analysis.claims.verdict import Range
+from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.errors import RunError
 
@@ -119,7 +120,7 @@ class Committed:
         """
         table: pd.DataFrame = self._read(file)
         if "hardware" in table:
-            return " / ".join(sorted(set(table["hardware"])))
+            return all_hardware(table)
         folder = (self.root / file).parent
         for path in sorted(folder.glob("*.json")):
             meta: dict[str, Any] = json.loads(path.read_text())

@@ -41,6 +41,7 @@ from pcr_exp.analysis.core.figure import (
 from pcr_exp.analysis.core.guessing import upright_guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
+from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import per_setting
 
@@ -73,7 +74,7 @@ def combined_markdown(summary: pd.DataFrame) -> str:
         several = "" if group["processes"] == 1 else "es"
         notes = Footnotes()
         updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
-        hardware = " / ".join(sorted(set(rows["hardware"])))
+        hardware = all_hardware(rows)
         facts = (
             f"Storage {group['storage']}, network {group['network']}, {group['processes']} process{several}; "
             f"{updates} updates; mean over n seeds (smallest to largest), bytes in brackets against all off; "

@@ -25,6 +25,7 @@ NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=
 OTHERS_AT_MOST = 0.05
 """Share of the CPU that others may take while a run has the machine to itself."""
 _COMPANY = {True: ", exclusive", False: ", shared with others", None: ""}
+_OR = " / "
 UNLIKE = "runs of unlike hardware or settings"
 
 
@@ -127,6 +128,11 @@ def hardware_of(manifest: Manifest) -> str:
 def distinct(reasons: Iterable[str]) -> list[str]:
     """The reasons that are not empty, each once, in their order."""
     return list(dict.fromkeys(reason for reason in reasons if reason))
+
+
+def all_hardware(rows: pd.DataFrame) -> str:
+    """What runs, or summaries of them, ran on: each machine once, in alphabetical order."""
+    return _OR.join(sorted({machine for hardware in rows["hardware"] for machine in hardware.split(_OR)}))
 
 
 def facts_of(run: Run) -> dict[str, Any]:

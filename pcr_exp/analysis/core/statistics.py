@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pcr_exp.analysis.core.permitted import NEVER, UNLIKE, distinct, may_say_speedup
+from pcr_exp.analysis.core.permitted import NEVER, UNLIKE, all_hardware, distinct, may_say_speedup
 
 CONFIDENCE = 0.95
 
@@ -128,7 +128,7 @@ def over_seeds(
         **{key: seeds[key].iloc[0] for key in same},
         "n": len(seeds),
         "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
-        "hardware": " / ".join(sorted(set(seeds["hardware"]))),
+        "hardware": all_hardware(seeds),
         **spread(seeds, measures),
     }
     if not row["no_seconds"] and seeds["timing"].nunique() > 1:

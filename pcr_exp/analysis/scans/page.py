@@ -26,6 +26,7 @@ from pcr_exp.analysis.core.cells import (
 )
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
 
 DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
@@ -75,7 +76,7 @@ def _tables(
     if summary.empty:
         return
     for title, group, rows in per_setting(summary, [*GROUP_KEYS, "timing"]):
-        hardware = " / ".join(sorted(set(rows["hardware"])))
+        hardware = all_hardware(rows)
         apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
         timing = f"; timing {group['timing']}" if apart else ""
         facts = (

@@ -28,6 +28,7 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.figure import panel_title, panels, save_figure
 from pcr_exp.analysis.core.headline import headline_called
 from pcr_exp.analysis.core.look import scan_levels, scan_words, style
+from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.read_runs import read_runs, read_timed_runs
 from pcr_exp.analysis.scans.fair_baseline import GROUP_COLUMNS
 from pcr_exp.analysis.scans.projected_times import modelled_images_per_s, projected_times, read_targets
@@ -82,7 +83,7 @@ def projected_to_markdown(table: pd.DataFrame) -> str:
         columns |= {level.words: _time_cell(level.label, notes) for level, _ in scan_levels(rows)}
         per_task = [_levels_of(task) for _, task in rows.groupby(_PANEL, sort=True)]
         cells = markdown_table(pd.DataFrame(per_task), columns)
-        hardware = " / ".join(sorted(set(rows["hardware"])))
+        hardware = all_hardware(rows)
         footer = f"\n\n{notes}" if str(notes) else ""
         parts.append(f"### {bandwidth:g} MiB/s\n\n{hardware}.\n\n{cells}{footer}\n")
     measured = table.drop_duplicates([*_PANEL, "scan"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.permitted import NEVER, distinct, may_say_speedup
+from pcr_exp.analysis.core.permitted import NEVER, all_hardware, distinct, may_say_speedup
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS
 from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
 
@@ -94,7 +94,7 @@ def _summary(level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame) -
         "n_timed": len(timed),
         "no_seconds": reasons[0] if reasons else "",
         **speed,
-        "hardware": " / ".join(sorted(set(timed["hardware"]))),
+        "hardware": all_hardware(timed),
     }
     may_not = may_say_speedup(timed, same_timing)
     theirs = same_timing["time_to_target_s"].mean(skipna=False) if not may_not else NEVER
