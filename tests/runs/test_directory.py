@@ -288,7 +288,7 @@ def test_a_session_of_another_version_is_refused(configure: Any, tmp_path: Path)
 
 
 def test_a_committed_manifest_has_what_was_not_kept_then() -> None:
-    folder = Path(__file__).parents[2] / "results" / "combined" / "runs"
+    folder = Path(__file__).parents[2] / "results" / "archive" / "combined_one_seed" / "runs"
     manifest = read_packed(folder)[0].manifest
     assert (manifest.numerics, manifest.images_key, manifest.sessions, manifest.quality) == (1, None, [], [])
     assert manifest.timing_key is None
