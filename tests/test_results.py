@@ -34,16 +34,17 @@ from pcr_exp.analysis.scans.projected_times import projected_times, read_targets
 from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.runners.figures import compare
+from pcr_exp.runners.redraw import USERS_OWN
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
 ARCHIVE = RESULTS / "archive"
 PAGES = [*RESULTS.glob("*/README.md"), *ARCHIVE.glob("*/README.md")]
-BY_DATASET = ("fair_baseline", "finetuning", "from_scratch", "buying_back", "time_to_target")
 RUN_SETS = sorted(
-    {page.parent for page in PAGES if (page.parent / "runs").is_dir()}
-    | {path.parent for name in BY_DATASET for path in RESULTS.glob(f"{name}/*/runs")}
+    path.parents[1]
+    for path in RESULTS.rglob(f"runs/{RUNS_FILE}")
+    if path.relative_to(RESULTS).parts[0] not in USERS_OWN
 )
 ACCURACY_AND_QUALITY = [path for folder in RUN_SETS if (path := folder / "accuracy_vs_mssim.csv").is_file()]
 QUALITY = RESULTS / "quality"

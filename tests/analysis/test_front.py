@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
 
 from pcr_exp.analysis.core.figure import HIGHEST_SHARE
 from pcr_exp.analysis.core.guessing import guesses_of
@@ -90,7 +91,7 @@ def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:
 def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -> None:
     table = front_table(read_runs(root))
     for ax in draw_front(table).axes:
-        above = {mark.get_label(): lines[0].get_zorder() for mark in ax.containers for lines in [mark.lines]}
+        above = {bars.get_label(): bars[0].get_zorder() for bars in ax.containers}
         policies = {name for name in above if name.startswith("schedule")}
         assert min(above[name] for name in policies) > max(above[name] for name in above.keys() - policies)
 
@@ -103,6 +104,7 @@ def test_bars_of_two_seeds_go_on_where_shares_end(root: Path) -> None:
         assert legend is not None and [text.get_text() for text in legend.get_texts()] == [
             mark.get_label() for mark in ax.containers
         ]
+        assert all(isinstance(handle, Line2D) for handle in legend.legend_handles), "marks, and no bars"
 
 
 def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:

@@ -36,7 +36,7 @@ def test_figures_have_the_rows_that_they_draw_beside_them() -> None:
 
 
 def test_every_packed_set_has_the_table_that_its_figures_are_drawn_by() -> None:
-    """It has the target that was declared."""
+    """`runs.csv` has the target that was declared."""
     packed = [path.parent for path in RESULTS.rglob(f"runs/{RUNS_FILE}")]
     sets = [runs.parent for runs in packed if runs.relative_to(RESULTS).parts[0] not in USERS_OWN]
     assert len(sets) > 20 and [folder for folder in sets if not (folder / "runs.csv").is_file()] == []
