@@ -178,6 +178,9 @@ def _train(
             rows.sync()
             own, *others = processes.gather(session.state_dict())
             state = {**own, "others": others, "num_rows": rows.num_rows}
+            if session.predictions is not None:
+                # Before: of a run that is killed in between, and has nothing left to train, they are there.
+                session.predictions.write(directory.predictions_path, directory.path.name)
             save_checkpoint(directory.checkpoint_path, state)
             write_layers(directory.layers_path, session.trainer.activations.history)
 
