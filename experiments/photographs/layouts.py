@@ -20,7 +20,7 @@ from pcr_exp.datasets.cars import TEST_ANNOS
 from pcr_exp.datasets.ham10000 import DIAGNOSES, METADATA, PARTS
 from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import DatasetError
-from pcr_exp.images.jpeg import read_frame
+from pcr_exp.images.jpeg import Frame, read_frame
 from pcr_exp.places import CHECKOUT
 
 ORIGIN_FILE = "origin.json"
@@ -78,7 +78,7 @@ def lay(name: str, photographs: Path, out: Path, labels: Path | None = None) -> 
     files = GitFiles(photographs, source.photographs)
     label_files = GitFiles(labels, source.labels) if labels and source.labels else None
     named = source.labels or source.photographs
-    origin = Origin(source.photographs.name, source.photographs.commit, f"{named.name} {named.commit}")
+    origin = Origin(source.photographs.name, source.photographs.commit, f"{named.name} @{named.commit}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as unfinished:
         whole = Path(unfinished) / "whole"
@@ -115,15 +115,15 @@ def without_duplicates(ids: Mapping[str, str], label_of: Mapping[str, str], orig
     return dict(sorted(kept.items()))
 
 
-def _write(files: GitFiles, ids: Mapping[str, str], place: Callable[[str], Path]) -> dict[str, bytes]:
-    """Write each file to its place; returns the first kB of each, which hold the frame header."""
-    heads = {}
+def _write(files: GitFiles, ids: Mapping[str, str], place: Callable[[str], Path]) -> dict[str, Frame]:
+    """Write each file to its place; returns what their frame headers say."""
+    frames = {}
     for path, content in files.contents(dict(ids)):
         target = place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-        heads[path] = content
-    return heads
+        frames[path] = read_frame(content)
+    return frames
 
 
 def _lay_imagenet(files: GitFiles, _: GitFiles | None, out: Path, origin: Origin) -> None:
@@ -182,15 +182,14 @@ def _lay_cars(files: GitFiles, _: GitFiles | None, out: Path, origin: Origin) ->
         _write_annotations(annos, {p: written[p] for p in kept if folder(p) == name}, label_of)
 
 
-def _write_annotations(path: Path, images: Mapping[str, bytes], label_of: Mapping[str, str]) -> None:
+def _write_annotations(path: Path, images: Mapping[str, Frame], label_of: Mapping[str, str]) -> None:
     """A devkit's table: the box of a crop is the whole image. MATLAB counts pixels and classes from 1."""
     import numpy as np
     import scipy.io
 
     names = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname"]
     rows = np.empty((1, len(images)), dtype=[(name, object) for name in names])
-    for place, (image, content) in enumerate(images.items()):
-        frame = read_frame(content)
+    for place, (image, frame) in enumerate(images.items()):
         box = (1, 1, frame.width_px, frame.height_px)
         rows[0, place] = (*box, int(label_of[image]), Path(image).name)
     scipy.io.savemat(path, {"annotations": rows})

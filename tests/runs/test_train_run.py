@@ -39,7 +39,8 @@ def test_a_run_leaves_its_files(configure: Any) -> None:
     assert outcome.status == "finished"
     assert outcome.folder == Path(config.runs_root) / outcome.run_id
     names = {path.name for path in outcome.folder.iterdir()}
-    assert names == {"manifest.json", "config.yaml", "rows.jsonl", "log.txt", "checkpoint.pt"}
+    beside = {"log.txt", "checkpoint.pt", "predictions.npz"}
+    assert names == {"manifest.json", "config.yaml", "rows.jsonl", *beside}
     assert [(r["kind"], r["epoch"], r["step"]) for r in rows] == [
         *(("train", 1, 3), ("eval", 1, 4), ("train", 2, 6), ("train", 2, 8), ("eval", 2, 8)),
     ]
