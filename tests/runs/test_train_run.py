@@ -253,6 +253,6 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
         [
             *("activations", "bytes_read", "cached_bytes", "clocks", "exchange", "format", "kept", "model"),
             *("normalization", "num_requests", "num_retries", "num_rows", "optimizer", "policy"),
-            *("progress", "scaler"),
+            *("predictions", "progress", "scaler"),
         ]
     ]
