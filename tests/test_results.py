@@ -36,6 +36,7 @@ from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.runners.figures import compare
 from pcr_exp.runners.redraw import USERS_OWN
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
+from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 RESULTS = Path(__file__).parents[1] / "results"
 # A committed set has a README; results/demo and results/runs are a user's own.
@@ -74,7 +75,7 @@ def test_there_are_results() -> None:
 def test_runs_are_packed() -> None:
     """A set is a few files: no committed run lies in a folder of its own."""
     for folder in RUN_SETS:
-        names = {path.name for path in (folder / "runs").iterdir()} - {"notes.json", LAYERS}
+        names = {path.name for path in (folder / "runs").iterdir()} - {"notes.json", LAYERS, PREDICTIONS_FILE}
         assert names == {RUNS_FILE, ROWS_FILE}, folder
 
 
