@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,21 +113,21 @@ def find(kind: str, root: Path) -> Found:
     Raises:
         DatasetError: it is not laid out as its publisher does.
     """
-    schema = schemas("dataset")[kind]
-    config = schema(name=kind, root=str(root), label=LABELS[kind], images_per_record=1, tune_fraction=0.0)
+    schema, label = schemas("dataset")[kind], LABELS[kind]
+    config = schema(name=kind, root=str(root), label=label, images_per_record=1, tune_fraction=0.0)
     dataset = open_dataset(config)
     images, bad = [], []
     for split, sample in _samples(dataset):
         try:
-            images.append(check_image(split, sample, dataset.classes[LABELS[kind]]))
+            images.append(check_image(split, sample, dataset.classes[label][sample.labels[label]]))
         except ImageError as error:
             bad.append(f"{sample.id}: {error}")
-    title = describe_dataset(kind, facts_of_files(dataset, LABELS[kind]))
+    title = describe_dataset(kind, facts_of_files(dataset, label))
     return Found(kind, title, read_origin(root), sorted(images, key=lambda image: image.id), bad)
 
 
-def check_image(split: str, sample: Sample, classes: Sequence[str]) -> CheckedImage:
-    """Read and decode one file. Raises ImageError: it is no baseline JPEG, or does not decode."""
+def check_image(split: str, sample: Sample, label: str) -> CheckedImage:
+    """Read and decode a file of the class `label`. Raises ImageError: it is no baseline JPEG, or damaged."""
     content = sample.file.read_bytes()
     frame = read_frame(content)
     if frame.code != _BASELINE:
@@ -141,7 +141,7 @@ def check_image(split: str, sample: Sample, classes: Sequence[str]) -> CheckedIm
     return CheckedImage(
         id=sample.id,
         split=split,
-        label=classes[next(iter(sample.labels.values()))],
+        label=label,
         group=sample.group or sample.id,
         num_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),

@@ -1,4 +1,4 @@
-"""What a model scores of every evaluated image, kept for the evaluations that tables report.
+"""What a model said of every evaluated image, kept for the evaluations that tables report.
 
 Of each of `training.eval_groups` two are kept: the last evaluation, which is that of the finished model, and
 the best one by the task's headline. An image is known by 64 bits of a hash of its id, so that it can be found
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,7 +166,7 @@ def open_predictions(data: RunData, config: TrainConfig) -> Predictions | None:
 
 
 def read_predictions(runs_root: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
-    """One row for each image and kept evaluation of the finished runs below `runs_root`.
+    """One row for each image and kept evaluation of the runs below `runs_root`, finished or not.
 
     Columns: `run_id`; `image` (uint64, equal for the same image in all runs) and its `label` (class index);
     `epoch` and `eval_group`, as in the eval row that reports the evaluation; `correct` (bool), `loss` and
@@ -199,7 +198,10 @@ def predictions_below(runs_root: Path) -> dict[str, Predictions]:
     packed = runs_root / PREDICTIONS_FILE
     found = _unpack(packed.read_bytes(), str(packed)) if packed.exists() else {}
     for path in sorted(runs_root.glob(f"*/{PREDICTIONS_FILE}")):
-        (found[path.parent.name],) = _unpack(path.read_bytes(), str(path)).values()
+        of_one = list(_unpack(path.read_bytes(), str(path)).values())
+        if len(of_one) != 1:
+            raise RunError(f"{path} holds no predictions of its run, but of {len(of_one)}. Restore it.")
+        found[path.parent.name] = of_one[0]
     return found
 
 
@@ -245,7 +247,7 @@ def _unpack(data: bytes, where: str) -> dict[str, Predictions]:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             places = [name.rpartition("/") for name in file.files]
             return {run_id: _of_run(file, run_id) for run_id, _, array in places if array == "evaluations"}
-    except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile and numpy meet garbage with any kind of error
         raise RunError(
             f"{where} holds no predictions: {type(error).__name__}: {error}. Restore it, or delete it: only "
             "statistics over images need it."

@@ -1,5 +1,6 @@
 """What a model said of every image is kept with the run, comes back, and is packed with its set."""
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics.functional as tm
-from gloo_processes import spawned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,23 +184,6 @@ def test_a_run_that_dies_behind_its_last_checkpoint_has_them(
     assert len(read_predictions(folder.parent)) == 20
 
 
-def predictions_of_a_team(processes: Processes, config: TrainConfig) -> list[Any] | None:
-    torch.set_num_threads(1)
-    config = dataclasses.replace(config, world_size=processes.world_size)
-    with open_session(config, open_data(config), torch.device("cpu"), processes) as session:
-        session._global_scores(2)
-        if session.predictions is None:
-            return None
-        return [(e.eval_group, e.correct.tolist(), e.loss.tolist()) for e in session.predictions.evaluations]
-
-
-def test_processes_join_their_shares_in_order(configure: Configure) -> None:
-    config = configure(training__batch_size=8, training__eval_groups=["full", "same"])
-    alone = predictions_of_a_team(Processes(), config)
-    assert alone is not None and len(alone) == 2
-    assert spawned(predictions_of_a_team, 2, config) == [alone, None]
-
-
 def test_a_packed_set_gives_the_same_frame_and_shares_images(
     configure: Configure, tmp_path: Path, trained: Path
 ) -> None:
@@ -254,6 +237,13 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.parent.mkdir()
     write_predictions(path, {"run": predictions})
     whole = path.read_bytes()
+    for place in range(0, len(whole), 7):  # wherever it is: said, or seen to be none
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with contextlib.suppress(RunError):
+            read_predictions(tmp_path)
+    write_predictions(path, {"run": predictions, "other": predictions})
+    with pytest.raises(RunError, match="no predictions of its run, but of 2"):
+        read_predictions(tmp_path)
     for damaged in (whole[: len(whole) // 2], b"", whole[:60] + b"\0" * 40 + whole[100:]):
         path.write_bytes(damaged)
         with pytest.raises(RunError, match=f"{PREDICTIONS_FILE} holds no predictions"):
