@@ -21,7 +21,6 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
 """What tells measurements apart; `dataset` is a name for people, by which nothing is looked up."""
-_BEFORE_THERE_WAS_A_CHOICE = {"decode": "libjpeg", "antialias": False}
 
 
 def write_quality(
@@ -70,7 +69,7 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
     for meta_path in sorted(Path(quality_root).rglob(META_FILE)):
         rows_path = meta_path.with_name(ROWS_FILE)
         try:
-            meta = _BEFORE_THERE_WAS_A_CHOICE | json.loads(meta_path.read_text())
+            meta = json.loads(meta_path.read_text())
             of_set = {column: meta[column] for column in SET_COLUMNS}
             rows = pd.read_csv(rows_path)
         except (OSError, ValueError, KeyError, TypeError) as error:
