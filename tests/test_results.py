@@ -80,10 +80,10 @@ def test_committed_figures_and_tables_of_runs_are_rebuilt(folder: Path) -> None:
 @pytest.mark.parametrize("runs", packed_sets(), ids=name_of)
 def test_runs_are_packed(runs: Path) -> None:
     """A set is a few files, each run is finished, and knows what always saying one class reaches."""
-    assert {path.name for path in runs.iterdir()} - {"notes.json", LAYERS} == set(PACKED)
+    assert {path.name for path in runs.iterdir()} - {LAYERS} == set(PACKED)
     for run in runs_of(runs):
         assert run.manifest.status == "finished"
-        assert run.majority_share is not None, run.manifest.run_id
+        assert run.manifest.majority_share is not None, run.manifest.run_id
 
 
 @pytest.mark.parametrize("runs", packed_sets(), ids=name_of)
@@ -139,23 +139,6 @@ def table_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
         if cells and header:
             yield header, cells
         header = header or cells if cells else []
-
-
-def test_the_car_that_is_no_corvette_is_no_speed_up() -> None:
-    """Nine in ten are none: to say so always reaches 75 %, and the runs shared the machine besides."""
-    text = (ARCHIVE / "task_tolerance" / "summary.md").read_text()
-    assert " x |" not in text and "90.7%" in text
-    runs = pd.read_csv(ARCHIVE / "task_tolerance" / "runs.csv")
-    assert runs["time_to_target_s"].isna().all()
-
-
-def test_savings_of_a_policy_are_of_the_whole_run() -> None:
-    trace = pd.read_csv(ARCHIVE / "policies" / "traces" / "mssim_s0.csv")
-    assert trace["run_saved_share"].iloc[0] == pytest.approx(0.78, abs=0.005)
-    runs = pd.read_csv(ARCHIVE / "policies" / "side_by_side.csv")
-    plateau = runs[runs["scan"].str.startswith("plateau")]
-    megabytes = (plateau["record_mib"] * 2**20 / 1e6).mean()
-    assert megabytes == pytest.approx(124.6, abs=0.1), "its probes are bytes"
 
 
 @pytest.mark.parametrize("folder", sorted(RESULTS.glob("fair_baseline/*/")), ids=name_of)

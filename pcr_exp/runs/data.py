@@ -167,8 +167,7 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
 def majority_share(records: RecordSet, label: str) -> float | None:
     """Return the share (0 to 1) of a split's images that are of its most frequent class.
 
-    Only the records' headers are read. None: there is no image, or the records are of a version whose index
-    does not say where headers end.
+    Only the records' headers are read. None: there is no image.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -177,8 +176,6 @@ def majority_share(records: RecordSet, label: str) -> float | None:
     counts = np.zeros(len(index.classes[label]), dtype=np.int64)
     for number, kept in enumerate(index.records):
         entry = records.stored(number)
-        if not entry.header_bytes:
-            return None
         data = records.read_range(number, 0, entry.header_bytes)
         header, _ = records.unpack_header(data, entry, f"record {records.path(number)}")
         counts += np.bincount(header.labels[label][: kept.num_samples], minlength=len(counts))

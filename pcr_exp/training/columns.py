@@ -214,7 +214,6 @@ COLUMNS: tuple[Column, ...] = (
         rows=("eval",),
         kind="word",
         words=("full", "same"),
-        presence="optional",
     ),
     Column(name="num_val", unit="images", meaning="evaluated images", rows=("eval",), kind="count", low=1),
     Column(

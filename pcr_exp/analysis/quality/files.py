@@ -27,7 +27,7 @@ def write_quality(
     folder: str | Path,
     quality: pd.DataFrame,
     index: RecordIndex,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any],
 ) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 
@@ -37,7 +37,7 @@ def write_quality(
         folder: Is made.
         quality: Rows of QUALITY_COLUMNS.
         index: Of the records that were measured.
-        settings: More for the json: how images were decoded, with which filter, the key of the images.
+        settings: `decode` and `antialias`, and what else the json is to say, such as the key of the images.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def write_quality(
         "num_images": int(quality["id"].nunique()),
         "num_images_in_split": index.num_samples,
         "groups": sorted(int(group) for group in quality["group"].unique()),
-        **(settings or {}),
+        **settings,
     }
     write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
     write_atomic(folder / SUMMARY_FILE, [summarise_quality(quality).to_csv(index=False).encode()])
