@@ -19,6 +19,7 @@ from pathlib import Path
 from pcr_exp.errors import PcrExpError
 from pcr_exp.places import COMMAND
 from pcr_exp.records.extract import extract_image, find_image
+from pcr_exp.records.format import VERSION
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.verify import verify_records
@@ -91,7 +92,7 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
     records = [index.records[number] for number in numbers]
     num_samples = sum(record.num_samples for record in records)
     yield f"{found.records.folder or found.records.storage}: {index.dataset}/{index.split}, {index.encoding}"
-    yield f"  format version {index.version}, scans {index.scans}, images {index.images or 'unknown'}"
+    yield f"  format version {VERSION}, scans {index.scans}, images {index.images}"
     yield f"  {num_samples} images in {len(records)} record{'' if len(records) == 1 else 's'}"
     for label, classes in index.classes.items():
         shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
@@ -163,7 +164,7 @@ def extract(options: argparse.Namespace) -> int:
     if options.output == "-":
         sys.stdout.buffer.write(encoded)
         return 0
-    name = SingleImages(records).header(record).ids[i] if records.index.version > 1 else f"{record}-{i}"
+    name = SingleImages(records).header(record).ids[i]
     path = Path(options.output or f"{Path(name).stem}-group{group}.jpg")
     try:
         with path.open("wb" if options.force else "xb") as file:

@@ -102,7 +102,5 @@ class KeptBytes:
         return {"num_looks": self._num_looks, "total": self._total, "max": self._max}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`; a checkpoint from before anybody looked has none, and counting begins."""
-        self._num_looks = state.get("num_looks", 0)
-        self._total = state.get("total", 0)
-        self._max = state.get("max", 0)
+        """Go on from `state`."""
+        self._num_looks, self._total, self._max = state["num_looks"], state["total"], state["max"]

@@ -28,7 +28,7 @@ from pcr_exp.analysis.core.run_quality import has_policy
 from pcr_exp.analysis.core.runs_table import seconds_of
 from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.config.labels import scan_label, script_in
-from pcr_exp.config.records import NUM_GROUPS, num_groups_of
+from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.policies.mixture import probabilities
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
@@ -55,9 +55,7 @@ DRAWN_CANDIDATES = (1, 2, 5, 10)
 """Of more candidates than MAX_CURVES."""
 
 
-def policy_trace(
-    rows: Sequence[Row], full_image_bytes: float | None = None, threshold: float | None = None
-) -> pd.DataFrame:
+def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.DataFrame:
     """One row per decision and candidate that was compared; one without `candidate` where none was.
 
     `epoch` is the number of epochs completed; `seconds` (train_s + wait_s + probe_s), `record_bytes` and the
@@ -67,7 +65,7 @@ def policy_trace(
     """
     if not any(row["kind"] == "policy" for row in rows):
         return pd.DataFrame(columns=TRACE_COLUMNS)
-    saved_bytes, saved_share = saved_by(rows, full_image_bytes)
+    saved_bytes, saved_share = saved_by(rows)
     whole = {"run_saved_bytes": saved_bytes, "run_saved_share": saved_share}
     decisions = [row for row in rows if row["kind"] == "policy"]
     trace = [
@@ -78,29 +76,12 @@ def policy_trace(
     return pd.DataFrame(trace, columns=TRACE_COLUMNS)
 
 
-def saved_by(rows: Sequence[Row], full_image_bytes: float | None = None) -> tuple[float, float]:
-    """Bytes that a run did not read, probes counted as read: of all scans of all its images, and their share.
-
-    NaN where that is not known: rows from before it was counted tell it after the first decision that came
-    after an image, or with `full_image_bytes`, the mean bytes per image of all scans.
-    """
-    if not rows:
-        return NEVER, NEVER
+def saved_by(rows: Sequence[Row]) -> tuple[float, float]:
+    """Bytes of all scans of a run's images that it did not read, and their share. Probes count as read."""
     last = rows[-1]
-    full_bytes = last.get("full_bytes")
-    if full_bytes is None:
-        per_image = full_image_bytes or _full_image_bytes(rows)
-        full_bytes = NEVER if per_image is None else per_image * last["samples_seen"]
+    full_bytes = last["full_bytes"]
     saved = full_bytes - last["record_bytes"] - last["probe_bytes"]
     return saved, saved / full_bytes if full_bytes else NEVER
-
-
-def _full_image_bytes(rows: Sequence[Row]) -> float | None:
-    decisions = [row for row in rows if row["kind"] == "policy" and row["samples_seen"]]
-    if not decisions:
-        return None
-    last = decisions[-1]
-    return float((last["bytes_saved"] + last["record_bytes"]) / last["samples_seen"])
 
 
 def _threshold_of(decision: Row, threshold: float | None) -> float:
@@ -240,26 +221,13 @@ def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
         caption = of_runs([run], "What the policy chose")
         unique = name if names.count(name) == 1 else manifest.run_id
         scan = scan_label(run.config["scan"], run.config.get("records"))
-        paths += draw_trace(trace_of(run, runs), run, caption, scan, out / "traces", unique)
+        paths += draw_trace(trace_of(run), run, caption, scan, out / "traces", unique)
     return paths
 
 
-def trace_of(run: Run, runs: Sequence[Run]) -> pd.DataFrame:
-    """`policy_trace` of a run; `runs` are those that may know what all scans of its images take."""
-    return policy_trace(run.rows, full_image_bytes(run, runs), run.config["scan"].get("threshold"))
-
-
-def full_image_bytes(run: Run, runs: Sequence[Run]) -> float | None:
-    """Mean bytes per image of all scans, as one of `runs` read them of the same records; None if none did."""
-    of_all_scans = (
-        other.manifest.mean_prefix_bytes
-        for other in runs
-        if other.manifest.train_fingerprint == run.manifest.train_fingerprint
-        and other.manifest.encoding == run.manifest.encoding
-        and other.manifest.scan_group == num_groups_of(other.config.get("records", {}))
-        and not has_policy(other.config)
-    )
-    return next(of_all_scans, None)
+def trace_of(run: Run) -> pd.DataFrame:
+    """`policy_trace` of a run."""
+    return policy_trace(run.rows, run.config["scan"].get("threshold"))
 
 
 def draw_trace(

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.caption import Caption, hardware_beside
+from pcr_exp.analysis.core.caption import Caption, recorded_hardware
 from pcr_exp.analysis.core.cells import span
 from pcr_exp.analysis.core.figure import footer, new_figure, panels, save_figure
 from pcr_exp.analysis.core.look import MUTED, OTHER_LOOKS, style
@@ -158,7 +158,7 @@ def redraw_throttle(folder: Path, out: Path) -> list[Path]:
         shows="The throttle takes as long as devices that are really slow",
         of=("reads, epochs and gradients · no task · no model · no crops",),
         n=_repeats(ratios, ["place", "setting"]),
-        hardware=hardware_beside(folder),
+        hardware=recorded_hardware(folder),
         storage="storage: MiB/s as each line says",
     )
     return save_figure(draw_throttle(ratios), ratios, out, "throttle", caption)
@@ -171,7 +171,7 @@ def redraw_codec(folder: Path, out: Path) -> list[Path]:
         shows="How fast 3LC's codec works",
         of=("tensors of 32-bit floats · no task · no model",),
         n=_repeats(rows, ["tensors"]),
-        hardware=hardware_beside(folder),
+        hardware=recorded_hardware(folder),
         storage="no storage: tensors lie in memory",
     )
     return save_figure(draw_codec(rows), rows, out, "codec_speed", caption)
@@ -184,7 +184,7 @@ def redraw_encode(folder: Path, out: Path) -> list[Path]:
         shows="How fast images become records",
         of=(f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model",),
         n=_repeats(rows, ["library"]),
-        hardware=hardware_beside(folder),
+        hardware=recorded_hardware(folder),
         storage="storage without a limit in MiB/s",
     )
     return save_figure(draw_encode(rows), rows, out, "encode_speed", caption)

@@ -23,8 +23,8 @@ class RecordEntry:
     file: str
     num_samples: int
     group_ends: tuple[int, ...]
-    header_bytes: int = 0
-    """The offset at which the header ends; 0 in version 1, which did not keep it."""
+    header_bytes: int
+    """The offset at which the header ends."""
     fingerprint: str | None = None
     """That of the encode that made it, if it is not the index's."""
 

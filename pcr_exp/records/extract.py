@@ -36,10 +36,6 @@ def extract_image(records: RecordSet, record: int, i: int, group: int, *, pieces
     Raises:
         RecordError: the records lack the group, or the image is damaged.
     """
-    if records.index.version == 1:  # whose single pieces cannot be verified
-        prefix = records.read_prefix(record, group)
-        pieces = [bytes(prefix.piece(i, number)) for number in range(1, group + 1)]
-        return b"".join(pieces) if pieces_only else prefix.encoded(i)
     images = SingleImages(records)
     if pieces_only:
         records.index.check_group(group)

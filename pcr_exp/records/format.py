@@ -26,13 +26,8 @@ What a version promises
     read the new bytes rightly; then that reader refuses them by name, before it reads anything else.
   * `minor` rises when header or index gain a field that readers may do without. A reader skips fields that it
     does not know if `minor` is above its own, and else takes them for damage.
-  * This program writes the newest version, and reads every version that was ever released: for each there is
-    a test with bytes of its own making. Records need never be made anew to be read.
-  * `records.reuse_from` carries images of any version over into the newest, without transcoding.
-
-Version 1 (to November 2026) has neither `images`, `scans` and `minor` nor `header_bytes` in the index, and
-groups without the pieces' checksums: lengths N x u32 | checksum of lengths and pieces u64 | N pieces. Its
-records were all cut by libjpeg's default script. What `images` was is not known: it reads as "".
+  * This program writes the newest version, and reads every version since 0.2.0, the first release: for each
+    there is a test with bytes of its own making. Version 1, which no release wrote, is refused.
 """
 
 from __future__ import annotations
@@ -76,23 +71,24 @@ _CHECKSUM = struct.Struct("<Q")
 HEADER_START = _PREAMBLE.size + _CHECKSUM.size
 MIN_HEADER_BYTES = HEADER_START + len("{}")
 
-WHAT_THEY_ARE: dict[int, dict[str, Check]] = {
-    1: {"dataset": text, "split": text, "encoding": one_of(*SCANS), "fingerprint": hex_key},
+WHAT_THEY_ARE: dict[str, Check] = {
+    "dataset": text,
+    "split": text,
+    "encoding": one_of(*SCANS),
+    "fingerprint": hex_key,
+    "images": hex_key,
+    "scans": word,
+    "minor": whole(0, 2**31),
 }
-"""By version, the fields that header and index share."""
-WHAT_THEY_ARE[2] = WHAT_THEY_ARE[1] | {"images": hex_key, "scans": word, "minor": whole(0, 2**31)}
+"""The fields that header and index share."""
 _CONTENTS: dict[str, Check] = {
     "num_groups": whole(1, MAX_GROUPS),
     "num_samples": whole(1, MAX_SAMPLES),
     "ids": texts,
     "labels": mapping_of(wholes(0, 2**31)),
 }
-_HEADER = {
-    (version, later): fields(WHAT_THEY_ARE[version] | _CONTENTS, more=later)
-    for version in WHAT_THEY_ARE
-    for later in (False, True)
-}
-"""By version, and whether fields may be there that this program does not know."""
+_HEADER = {later: fields(WHAT_THEY_ARE | _CONTENTS, more=later) for later in (False, True)}
+"""By whether fields may be there that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +146,7 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
 
 
 def preamble(num_bytes: int) -> bytes:
-    """What a record of the newest version begins with whose header's JSON has so many bytes."""
+    """Magic, version and header length of a record whose header's JSON has so many bytes."""
     return _PREAMBLE.pack(MAGIC, VERSION, num_bytes)
 
 
@@ -165,11 +161,11 @@ def stated_header_bytes(start: bytes) -> int:
     return HEADER_START + _PREAMBLE.unpack_from(start)[2] if len(start) == HEADER_START else len(start)
 
 
-def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
-    """The header of a record or prefix, the offset at which group 1 begins, and the format's version.
+def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int]:
+    """The header of a record or prefix, and the offset at which group 1 begins.
 
     Raises:
-        RecordError: not a record, of a newer format version, cut short or damaged; the message names `where`.
+        RecordError: not a record, of another format version, cut short or damaged; the message names `where`.
     """
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise RecordError(f"{where} is not a PCR record: its first bytes are others. {REMEDY}")
@@ -186,24 +182,23 @@ def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int, int]:
     if not checksum_matches(data[:end]):
         raise RecordError(f"{where} is damaged in its header: the checksum does not match. {REMEDY}")
     try:
-        return _build(encoded, version), end, version
+        return _build(encoded), end
     except UnfitError as error:
         raise RecordError(f"{where} has a header that cannot be used: {error}. {REMEDY}") from error
 
 
 def refuse_version(version: Any, where: str) -> None:
     """Raise RecordError unless this program reads the format version."""
-    if type(version) is not int or version not in WHAT_THEY_ARE:
+    if type(version) is not int or version != VERSION:
         raise RecordError(
-            f"{where} has format version {version!r:.20}, this program reads versions 1 to {VERSION}. "
+            f"{where} has format version {version!r:.20}, this program reads version {VERSION}. "
             "Use the pcr-exp that wrote it, or a newer one, or delete the records' folder and encode again."
         )
 
 
-def _build(encoded: bytes, version: int) -> RecordHeader:
+def _build(encoded: bytes) -> RecordHeader:
     content = parse_json(encoded, MAX_HEADER_BYTES)
-    later = isinstance(content, dict) and is_later(content, version)
-    _HEADER[version, later](content, "")
+    _HEADER[isinstance(content, dict) and is_later(content)](content, "")
     num_samples = content["num_samples"]
     for place, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
@@ -216,12 +211,12 @@ def _build(encoded: bytes, version: int) -> RecordHeader:
         num_groups=content["num_groups"],
         ids=content["ids"],
         labels=content["labels"],
-        images=content.get("images", ""),
-        scans=content.get("scans", SCANS[content["encoding"]]),
+        images=content["images"],
+        scans=content["scans"],
     )
 
 
-def is_later(content: dict[str, Any], version: int) -> bool:
+def is_later(content: dict[str, Any]) -> bool:
     """Whether fields may be there that this program does not know: `minor` is above its own."""
     minor = content.get("minor")
-    return version == VERSION and type(minor) is int and minor > MINOR
+    return type(minor) is int and minor > MINOR

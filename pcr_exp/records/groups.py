@@ -58,19 +58,18 @@ def pack_group(pieces: Sequence[bytes]) -> list[bytes]:
     return [lengths, checksums, _CHECKSUM.pack(checksum(lengths, checksums, content)), content]
 
 
-def table_bytes(num_samples: int, version: int) -> int:
+def table_bytes(num_samples: int) -> int:
     """Bytes of a group that stand before its pieces."""
-    per_sample = _LENGTH.itemsize + (_PIECE_CHECKSUM.itemsize if version > 1 else 0)
-    return num_samples * per_sample + _CHECKSUM.size
+    return num_samples * (_LENGTH.itemsize + _PIECE_CHECKSUM.itemsize) + _CHECKSUM.size
 
 
-def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: int, where: str) -> list[int]:
+def unpack_group(data: bytes, start: int, end: int, num_samples: int, where: str) -> list[int]:
     """Verify the group in `data[start:end]`; the N + 1 offsets in `data` that bound its pieces.
 
     Raises:
         RecordError: lengths, checksum or pieces do not agree; the message names `where`.
     """
-    pieces_start = start + table_bytes(num_samples, version)
+    pieces_start = start + table_bytes(num_samples)
     if not 0 <= start <= pieces_start <= end <= len(data):
         raise RecordError(
             f"{where} does not fit: its index puts it at bytes {start} to {end} of {len(data)}. {_REMEDY}"
@@ -83,7 +82,7 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: i
         bounds = _few(table, num_samples, pieces_start)
     (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
     if stated != checksum(table, view[pieces_start:end]):
-        which = _first_damaged(view, table, bounds, end) if version > 1 else None
+        which = _first_damaged(view, table, bounds, end)
         told = "" if which is None else f" (first in its image {which} of 0 to {num_samples - 1})"
         raise RecordError(f"{where} is damaged: the checksum does not match{told}. {_REMEDY}")
     if bounds[-1] != end:
@@ -94,12 +93,12 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, version: i
 def unpack_damaged_group(
     data: bytes, start: int, end: int, num_samples: int, where: str
 ) -> tuple[list[int], set[int]]:
-    """As `unpack_group`, of format 2 on; but single pieces may be damaged, and which are is told besides.
+    """As `unpack_group`; but single pieces may be damaged, and which are is told besides.
 
     Raises:
         RecordError: the lengths do not fit, so that no piece can be found.
     """
-    pieces_start = start + table_bytes(num_samples, version=2)
+    pieces_start = start + table_bytes(num_samples)
     table = data[start : pieces_start - _CHECKSUM.size]
     bounds = _bounds(table, num_samples, pieces_start)
     if bounds[-1] != end:
@@ -119,7 +118,7 @@ def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: st
     Raises:
         RecordError: the file is cut short there, or lengths and place disagree; the message names `where`.
     """
-    wanted = table_bytes(num_samples, version=2)
+    wanted = table_bytes(num_samples)
     if len(table) != wanted:
         raise RecordError(f"{where} is cut short: {len(table)} of {wanted} bytes are there. {_REMEDY}")
     bounds = _bounds(memoryview(table), num_samples, start + wanted)

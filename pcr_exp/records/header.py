@@ -8,16 +8,13 @@ from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.index import RecordIndex
 
 
-def check_header(
-    header: RecordHeader, end: int, version: int, index: RecordIndex, entry: RecordEntry, where: str
-) -> None:
-    """Compare a header, which ends at byte `end` and is of a format version, with an index's entry.
+def check_header(header: RecordHeader, end: int, index: RecordIndex, entry: RecordEntry, where: str) -> None:
+    """Compare a header, which ends at byte `end`, with an index's entry.
 
     Raises:
         RecordError: it is another record's, or its labels are classes that the index does not have.
     """
     pairs = {
-        "format version": (version, index.version),
         "dataset": (header.dataset, index.dataset),
         "split": (header.split, index.split),
         "encoding": (header.encoding, index.encoding),
@@ -25,7 +22,7 @@ def check_header(
         "scans": (header.scans, index.scans),
         "number of groups": (header.num_groups, index.num_groups),
         "number of samples": (header.num_samples, entry.num_samples),
-        "header's end": (end, entry.header_bytes or end),
+        "header's end": (end, entry.header_bytes),
         "labels": (sorted(header.labels), sorted(index.classes)),
     }
     for name, (found, wanted) in pairs.items():

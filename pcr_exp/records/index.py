@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from pcr_exp.config.records import SCANS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.entries import EntryTable, RecordEntry
 from pcr_exp.records.format import (
@@ -73,8 +72,6 @@ class RecordIndex:
     """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
-    version: int = VERSION
-    """The format version of the index and all its records."""
 
     @property
     def num_samples(self) -> int:
@@ -132,16 +129,7 @@ class RecordIndex:
 
 
 def dump_index(index: RecordIndex) -> bytes:
-    """The bytes of `index.json`, in the newest version: equal indexes give equal bytes.
-
-    Raises:
-        RecordError: it is of records of an older version, which it would belie.
-    """
-    if index.version != VERSION:
-        raise RecordError(
-            f"the records of {index.dataset}/{index.split} are of format version {index.version}, to which "
-            "nothing can be added. Prepare new ones elsewhere, with records.reuse_from and their folder."
-        )
+    """The bytes of `index.json`: equal indexes give equal bytes."""
     content = {
         "minor": MINOR,
         "dataset": index.dataset,
@@ -173,13 +161,12 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
         raise RecordError(f"{where} is damaged: {error}. {_REMEDY}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise RecordError(f'{where} is not an index of records: "format" is not "{FORMAT}". {_REMEDY}')
-    version = content.pop("version", None)
-    refuse_version(version, where)
+    refuse_version(content.pop("version", None), where)
     if content.pop("checksum", None) != _seal(content):
         raise RecordError(f"{where} is damaged or was edited: its checksum does not match. {_REMEDY}")
     try:
-        _wanted(version, more=is_later(content, version))(content, "")
-        return _build(content, version)
+        _wanted(more=is_later(content))(content, "")
+        return _build(content)
     except UnfitError as error:
         raise RecordError(f"{where} cannot be used: {error}. {_REMEDY}") from error
 
@@ -187,42 +174,39 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
 _ENTRY: dict[str, Check] = {
     "file": word,
     "num_samples": whole(1, MAX_SAMPLES),
+    "header_bytes": whole(MIN_HEADER_BYTES, MAX_RECORD_BYTES),
     "group_ends": wholes(1, MAX_RECORD_BYTES),
 }
 _INDEX: dict[str, Check] = {"num_groups": whole(1, MAX_GROUPS), "classes": mapping_of(texts)}
 
 
-def _wanted(version: int, *, more: bool) -> Check:
+def _wanted(*, more: bool) -> Check:
     """The check of an index; with `more`, fields that this program does not know may be there."""
-    entry: Check = fields(_ENTRY)
-    if version > 1:
-        header_bytes = {"header_bytes": whole(MIN_HEADER_BYTES, MAX_RECORD_BYTES)}
-        entry = fields(_ENTRY | header_bytes, {"fingerprint": hex_key}, more=more)
-    return fields(WHAT_THEY_ARE[version] | _INDEX | {"records": list_of(entry)}, more=more)
+    entry = fields(_ENTRY, {"fingerprint": hex_key}, more=more)
+    return fields(WHAT_THEY_ARE | _INDEX | {"records": list_of(entry)}, more=more)
 
 
-def _build(content: dict[str, Any], version: int) -> RecordIndex:
+def _build(content: dict[str, Any]) -> RecordIndex:
     num_groups = content["num_groups"]
     records = []
     for number, record in enumerate(content.pop("records")):
         ends = tuple(record["group_ends"])
-        header_bytes, fingerprint = record.get("header_bytes", 0), record.get("fingerprint")
+        header_bytes, fingerprint = record["header_bytes"], record.get("fingerprint")
         records.append(RecordEntry(record["file"], record["num_samples"], ends, header_bytes, fingerprint))
-        _check_room(records[-1], num_groups, version, f"records[{number}]")
+        _check_room(records[-1], num_groups, f"records[{number}]")
     if len({record.file for record in records}) < len(records):
         raise UnfitError("records name a file twice")
-    content.pop("minor", None)
     known = {name: content[name] for name in RecordIndex.__dataclass_fields__ if name in content}
-    return RecordIndex(**{"scans": SCANS[content["encoding"]]} | known, records=records, version=version)
+    return RecordIndex(**known, records=records)
 
 
-def _check_room(record: RecordEntry, num_groups: int, version: int, place: str) -> None:
+def _check_room(record: RecordEntry, num_groups: int, place: str) -> None:
     """Raise UnfitError unless every group has room for the lengths and checksums of its pieces."""
     ends = record.group_ends
     if len(ends) != num_groups:
         raise UnfitError(f"{place}.group_ends has {len(ends)} offsets, wanted num_groups, {num_groups}")
-    least = table_bytes(record.num_samples, version)
-    starts = (max(record.header_bytes, MIN_HEADER_BYTES), *ends[:-1])
+    least = table_bytes(record.num_samples)
+    starts = (record.header_bytes, *ends[:-1])
     sizes = list(map(operator.sub, ends, starts))
     if min(sizes) < least:
         group = next(group for group, size in enumerate(sizes) if size < least)

@@ -38,8 +38,8 @@ HEAD_BYTES_OF_INDEX = 4096
 _PREAMBLE = struct.Struct("<8sIIQQQII")
 _CHECKSUM = struct.Struct("<Q")
 _HEAD_START = _PREAMBLE.size + _CHECKSUM.size
-_PER_GROUP = table_bytes(0, VERSION)
-_PER_SAMPLE = table_bytes(1, VERSION) - _PER_GROUP
+_PER_GROUP = table_bytes(0)
+_PER_SAMPLE = table_bytes(1) - _PER_GROUP
 _ROWS_AT_ONCE = 2**14
 
 

@@ -63,8 +63,8 @@ class KnownHeaders:
         header = None if frame is None else self._in_frame(frame, data, entry)
         end = len(data)
         if header is None:
-            header, end, version = unpack_header(data, where)
-            check_header(header, end, version, self._index, entry, where)
+            header, end = unpack_header(data, where)
+            check_header(header, end, self._index, entry, where)
             self._frames[fingerprint] = _frame_of(header)
         if self._room >= len(data) == end:
             self._kept[entry.file] = data, header, end
@@ -77,7 +77,7 @@ class KnownHeaders:
         ids_end = data.find(frame.between, ids_start)
         count_start = data.rfind(frame.counted, 0, labels_end)
         if not (
-            len(data) == (entry.header_bytes or len(data))
+            len(data) == entry.header_bytes
             and data.startswith(preamble(len(data) - HEADER_START))
             and data.startswith(frame.before, HEADER_START)
             and data.endswith(frame.after)

@@ -242,9 +242,8 @@ class RecordSet:
         for number in range(after + 1, group + 1):
             end = entry.group_ends[number - 1] - offset
             which = f"group {number} of {where}"
-            version = self.index.version
-            if damaged is None or version == 1:
-                bounds.append(unpack_group(data, start, end, entry.num_samples, version, which))
+            if damaged is None:
+                bounds.append(unpack_group(data, start, end, entry.num_samples, which))
             else:
                 found, of_group = unpack_damaged_group(data, start, end, entry.num_samples, which)
                 bounds.append(found)

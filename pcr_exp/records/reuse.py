@@ -1,4 +1,4 @@
-"""Images of records made before, of any format version, taken over into new ones without transcoding."""
+"""Images of records made before, taken over into new ones without transcoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import xxhash
 
 from pcr_exp.errors import RecordError, StorageError
@@ -31,8 +30,8 @@ class StoredImages:
     """The images in a folder of records, found by id. Thread safe.
 
     An image is taken over if it has the id and, by length and 64-bit checksum, the bytes of the original that
-    the baseline records hold. The folder is only read: once to know where images are (of version 1 all of it,
-    to verify it), then ten small reads an image, so it should lie on an SSD. Half a kB an image is kept.
+    the baseline records hold. The folder is only read: once to know where images are, then ten small reads an
+    image, so it should lie on an SSD. Half a kB an image is kept.
     """
 
     def __init__(
@@ -138,14 +137,6 @@ class _Folder:
 
 def _tables(records: RecordSet, number: int) -> tuple[list[str], list[Table]]:
     """A record's ids, and where the pieces of each group are, with their checksums."""
-    if records.index.version > 1:
-        images = SingleImages(records)
-        num_groups = records.index.num_groups
-        return images.header(number).ids, [images.table(number, group + 1) for group in range(num_groups)]
-    prefix = records.read_prefix(number, records.index.num_groups)
-    tables = []
-    for group in range(prefix.group):
-        pieces = [prefix.piece(i, group + 1) for i in range(len(prefix))]
-        checksums = np.array([xxhash.xxh3_64_intdigest(piece) for piece in pieces], dtype=np.uint64)
-        tables.append(Table(prefix.bounds(group + 1), checksums))
-    return prefix.ids, tables
+    images = SingleImages(records)
+    num_groups = records.index.num_groups
+    return images.header(number).ids, [images.table(number, group + 1) for group in range(num_groups)]

@@ -65,16 +65,7 @@ class SingleImages:
     """
 
     def __init__(self, records: RecordSet, kept_tables: int = _KEPT_TABLES) -> None:
-        """`kept_tables`: of how many records and groups it is kept where the pieces are, 16 bytes each.
-
-        Raises RecordError if they are of format version 1, which has checksums of whole groups only.
-        """
-        if records.index.version == 1:
-            raise RecordError(
-                f"the records in {records.folder or 'this folder'} are of format version 1, of which single "
-                "images cannot be verified: read whole prefixes, or prepare records of the newest version "
-                "with records.reuse_from, which takes the images over without transcoding."
-            )
+        """`kept_tables`: of how many records and groups it is kept where the pieces are, 16 bytes each."""
         self.records = records
         self._open = functools.lru_cache(_KEPT_TABLES)(self._read_header)
         self._found = functools.lru_cache(kept_tables)(self._find)
@@ -177,7 +168,7 @@ class SingleImages:
     def _read_header(self, record: int) -> tuple[RecordHeader, Table]:
         entry = self.records.stored(record)
         where = f"record {self.records.path(record)}"
-        end = entry.header_bytes + table_bytes(entry.num_samples, self.records.index.version)
+        end = entry.header_bytes + table_bytes(entry.num_samples)
         data = self.records.read_range(record, 0, end)
         header, start = self.records.unpack_header(data, entry, where)
         return header, unpack_table(
@@ -187,7 +178,7 @@ class SingleImages:
     def _read_table(self, record: int, group: int) -> Table:
         entry = self.records.stored(record)
         start, end = entry.group_ends[group - 2 : group]
-        table_end = start + table_bytes(entry.num_samples, self.records.index.version)
+        table_end = start + table_bytes(entry.num_samples)
         where = f"group {group} of record {self.records.path(record)}"
         return unpack_table(
             self.records.read_range(record, start, table_end), start, end, entry.num_samples, where

@@ -55,7 +55,7 @@ def _damage(records: RecordSet, number: int) -> Damage | None:
 
 
 def _damaged_pieces(records: RecordSet, number: int) -> Iterator[tuple[str, int]]:
-    """One by one; none where that cannot be told: of format version 1, or without a sound header."""
+    """One by one; none where that cannot be told, without a sound header."""
     try:
         images = SingleImages(records)
         header = images.header(number)

@@ -64,24 +64,20 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
     """
     where, num_bytes = f"record {file}", storage.size(file)
     preamble = storage.read(file, 0, HEADER_START)
-    header, start, version = unpack_header(
-        storage.read(file, 0, min(stated_header_bytes(preamble), num_bytes)), where
-    )
+    header, start = unpack_header(storage.read(file, 0, min(stated_header_bytes(preamble), num_bytes)), where)
     ends, end = [], start
     for group in range(1, header.num_groups + 1):
         lengths = np.frombuffer(storage.read(file, end, _LENGTH_BYTES * header.num_samples), np.uint8)
         if len(lengths) != _LENGTH_BYTES * header.num_samples:
             raise RecordError(f"group {group} of {where} is cut short: the file ends before its pieces.")
-        end += table_bytes(header.num_samples, version) + int(lengths.view("<u4").sum(dtype=np.int64))
+        end += table_bytes(header.num_samples) + int(lengths.view("<u4").sum(dtype=np.int64))
         ends.append(end)
     if end != num_bytes:
         raise RecordError(
             f"{where} is cut short or damaged: it has {num_bytes} bytes, its groups end at {end}."
         )
     classes = {name: [str(i) for i in range(max(values) + 1)] for name, values in header.labels.items()}
-    entry = RecordEntry(
-        PurePosixPath(file).name, header.num_samples, tuple(ends), start if version > 1 else 0
-    )
+    entry = RecordEntry(PurePosixPath(file).name, header.num_samples, tuple(ends), start)
     return RecordIndex(
         dataset=header.dataset,
         split=header.split,
@@ -92,7 +88,6 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
         records=[entry],
         images=header.images,
         scans=header.scans,
-        version=version,
     )
 
 

@@ -11,7 +11,7 @@ from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE, WHOLE
 from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.format import VERSION, PackedRecord, RecordHeader, pack_record
+from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.index import INDEX_FILE, RecordIndex, parse_index
 from pcr_exp.records.receipts import (
@@ -157,7 +157,7 @@ class SplitWriter:
         """The indexes that are there, by encoding, whatever their records were made from.
 
         Raises:
-            RecordError: one is damaged, or of an older version.
+            RecordError: one is damaged, or of another version.
         """
         indexes = {}
         for encoding in ENCODINGS:
@@ -165,12 +165,6 @@ class SplitWriter:
             if not path.exists():
                 continue
             indexes[encoding] = parse_index(path.read_bytes(), str(path))
-            if indexes[encoding].version != VERSION:
-                raise RecordError(
-                    f"{self.folder} holds records of format version {indexes[encoding].version}, which can "
-                    f"be read; new ones are of version {VERSION}. Choose another records.root, and give "
-                    f"records.reuse_from={self.folder.parent} to carry the images over without transcoding."
-                )
         return indexes
 
     def _index_path(self, encoding: str) -> Path:

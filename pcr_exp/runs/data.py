@@ -157,12 +157,8 @@ def images_key_of(config: TrainConfig) -> str:
     return joint_images_key(indexes)
 
 
-def dataset_facts(
-    dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline"
-) -> DatasetFacts | None:
+def dataset_facts(dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline") -> DatasetFacts:
     """What the images are that a dataset's records hold, all splits together.
-
-    None: the records are of format version 1, which has no single images.
 
     Args:
         dataset: Which, and the label whose classes are counted.
@@ -174,12 +170,10 @@ def dataset_facts(
     """
     folder, storage = records_folder(dataset, records), open_root(records)
     encodings = {split: encoding if split == "train" else "baseline" for split in SPLITS}
-    splits = [
+    splits = (
         RecordSet(storage, f"{folder}/{split}/{stored}", max_pixels=records.max_pixels)
         for split, stored in encodings.items()
-    ]
-    if any(split.index.version == 1 for split in splits):
-        return None
+    )
     return measure_facts(splits, dataset.label)
 
 
@@ -194,8 +188,7 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
 def majority_share(records: RecordSet, label: str) -> float | None:
     """Return the share (0 to 1) of a split's images that are of its most frequent class.
 
-    Only the records' headers are read. None: there is no image, or the records are of a version whose index
-    does not say where headers end.
+    Only the records' headers are read. None: there is no image.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -204,8 +197,6 @@ def majority_share(records: RecordSet, label: str) -> float | None:
     counts = np.zeros(len(index.classes[label]), dtype=np.int64)
     for number, kept in enumerate(index.records):
         entry = records.stored(number)
-        if not entry.header_bytes:
-            return None
         data = records.read_range(number, 0, entry.header_bytes)
         header, _ = records.unpack_header(data, entry, f"record {records.path(number)}")
         counts += np.bincount(header.labels[label][: kept.num_samples], minlength=len(counts))

@@ -51,12 +51,12 @@ class Manifest:
     """Where a scan policy chooses, the group that it chose last."""
     target: float
     """The value of the headline that times are measured to."""
-    headline: str = "top1"
+    headline: str
     """The metric that the run is judged by; rows hold it as `val_<headline>`."""
-    numerics: int = 1
-    """`pcr_exp.numerics`; 1: of all runs before there was such a number."""
-    images_key: str | None = None
-    """16 hex digits: the images of all splits, wherever they lie. None: the run is older than the key."""
+    numerics: int
+    """`pcr_exp.numerics`."""
+    images_key: str | None
+    """16 hex digits: the images of all splits, wherever they lie. None: not known."""
     records_key: str | None = None
     """16 hex digits: how those were stored."""
     num_classes: int | None = None
@@ -214,8 +214,6 @@ def manifest_of(values: Any, where: str) -> Manifest:
     Raises:
         RunError: it has other fields, or a status that there is not.
     """
-    if isinstance(values, dict) and "target_top1" in values:  # of a run from before there were tasks
-        values = {"target": values["target_top1"], **{k: v for k, v in values.items() if k != "target_top1"}}
     names = {f.name for f in fields(Manifest)}
     # What has a default may have come later than the manifest.
     needed = {f.name for f in fields(Manifest) if f.default is MISSING and f.default_factory is MISSING}

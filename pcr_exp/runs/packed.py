@@ -39,7 +39,7 @@ class PackedRun:
     manifest: Manifest
     config: dict[str, Any]
     rows: list[Row]
-    """Checked, with the columns that came later filled in."""
+    """Checked."""
 
 
 def is_packed(folder: Path) -> bool:

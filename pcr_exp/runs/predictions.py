@@ -146,15 +146,13 @@ def image_hash(image_id: str) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def open_predictions(data: RunData, config: TrainConfig) -> Predictions | None:
-    """Those of a run that begins; None if its records do not say which images they hold without being read.
+def open_predictions(data: RunData, config: TrainConfig) -> Predictions:
+    """Those of a run that begins, without any evaluation.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
     """
     records: RecordSet = getattr(data, config.training.eval_split)
-    if records.index.version == 1:
-        return None
     singles = SingleImages(records)
     images: list[int] = []
     labels: list[int] = []

@@ -19,7 +19,6 @@ from pcr_exp.training.distributed.processes import Processes
 
 Row = dict[str, Any]
 
-_LATER: dict[str, float] = {column.name: column.absent for column in COLUMNS if column.absent is not None}
 _CLOCK_TOLERANCE = 0.01
 
 
@@ -37,7 +36,6 @@ def validate_row(row: Mapping[str, Any], columns: Sequence[Column] = COLUMNS) ->
     kind = row.get("kind")
     if kind not in ROW_KINDS:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(ROW_KINDS)}.")
-    row = {**_LATER, **row}
     of_kind = {column.name: column for column in columns if kind in column.rows}
     if kind == "eval":  # which metrics there are is the task's to say
         metrics = (metric_column(name) for name in row if name.startswith("val_") and name not in of_kind)
@@ -60,8 +58,6 @@ def validate_row(row: Mapping[str, Any], columns: Sequence[Column] = COLUMNS) ->
 
 def read_rows(path: Path, columns: Sequence[Column] = COLUMNS) -> list[Row]:
     """Read and validate all rows of a run.
-
-    Columns that came after the run was made are filled in where the table says what they would have held.
 
     Args:
         path: `rows.jsonl`.
@@ -86,13 +82,12 @@ def read_rows(path: Path, columns: Sequence[Column] = COLUMNS) -> list[Row]:
 
 
 def append_checked(rows: list[Row], row: Row, columns: Sequence[Column] = COLUMNS) -> None:
-    """Append a row that was written earlier, with the columns that came later filled in.
+    """Append a row that was written earlier.
 
     Raises:
         RunError: `validate_row` refuses it, or something that only grows is less than in the last of `rows`.
     """
     validate_row(row, columns)
-    row = _LATER | row
     before = rows[-1] if rows else {}
     for column in columns:
         name = column.name

@@ -50,10 +50,8 @@ class Column:
     """Whether runs of one configuration have the same values on a CPU, interrupted or not."""
     combine: Literal["first", "sum"] = "first"
     presence: Literal["always", "optional", "team"] = "always"
-    """optional: rows of some versions or settings lack it; team: runs of several processes have it, and with
+    """optional: rows of some settings lack it; team: runs of several processes have it, and with
     it all such columns."""
-    absent: float | None = None
-    """What a row from before this column existed is taken to hold; None: the column is needed."""
 
     def problem(self, value: object, row_kind: RowKind) -> str | None:
         """Return what was wanted if the value cannot stand in such a row, else None."""

@@ -101,7 +101,6 @@ class Clocks:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Go on from these readings; what ran before is forgotten and the clocks stand still."""
-        # A checkpoint from before there were probes has no seconds of theirs.
-        self._seconds = {name: state.get(f"{name}_s", 0.0) for name in NAMES}
+        self._seconds = {name: state[f"{name}_s"] for name in NAMES}
         self._wall_s = state["wall_s"]
         self._current = None

@@ -17,8 +17,8 @@ MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss",
 """What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
 
 
-def _seconds(name: str, meaning: str, *, absent: float | None = None) -> Column:
-    return Column(name=name, unit="s", meaning=meaning, grows=True, deterministic=False, absent=absent)
+def _seconds(name: str, meaning: str) -> Column:
+    return Column(name=name, unit="s", meaning=meaning, grows=True, deterministic=False)
 
 
 def _traffic(name: str, unit: str, meaning: str, *, deterministic: bool = True) -> Column:
@@ -73,7 +73,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _seconds("train_s", "time spent in updates"),
     _seconds("wait_s", "time spent waiting for data"),
-    _seconds("probe_s", "time spent in a scan policy's probes", absent=0.0),
+    _seconds("probe_s", "time spent in a scan policy's probes"),
     _seconds("eval_s", "time spent in evaluation"),
     _seconds("other_s", "time spent on files and trackers"),
     _seconds("wall_s", "time since the run began, over all its sessions: the sum of the other clocks"),
@@ -214,7 +214,6 @@ COLUMNS: tuple[Column, ...] = (
         rows=("eval",),
         kind="word",
         words=("full", "same"),
-        presence="optional",
     ),
     Column(name="num_val", unit="images", meaning="evaluated images", rows=("eval",), kind="count", low=1),
     Column(

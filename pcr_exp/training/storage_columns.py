@@ -13,7 +13,6 @@ STORAGE_COLUMNS: tuple[Column, ...] = (
         grows=True,
         deterministic=False,
         combine="sum",
-        absent=0,
     ),
     Column(
         name="bytes_read",

@@ -228,14 +228,12 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.model.load_state_dict(state["model"])
-        kept = state.get(NORMALIZATION_KEY)  # before checkpoints held it, there was but one
-        self.normalization = Normalization.from_plain(kept) if kept else IMAGENET
+        self.normalization = Normalization.from_plain(state[NORMALIZATION_KEY])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
-        # A checkpoint from before there was a choice has none of these, and there was nothing to keep.
-        self.activations.load_state_dict(state.get("activations", {}))
-        self.kept.load_state_dict(state.get("kept", {}))
-        self.exchange.load_state_dict(state.get("exchange", {}))
+        self.activations.load_state_dict(state["activations"])
+        self.kept.load_state_dict(state["kept"])
+        self.exchange.load_state_dict(state["exchange"])
 
 
 def _seed_of_draws(seed: int, step: int, slot: int) -> int:

@@ -17,7 +17,7 @@ from pcr_exp.config.training import TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.runs.directory import claim
-from pcr_exp.runs.manifest import new_manifest, write_manifest
+from pcr_exp.runs.manifest import begin_at, new_manifest, write_manifest
 from pcr_exp.runs.rows import RowFile
 
 
@@ -79,6 +79,7 @@ def write_run(
         manifest.status = status
         manifest.mean_prefix_bytes = 1000.0 * group
         manifest.cpu, manifest.num_cores, manifest.num_classes = "Test CPU", 2, 8
+        begin_at(manifest, 0)
         write_manifest(directory.manifest_path, manifest)
         with RowFile(directory.rows_path, 0) as rows:
             for epoch, accuracy in enumerate(top1, start=1):
@@ -140,6 +141,8 @@ def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict
         "wait_s": 0.75 * epoch_s * epoch,
         "eval_s": 2.0 * num_off_clock,
         "other_s": 1.0 * num_off_clock,
+        "probe_s": 0.0,
+        "probe_bytes": 0,
         "wall_s": epoch_s * epoch + 3.0 * num_off_clock,
         "scan_group": group,
         "record_bytes": 64_000 * group * epoch,
@@ -150,4 +153,5 @@ def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict
     if kind == "train":
         rates = {"images_per_s": 64 / epoch_s, "storage_mib_per_s": 0.1, "wait_share": 0.75}
         return shared | rates
-    return shared | {"val_loss": 1.2 / epoch, "val_top1": top1, "val_top5": None, "num_val": 32}
+    scores = {"val_loss": 1.2 / epoch, "val_top1": top1, "val_top5": None, "num_val": 32}
+    return shared | scores | {"eval_group": "full"}

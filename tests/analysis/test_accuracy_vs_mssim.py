@@ -18,7 +18,7 @@ from pcr_exp.analysis.scans.accuracy_vs_mssim import (
     tolerance_points,
 )
 from pcr_exp.analysis.scans.figures import draw_efficiency, with_seconds
-from pcr_exp.config.loader import LoaderConfig
+from tests.analysis.test_runs_table import own_quality
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 
@@ -40,9 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]
         for seed, final in enumerate(finals):
             # The best epoch is not the last: final accuracy is meant.
             make_run(root / "runs", scan, seed=seed, top1=(0.2, 0.95, final))
-    of_all = {"decode": "scaled", "antialias": LoaderConfig().antialias, "num_scales": 4}
-    measured = [{"group": group, "ms_ssim_mean": mean, **of_all} for group, mean in MS_SSIM.items()]
-    return [replace(run, quality=measured, majority_share=0.4) for run in read_runs(root / "runs")]
+    measured = [own_quality(group=group, ms_ssim_mean=mean, num_scales=4) for group, mean in MS_SSIM.items()]
+    facts = {"quality": measured, "majority_share": 0.4}
+    return [replace(run, manifest=replace(run.manifest, **facts)) for run in read_runs(root / "runs")]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_baseline_and_all_scans_of_one_seed_are_one_point(points: pd.DataFrame) 
 
 
 def test_levels_that_were_not_measured_are_left_out(runs: list[Run]) -> None:
-    nothing = [replace(run, quality=[]) for run in runs]
+    nothing = [replace(run, manifest=replace(run.manifest, quality=[])) for run in runs]
     assert set(tolerance_points(runs_frame(nothing))["scan"]) == {"all scans"}
     assert list(tolerance_points(runs_frame([])).columns) == POINT_COLUMNS
 
@@ -122,4 +122,6 @@ def test_the_report_draws_it_where_quality_was_measured(
     wanted = {"accuracy_vs_mssim.png", "accuracy_vs_mssim_fits.csv"}
     assert wanted | {"time_and_epochs.png"} <= report(runs, "out")
     assert list(pd.read_csv(tmp_path / "out" / "accuracy_vs_mssim_fits.csv").columns) == FIT_COLUMNS
-    assert not wanted & report([replace(run, quality=[]) for run in runs], "without")
+    assert not wanted & report(
+        [replace(run, manifest=replace(run.manifest, quality=[])) for run in runs], "without"
+    )

@@ -16,13 +16,13 @@ import pcr_exp
 from pcr_exp.analysis.core.caption import (
     NOT_TIMED,
     Caption,
-    hardware_beside,
     hardware_words,
     of_runs,
     task_words,
 )
 from pcr_exp.analysis.core.figure import footer, panel_title, panels, put_caption
 from pcr_exp.analysis.core.look import style
+from pcr_exp.analysis.core.made_by import made_by
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.scans.page import to_markdown
@@ -31,14 +31,12 @@ from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.dataset_facts import ImageFile, facts_of
-from pcr_exp.runners.redraw import RESULTS, USERS_OWN
+from pcr_exp.runners.redraw import RESULTS
 
 MakeRun = Callable[..., Path]
 PACKAGE = Path(pcr_exp.__file__).parent
 TASK = task_words("cars", "make", "resnet18", 128)
-FIGURES = sorted(
-    path for path in RESULTS.rglob("*.png") if path.relative_to(RESULTS).parts[0] not in USERS_OWN
-)
+FIGURES = sorted(path for folder in made_by(RESULTS) for path in folder.glob("**/*.png"))
 
 
 def caption(*tasks: str) -> Caption:
@@ -99,12 +97,6 @@ def test_hardware_is_what_a_json_says() -> None:
     assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": None}) == "A CPU, 2 cores"
     assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": "A GPU"}) == "A GPU, 2 cores"
     assert hardware_words({}) == "hardware not recorded"
-
-
-def test_hardware_is_what_a_readme_says(tmp_path: Path) -> None:
-    assert hardware_beside(tmp_path) == "hardware not recorded"
-    (tmp_path / "README.md").write_text("n = 3. Hardware: A CPU, 2 cores; nothing else ran.")
-    assert hardware_beside(tmp_path) == "A CPU, 2 cores"
 
 
 def test_a_title_is_said_once_and_facts_come_before_how_it_is_drawn() -> None:

@@ -146,9 +146,9 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
     write(tmp_path / "b" / "c" / "table.csv", "x\n1\n")
     committed = Committed(tmp_path)
     assert committed.hardware("a/table.csv") == "GPU"
-    with pytest.raises(RunError, match="no column, JSON file or README says on what hardware"):
+    with pytest.raises(RunError, match=r"no column, JSON file or made_by\.yaml says on what hardware"):
         committed.hardware("b/c/table.csv")
-    write(tmp_path / "b" / "README.md", "Words. Hardware: a laptop, 2 cores; alone.")
+    write(tmp_path / "made_by.yaml", "b: {hardware: 'a laptop, 2 cores'}")
     assert committed.hardware("b/c/table.csv") == "a laptop, 2 cores"
     write(tmp_path / "b" / "c" / "table.json", '{"cpu": "Xeon", "num_cores": 2}')
     assert committed.hardware("b/c/table.csv") == "Xeon, 2 cores"

@@ -115,7 +115,7 @@ def test_every_combination_has_a_line(tmp_path: Path, make_run: MakeRun) -> None
 
 
 def test_the_table_says_where_bytes_went(six: Path) -> None:
-    runs = [replace(run, majority_share=0.25) for run in read_runs(six)]
+    runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(six)]
     text = combined_markdown(combined_summary(combined_frame(runs)))
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
     assert (

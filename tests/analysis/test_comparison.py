@@ -27,7 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]
             make_run(root / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
         for run in read_runs(root / mode):
             config = {**run.config, "loader": {**run.config["loader"], "decode": mode}}
-            found.append(replace(run, config=config, majority_share=0.125))
+            found.append(replace(run, config=config, manifest=replace(run.manifest, majority_share=0.125)))
     return found
 
 
@@ -72,14 +72,6 @@ def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -
         "error_bounded, error_model=paper",
     ]
     assert table["difference_mean"].tolist() == pytest.approx([0, 0, 0.1])
-
-
-def test_runs_from_before_the_filter_are_runs_without_it(runs: list[Run]) -> None:
-    filtered = {**runs[2].config, "loader": {**runs[2].config["loader"], "antialias": True}}
-    without = {key: value for key, value in runs[0].config["loader"].items() if key != "antialias"}
-    older = replace(runs[0], config={**runs[0].config, "loader": without})
-    table = compare_setting([older, replace(runs[2], config=filtered)], "loader.antialias", "False")
-    assert list(table["value"]) == ["False", "True"]
 
 
 def test_an_unknown_key_is_refused(runs: list[Run]) -> None:

@@ -129,7 +129,7 @@ def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
 
 
 def test_accuracy_at_a_fixed_fresh_budget(variants: Path) -> None:
-    runs = [replace(run, majority_share=0.25) for run in read_runs(variants)]
+    runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(variants)]
     (ax,) = draw_score_at_budget(tuned(echo_frame(runs), "final_score")).axes
     assert "majority\n25%" in texts(ax)
     assert ax.patches[0].get_height() == pytest.approx(0.9)  # type: ignore[attr-defined]
@@ -224,7 +224,7 @@ def names(paths: list[Path]) -> set[str]:
 
 
 def test_the_table_has_what_echoes_took_and_their_paired_differences(variants: Path) -> None:
-    runs = [replace(run, majority_share=0.25) for run in read_runs(variants)]
+    runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(variants)]
     text = echo_to_markdown(tuned(echo_frame(runs), "fresh_to_target"))
     lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in text.splitlines()}
     assert lines["baseline"][7:] == [
@@ -257,7 +257,7 @@ def test_seconds_that_may_not_be_said_are_in_no_table_and_no_figure(
 
 
 def test_nothing_is_reached_at_a_target_of_guessing(variants: Path) -> None:
-    runs = [replace(run, majority_share=0.6) for run in read_runs(variants)]
+    runs = [replace(run, manifest=replace(run.manifest, majority_share=0.6)) for run in read_runs(variants)]
     summary = tuned(echo_frame(runs), "fresh_to_target")
     assert summary["fresh_to_target_mean"].isna().all()
     assert "A target of 60% is reached by always saying the most frequent class" in echo_to_markdown(summary)

@@ -21,17 +21,12 @@ from pcr_exp.analysis.core.permitted import (
     may_say_speedup,
     may_say_time_to,
     others_cpu_share,
-    timing_of,
 )
-from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.core.run_notes import COMPANY, read_notes, shared_in_time
+from pcr_exp.analysis.core.read_runs import COMPANY, Run, read_runs, shared_in_time
 from pcr_exp.analysis.core.runs_table import runs_frame
-from pcr_exp.config.storage import StorageConfig
-from pcr_exp.errors import RunError
+from pcr_exp.runs.manifest import Manifest
 
 MakeRun = Callable[..., Path]
-ALONE: dict[str, Any] = {"sessions": []}
-"""Of a manifest from before sessions were listed."""
 
 
 @pytest.fixture
@@ -114,7 +109,7 @@ def test_a_target_above_it_or_above_an_unknown_one_is_not(majority: float | None
 
 
 def test_a_time_to_the_majority_class_is_in_no_table(run: Run) -> None:
-    (row,) = runs_frame([replace(run, majority_share=0.6)]).to_dict("records")
+    (row,) = runs_frame([replace(run, manifest=replace(run.manifest, majority_share=0.6))]).to_dict("records")
     assert row["final_score"] == 0.9 and "most frequent class (60.0%" in row["no_target"]
     assert row["time_to_target_s"] != row["time_to_target_s"]
     assert row["epochs_to_target"] != row["epochs_to_target"]
@@ -131,18 +126,11 @@ def test_a_speed_up_wants_both_to_be_said_and_alike() -> None:
     assert may_say_speedup(rows(), rows().iloc[:0]) == "nothing to compare with"
 
 
-def test_timing_tells_hardware_and_workers_apart(run: Run) -> None:
-    def changed(**manifest: Any) -> Run:
-        return replace(run, manifest=replace(run.manifest, **manifest))
-
-    workers = replace(run, config={**run.config, "loader": {**run.config["loader"], "num_workers": 7}})
-    found = {timing_of(some) for some in (run, changed(num_cores=64), changed(gpu="H100"), workers)}
-    assert len(found) == 4 and timing_of(run) == timing_of(changed(started_at="2026-01-01T00:00:00+00:00"))
-
-
-def between(run: Run, start: str, end: str | None, **changes: Any) -> Any:
+def between(run: Run, start: str, end: str | None, *, run_id: str, host: str = "ab12cd34") -> Manifest:
+    """The manifest with one session, from `start` to `end`."""
     times = {"started_at": f"2026-01-01T{start}+00:00", "finished_at": end and f"2026-01-01T{end}+00:00"}
-    return replace(run.manifest, **(ALONE | times | changes))
+    (session, *_) = run.manifest.sessions
+    return replace(run.manifest, run_id=run_id, sessions=[replace(session, host=host, **times)])
 
 
 def test_runs_that_overlap_in_time_shared_the_machine(run: Run) -> None:
@@ -150,7 +138,7 @@ def test_runs_that_overlap_in_time_shared_the_machine(run: Run) -> None:
         between(run, "10:00:00", "10:30:00", run_id="first"),
         between(run, "10:29:59", "10:40:00", run_id="beside it"),
         between(run, "10:40:00", "10:50:00", run_id="right after"),
-        between(run, "10:45:00", "10:46:00", run_id="elsewhere", cpu="Another CPU"),
+        between(run, "10:45:00", "10:46:00", run_id="elsewhere", host="0f0f0f0f"),
         between(run, "10:46:00", None, run_id="killed"),
     ]
     assert shared_in_time(manifests) == {"first", "beside it"}
@@ -162,48 +150,11 @@ def test_a_sweep_of_several_jobs_at_once_has_no_seconds(tmp_path: Path, make_run
         path = folder / "manifest.json"
         manifest = json.loads(path.read_text())
         started = "2026-01-01T10:00:00+00:00" if manifest["seed"] else "2026-01-01T12:00:00+00:00"
-        path.write_text(
-            json.dumps(
-                manifest | {"started_at": started, "finished_at": started[:14] + "30:00+00:00"} | ALONE
-            )
-        )
+        times = {"started_at": started, "finished_at": started[:14] + "30:00+00:00"}
+        manifest["sessions"] = [session | times for session in manifest["sessions"]]
+        path.write_text(json.dumps(manifest))
     assert {run.shared_machine for run in read_runs(tmp_path)} == {COMPANY}
     assert runs_frame(read_runs(tmp_path))["time_to_target_s"].isna().all()
-
-
-def note(root: Path, **lists: Any) -> None:
-    (root / "notes.json").write_text(json.dumps(lists))
-
-
-def test_notes_say_what_manifests_do_not(tmp_path: Path, make_run: MakeRun) -> None:
-    make_run(tmp_path, "group_2")
-    make_run(tmp_path, "baseline", more={"storage": StorageConfig(name="hdd", bandwidth_mib_per_s=1.0)})
-    note(
-        tmp_path,
-        shared_machine=[{"runs": "*group_2*", "why": "tests ran beside it"}],
-        majority_share=[{"val_fingerprint": None, "label": "photo", "majority_share": 0.3}],
-    )
-    by_scan = {run.config["scan"]["name"]: run for run in read_runs(tmp_path)}
-    assert by_scan["group_2"].shared_machine == "tests ran beside it"
-    assert by_scan["baseline"].shared_machine == ""
-    assert {run.majority_share for run in by_scan.values()} == {0.3}
-    note(tmp_path, majority_share=[{"val_fingerprint": "of others", "label": "photo", "majority_share": 0.3}])
-    assert {run.majority_share for run in read_runs(tmp_path)} == {None}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "is damaged"),
-        ("[]", r"keys \[\]; wanted some of shared_machine, majority_share, quality"),
-        ('{"shared": []}', r"keys \['shared'\]; wanted some of"),
-        ('{"shared_machine": [{"runs": "*"}]}', "shared_machine has the entry .* wanted keys runs, why"),
-    ],
-)
-def test_damaged_notes_are_named(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "notes.json").write_text(text)
-    with pytest.raises(RunError, match=rf"notes\.json.*{said}"):
-        read_notes(tmp_path)
 
 
 def test_each_machine_of_runs_and_of_summaries_is_named_once() -> None:

@@ -24,6 +24,7 @@ def decision(epoch: int, group: int, scores: dict[str, float], measure: str = "c
         "measure": measure,
         "scores": scores,
         "bytes_saved": 750 * epoch,
+        "full_bytes": 1000 * epoch,
     }
 
 
@@ -65,18 +66,6 @@ def test_what_is_saved_is_of_the_whole_run_and_probes_are_paid() -> None:
     assert policy_trace(rows)["run_saved_share"].tolist() == [0.75]
     (groups, _) = draw_policy_trace(policy_trace(rows), "mssim", end_s=15.5).axes
     assert "75% of all bytes saved, probes paid" in groups.texts[0].get_text().replace("\n", " ")
-
-
-def test_older_rows_tell_it_by_their_decisions_or_not_at_all() -> None:
-    older = {key: value for key, value in END.items() if key != "full_bytes"}
-    early = [decision(0, 2, {}, "given"), older]
-    assert np.isnan(saved_by(early)).all()
-    assert saved_by(early, full_image_bytes=100.0) == (4500, 0.75)
-    # After 20 images 500 bytes were read and 1,500 saved: 100 an image.
-    assert saved_by([*early[:1], decision(2, 1, {}, "given"), older]) == (4500, 0.75)
-    assert np.isnan(saved_by([])).all()
-    (groups,) = draw_policy_trace(policy_trace(early), "mssim", end_s=15.5).axes
-    assert "bytes saved: not known" in groups.texts[0].get_text()
 
 
 def test_without_decisions_the_trace_is_empty() -> None:

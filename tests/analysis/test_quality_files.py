@@ -19,6 +19,8 @@ ROWS = pd.DataFrame(
     columns=QUALITY_COLUMNS,
 )
 
+DECODED = {"decode": "libjpeg", "antialias": False}
+
 
 def index(dataset: str, fingerprint: str = "") -> RecordIndex:
     return RecordIndex(
@@ -28,13 +30,13 @@ def index(dataset: str, fingerprint: str = "") -> RecordIndex:
         fingerprint=fingerprint or f"key of {dataset}",
         num_groups=10,
         classes={"kind": ["photo"]},
-        records=[RecordEntry("00000.pcr", 7, tuple(range(100, 1100, 100)))],
+        records=[RecordEntry("00000.pcr", 7, tuple(range(100, 1100, 100)), 30)],
     )
 
 
 def test_what_is_written_is_read_back_with_its_dataset(tmp_path: Path) -> None:
-    write_quality(tmp_path / "photos", ROWS, index("photos"))
-    write_quality(tmp_path / "cars", ROWS.iloc[:1], index("cars"))
+    write_quality(tmp_path / "photos", ROWS, index("photos"), DECODED)
+    write_quality(tmp_path / "cars", ROWS.iloc[:1], index("cars"), DECODED)
     quality = load_quality(tmp_path)
     assert quality["dataset"].tolist() == ["cars", "photos", "photos"]
     of_photos = quality[quality["dataset"] == "photos"].reset_index(drop=True)
@@ -46,7 +48,7 @@ def test_what_is_written_is_read_back_with_its_dataset(tmp_path: Path) -> None:
 
 
 def test_a_measurement_says_where_it_comes_from(tmp_path: Path) -> None:
-    write_quality(tmp_path, ROWS, index("photos"))
+    write_quality(tmp_path, ROWS, index("photos"), DECODED)
     meta = json.loads((tmp_path / "quality.json").read_text())
     assert (meta["dataset"], meta["split"], meta["fingerprint"]) == ("photos", "val", "key of photos")
     assert (meta["num_images"], meta["num_images_in_split"], meta["groups"]) == (1, 7, [1, 10])
@@ -62,29 +64,29 @@ def test_no_measurements_are_an_empty_table(tmp_path: Path) -> None:
 
 def test_two_measurements_of_the_same_records_are_not_averaged(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_quality(tmp_path / name, ROWS, index("photos"))
+        write_quality(tmp_path / name, ROWS, index("photos"), DECODED)
     with pytest.raises(RunError, match=r"/a and .*/b both measure the records key of photos of photos"):
         load_quality(tmp_path)
 
 
 def test_sets_of_one_name_are_told_apart_by_their_key_and_decode_mode(tmp_path: Path) -> None:
-    write_quality(tmp_path / "a", ROWS.iloc[:1], index("pets", "aaaa1111"))
-    write_quality(tmp_path / "b", ROWS.iloc[:1], index("pets", "bbbb2222"))
-    write_quality(tmp_path / "c", ROWS.iloc[:1], index("pets", "bbbb2222"), {"decode": "scaled"})
+    write_quality(tmp_path / "a", ROWS.iloc[:1], index("pets", "aaaa1111"), DECODED)
+    write_quality(tmp_path / "b", ROWS.iloc[:1], index("pets", "bbbb2222"), DECODED)
+    write_quality(tmp_path / "c", ROWS.iloc[:1], index("pets", "bbbb2222"), DECODED | {"decode": "scaled"})
     names = load_quality(tmp_path)["dataset"].tolist()
     assert names == ["pets aaaa, libjpeg", "pets bbbb, libjpeg", "pets bbbb, scaled"]
 
 
 @pytest.mark.parametrize("name", ["quality.json", "quality.csv"])
 def test_a_damaged_measurement_is_named(tmp_path: Path, name: str) -> None:
-    write_quality(tmp_path, ROWS, index("photos"))
+    write_quality(tmp_path, ROWS, index("photos"), DECODED)
     (tmp_path / name).write_text("")
     with pytest.raises(RunError, match=r"quality\.json or quality\.csv.*damaged.*experiments\.quality"):
         load_quality(tmp_path)
 
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
-    write_quality(tmp_path, ROWS, index("photos"))
+    write_quality(tmp_path, ROWS, index("photos"), DECODED)
     ROWS.drop(columns="ssim").to_csv(tmp_path / "quality.csv", index=False)
     with pytest.raises(RunError, match=r"quality\.csv has columns .*wanted"):
         load_quality(tmp_path)

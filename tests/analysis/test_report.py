@@ -17,13 +17,16 @@ from pcr_exp.records.index import RecordIndex
 pytestmark = pytest.mark.usefixtures("light_figures")
 
 MakeRun = Callable[..., Path]
+DECODED = {"decode": "libjpeg", "antialias": False}
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     rows = [["a.jpg", 2, 600, 0.8, 5, 0.7, 320, 240], ["a.jpg", 10, 9000, 1.0, 5, 1.0, 320, 240]]
     index = RecordIndex("photos", "val", "pcr", "0123", 10, {"kind": ["photo"]}, [])
-    write_quality(tmp_path / "quality" / "photos", pd.DataFrame(rows, columns=QUALITY_COLUMNS), index)
+    write_quality(
+        tmp_path / "quality" / "photos", pd.DataFrame(rows, columns=QUALITY_COLUMNS), index, DECODED
+    )
     return tmp_path / "quality"
 
 

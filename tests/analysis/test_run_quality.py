@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.run_quality import BY_DEFINITION, OF_THE_SET, OWN, quality_of
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.runs.quality import GroupQuality
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 
@@ -40,6 +40,10 @@ def made(root: Path, make_run: MakeRun, scan: str = "group_2", **manifest: Any) 
     )
 
 
+def with_quality(run: Run, entry: dict[str, Any]) -> Run:
+    return replace(run, manifest=replace(run.manifest, quality=[GroupQuality(**entry)]))
+
+
 @pytest.fixture
 def run(tmp_path: Path, make_run: MakeRun) -> Run:
     """Of group 2, decoded `scaled`."""
@@ -59,13 +63,13 @@ def sets(**changes: Any) -> pd.DataFrame:
 
 
 def test_its_own_measurement_comes_first(run: Run) -> None:
-    found = quality_of(replace(run, quality=[ENTRY]), sets())
+    found = quality_of(with_quality(run, ENTRY), sets())
     assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.9, 3, OWN)
 
 
 @pytest.mark.parametrize("changes", [{"group": 5}, {"decode": "unsmoothed"}, {"antialias": not FILTER}])
 def test_of_another_group_mode_or_filter_it_is_not_its_own(run: Run, changes: dict[str, Any]) -> None:
-    assert math.isnan(quality_of(replace(run, quality=[ENTRY | changes]), None).ms_ssim)
+    assert math.isnan(quality_of(with_quality(run, ENTRY | changes), None).ms_ssim)
 
 
 def test_a_set_is_found_by_the_records_key(run: Run) -> None:
@@ -96,21 +100,9 @@ def test_all_scans_are_all_there_is(tmp_path: Path, make_run: MakeRun, scan: str
 
 def test_a_policy_has_no_one_quality(tmp_path: Path, make_run: MakeRun) -> None:
     run = made(tmp_path, make_run, "schedule", scan_group=2)
-    assert math.isnan(quality_of(replace(run, quality=[ENTRY]), sets()).ms_ssim)
+    assert math.isnan(quality_of(with_quality(run, ENTRY), sets()).ms_ssim)
 
 
 def test_what_could_not_be_measured_is_nothing(run: Run) -> None:
     tiny = ENTRY | {"ms_ssim_mean": None, "num_scales": 0}
-    assert math.isnan(quality_of(replace(run, quality=[tiny]), sets()).ms_ssim)
-
-
-def test_notes_hold_what_older_manifests_do_not(tmp_path: Path, make_run: MakeRun) -> None:
-    folder = make_run(tmp_path, "group_2")
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"train_fingerprint": "train0"}))
-    decided = {"train_fingerprint": "train0", "image_size": 64, "crop_scale": [0.08, 1.0]}
-    (tmp_path / "notes.json").write_text(json.dumps({"quality": [ENTRY | decided]}))
-    assert quality_of(read_runs(tmp_path)[0], None).ms_ssim == 0.9
-    for other in ({"image_size": 224}, {"crop_scale": [0.5, 1.0]}, {"train_fingerprint": "of others"}):
-        (tmp_path / "notes.json").write_text(json.dumps({"quality": [ENTRY | decided | other]}))
-        assert math.isnan(quality_of(read_runs(tmp_path)[0], None).ms_ssim)
+    assert math.isnan(quality_of(with_quality(run, tiny), sets()).ms_ssim)

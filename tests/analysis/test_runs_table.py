@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,23 +28,28 @@ from pcr_exp.analysis.scans.page import to_markdown
 from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import RunError
+from pcr_exp.runs.quality import GroupQuality
 
 MakeRun = Callable[..., Path]
 
 
-def own_quality(**changes: object) -> dict:
-    return {
+def own_quality(**changes: Any) -> GroupQuality:
+    entry = {
         "group": 2,
         "decode": "scaled",
         "antialias": LoaderConfig().antialias,
         "ms_ssim_mean": 0.8,
+        "ms_ssim_std": 0.02,
+        "num_images": 200,
         "num_scales": 3,
-    } | changes
+        "bytes_per_image": 2000.0,
+    }
+    return GroupQuality(**entry | changes)
 
 
 def eval_row(seconds: float, top1: float) -> dict:
     clocks = {"train_s": seconds / 4, "wait_s": seconds / 2, "probe_s": seconds / 4, "eval_s": 99}
-    return {"kind": "eval", **clocks, "val_score": top1}
+    return {"kind": "eval", "eval_group": "full", **clocks, "val_score": top1}
 
 
 def test_time_to_accuracy_is_the_first_evaluation_at_the_target() -> None:
@@ -80,7 +86,9 @@ def test_a_policys_run_has_no_group_and_the_bytes_that_it_read(tmp_path: Path, m
     make_run(tmp_path, "group_2")
     make_run(tmp_path, "schedule", columns={"probe_bytes": 19_200})  # 100 for each of 192 images
     measured = [own_quality(group=1, ms_ssim_mean=0.5), own_quality(group=2, ms_ssim_mean=0.9)]
-    runs = runs_frame([replace(run, quality=measured) for run in read_runs(tmp_path)])
+    runs = runs_frame(
+        [replace(run, manifest=replace(run.manifest, quality=measured)) for run in read_runs(tmp_path)]
+    )
     policy = "schedule (groups=[1,5], milestones=[1])"
     assert runs["scan"].tolist() == ["group_2", policy]
     assert runs["group"].isna().tolist() == [False, True]

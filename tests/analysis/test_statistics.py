@@ -96,7 +96,10 @@ def test_no_mean_of_the_lucky() -> None:
 
 
 def test_the_first_evaluation_at_the_target_counts() -> None:
-    rows = [{"kind": "train"}, *({"kind": "eval", "val_score": top1} for top1 in (0.2, 0.6, 0.5, 0.7))]
+    rows = [
+        {"kind": "train"},
+        *({"kind": "eval", "eval_group": "full", "val_score": top1} for top1 in (0.2, 0.6, 0.5, 0.7)),
+    ]
     found = first_reached(rows, 0.5)
     assert found is not None and found["val_score"] == 0.6
     assert first_reached(rows, 0.8) is None

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from records_version_1 import write_version_1
 from storage_http_server import range_server
 
 from pcr_exp.__main__ import main
@@ -136,25 +135,6 @@ def test_extract_without_a_name_takes_the_image_s(
     monkeypatch.chdir(tmp_path)
     assert main(["extract", str(split), "42"]) == 0
     assert Image.open(io.BytesIO((tmp_path / "042-group10.jpg").read_bytes())).size == (60, 52)
-
-
-def test_records_of_version_1_too(split: Path, tmp_path: Path, capsys: Output) -> None:
-    """Their pieces have no checksums of their own: the group that is damaged is named, and no image."""
-    prefix = RecordSet(LocalStorage(split), "pcr").read_prefix(0, 10)
-    pieces = {prefix.ids[i]: [bytes(prefix.piece(i, g)) for g in range(1, 11)] for i in (0, 1)}
-    what = {"dataset": "d", "split": "train", "encoding": "pcr", "fingerprint": "ab", "num_groups": 10}
-    write_version_1(tmp_path / "pcr", [pieces], {"c": dict.fromkeys(pieces, 0)}, {"c": ["x"]}, **what)
-    assert main(["verify", str(tmp_path)]) == 0
-    assert main(["extract", str(tmp_path), "1", "--group", "2", "-o", str(tmp_path / "a.jpg")]) == 0
-    assert (tmp_path / "a.jpg").read_bytes() == prefix.encoded(1, 2)
-    (file,) = (tmp_path / "pcr").glob("*.pcr")
-    assert main(["extract", str(file), "1", "--group", "2", "-o", str(tmp_path / "b.jpg"), "--pieces"]) == 0
-    assert (tmp_path / "b.jpg").read_bytes() + EOI == prefix.encoded(1, 2)
-    damage(file, file.stat().st_size - 1)
-    capsys.readouterr()
-    assert main(["verify", str(file)]) == 1
-    said = capsys.readouterr().out
-    assert "group 10 of record" in said and ": image " not in said
 
 
 @pytest.mark.parametrize(

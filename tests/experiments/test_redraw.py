@@ -1,4 +1,4 @@
-"""`make figures`: every committed figure is drawn again, from committed files."""
+"""`make figures` draws every committed figure again; `rebuild` gives all files that follow from rows."""
 
 from __future__ import annotations
 
@@ -9,58 +9,83 @@ import pytest
 
 from pcr_exp.analysis.core.caption import Caption
 from pcr_exp.analysis.core.figure import new_figure, only_figures, save_figure
+from pcr_exp.analysis.core.made_by import hardware_of, made_by
+from pcr_exp.errors import RunError
 from pcr_exp.runners import redraw as redrawing
-from pcr_exp.runners.redraw import RESULTS, USERS_OWN, Job, jobs, main, redraw
-from pcr_exp.runs.packed import RUNS_FILE
+from pcr_exp.runners.redraw import RESULTS, main, rebuild, redraw, with_copy
 
-COMMITTED = sorted(
-    path
-    for path in RESULTS.rglob("*.png")
-    if path.relative_to(RESULTS).parts[0] not in USERS_OWN and path.with_suffix(".csv").exists()
-)
+ENDINGS = ("pdf", "png", "csv")
 
 
-def test_every_folder_with_figures_is_drawn_by_one_job() -> None:
-    folders = [job.folder for job in jobs()]
-    for png in COMMITTED:
-        owners = [folder for folder in folders if png.parent in (folder, folder / "traces")]
-        assert owners, f"{png} is drawn by nothing: add its folder to experiments.redraw.jobs"
-        assert png.with_suffix(".pdf").exists()
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of results whose page draws a figure that is committed and one that is not, and a table."""
 
-
-def test_figures_have_the_rows_that_they_draw_beside_them() -> None:
-    pictures = [
-        path for path in RESULTS.rglob("*.png") if path.relative_to(RESULTS).parts[0] not in USERS_OWN
-    ]
-    assert sorted(pictures) == COMMITTED and len(COMMITTED) > 60
-
-
-def test_every_packed_set_has_the_table_that_its_figures_are_drawn_by() -> None:
-    """`runs.csv` has the target that was declared."""
-    packed = [path.parent for path in RESULTS.rglob(f"runs/{RUNS_FILE}")]
-    sets = [runs.parent for runs in packed if runs.relative_to(RESULTS).parts[0] not in USERS_OWN]
-    assert len(sets) > 20 and [folder for folder in sets if not (folder / "runs.csv").is_file()] == []
-
-
-def test_only_what_is_there_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A figure that was never committed is not added, and no other file is touched."""
-
-    def draw(_: Path, out: Path) -> None:
+    def page(_: Path, out: Path) -> None:
+        caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
         for name in ("known", "new"):
-            for ending in ("pdf", "png", "csv"):
-                (out / f"{name}.{ending}").write_text("drawn")
+            save_figure(new_figure(2, 2), pd.DataFrame({"x": [1]}), out, name, caption)
         (out / "table.md").write_text("drawn")
 
-    for name in ("known.pdf", "known.png", "known.csv", "table.md"):
-        (tmp_path / name).write_text("committed")
-    assert list(redraw([Job(tmp_path, draw)])) == [tmp_path / "known.png"]
-    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {
-        **{f"known.{ending}": "drawn" for ending in ("pdf", "png", "csv")},
-        "table.md": "committed",
-    }
-    monkeypatch.setattr(redrawing, "jobs", lambda: [Job(tmp_path / "elsewhere", draw)])
-    main([str(tmp_path / "here")])  # draws nothing: it would fail, for there is no such folder
+    (tmp_path / "made_by.yaml").write_text("a: {pages: {mine: {}}, hardware: A CPU}\na/b: {}\n")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in (*(f"known.{ending}" for ending in ENDINGS), "table.md"):
+        (tmp_path / "a" / name).write_text("committed")
+    monkeypatch.setattr(redrawing, "RESULTS", tmp_path)
+    monkeypatch.setattr(redrawing, "PAGES", {"mine": page})
+    return tmp_path
+
+
+@pytest.mark.usefixtures("light_figures")
+def test_only_what_is_there_is_replaced(results: Path) -> None:
+    """A figure that was never committed is not added, and no other file is touched."""
+    assert list(redraw([results / "a"])) == [results / "a" / "known.png"]
+    found = {path.name: path.read_bytes() for path in (results / "a").iterdir() if path.is_file()}
+    assert found.keys() == {*(f"known.{ending}" for ending in ENDINGS), "table.md"}
+    assert found["known.csv"] == b"x\n1\n" and found["known.pdf"] == b"%PDF" != found["known.png"]
+    assert found["table.md"] == b"committed"
+    main([str(results / "elsewhere")])  # draws nothing
+
+
+@pytest.mark.usefixtures("light_figures")
+def test_a_folder_is_rebuilt_with_or_without_pictures(results: Path) -> None:
+    assert set(rebuild(results / "a")) == {"known.csv", "table.md"}
+    files = rebuild(results / "a", pictures=True)
+    assert set(files) == {"known.csv", "known.pdf", "known.png", "table.md"}
+    assert (results / "a" / "table.md").read_text() == "committed"
+
+
+def test_a_page_that_works_in_its_folder_is_given_a_copy(tmp_path: Path) -> None:
+    folder, out = tmp_path / "a", tmp_path / "out"
+    for place in (folder, out):
+        place.mkdir()
+    (folder / "rows.csv").write_text("rows")
+    (folder / "table.md").write_text("old")
+    with_copy(lambda copy: (copy / "table.md").write_text((copy / "rows.csv").read_text()))(folder, out)
+    assert {path.name: path.read_text() for path in out.iterdir()} == {"table.md": "rows"}
+    assert (folder / "table.md").read_text() == "old"
+
+
+def test_hardware_is_that_of_the_nearest_folder(results: Path) -> None:
+    assert hardware_of(results / "a" / "b") == hardware_of(results / "a") == "A CPU"
+    assert hardware_of(results) is None and hardware_of(results.parent) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        ("c: {}", r"has no folder c\. Take the entry out"),
+        ("a: {page: mine}", r"a has \['page'\]; wanted some of \['hardware', 'pages'\]"),
+        ("a: {pages: {yours: {}}}", r"has pages \['yours'\]; wanted some of \['mine'\]"),
+        ("a/b: {}", r"a is not in .*made_by\.yaml"),
+    ],
+)
+def test_a_wrong_entry_is_refused(results: Path, entry: str, error: str) -> None:
+    (results / "made_by.yaml").write_text(entry)
+    made_by.cache_clear()
+    with pytest.raises(RunError, match=error):
+        rebuild(results / "a")
+    made_by.cache_clear()
 
 
 @pytest.mark.usefixtures("light_figures")
@@ -75,8 +100,17 @@ def test_no_other_figure_is_drawn_at_all(tmp_path: Path) -> None:
     assert len(paths) == len(save_figure(new_figure(2, 2), rows, tmp_path, "new", caption)) == 3
 
 
+def test_figures_have_the_rows_that_they_draw_beside_them() -> None:
+    pictures = [path for path in RESULTS.rglob("*.png") if "demo" not in path.relative_to(RESULTS).parts]
+    assert len(pictures) > 60
+    for picture in pictures:
+        assert picture.with_suffix(".csv").exists() and picture.with_suffix(".pdf").exists(), picture
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_figures")
-def test_all_committed_figures_are_drawn_from_committed_files(tmp_path: Path) -> None:
-    drawn = {path.relative_to(tmp_path) for path in redraw(jobs(), into=tmp_path)}
-    assert {path.relative_to(RESULTS) for path in COMMITTED} <= drawn
+def test_all_committed_figures_are_drawn_from_committed_files() -> None:
+    for folder, made in made_by(RESULTS).items():
+        drawn = set(rebuild(folder, pictures=True)) if made.pages else set()
+        committed = {str(path.relative_to(folder)) for path in folder.glob("*.png")}
+        assert committed <= drawn

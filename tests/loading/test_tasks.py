@@ -36,7 +36,7 @@ class MemoryRecords:
     """Stands in for a RecordSet. Record r is 10^r bytes long, so a sum of bytes tells which were counted."""
 
     def __init__(self, sizes: list[int]) -> None:
-        entries = [RecordEntry(f"{record}.pcr", size, (10**record,)) for record, size in enumerate(sizes)]
+        entries = [RecordEntry(f"{record}.pcr", size, (10**record,), 0) for record, size in enumerate(sizes)]
         self.index = RecordIndex("memory", "train", "baseline", "", 1, {"number": []}, entries)
         self.reads: list[int] = []
 

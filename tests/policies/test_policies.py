@@ -30,7 +30,7 @@ from pcr_exp.records.index import RecordIndex
 
 INDEX = RecordIndex(
     *("photos", "train", "pcr", "", 10, {}),
-    [RecordEntry("0.pcr", 10, tuple(1000 * group for group in range(1, 11)))],
+    [RecordEntry("0.pcr", 10, tuple(1000 * group for group in range(1, 11)), 30)],
 )
 
 

@@ -17,9 +17,8 @@ from random import Random
 
 import xxhash
 from fuzz_mutations import mutate_bytes, mutate_jpeg, mutate_json, mutate_text
-from records_encoding import CLASSES, encode, write_images
+from records_encoding import encode, write_images
 from records_pictures import exif, photo, to_jpeg
-from records_version_1 import write_version_1
 
 from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.config.storage import StorageConfig
@@ -73,16 +72,12 @@ def pictures() -> dict[str, bytes]:
 
 @functools.cache
 def folder() -> Path:
-    """Records of versions 1 and 2, as they should be, which live as long as the process does."""
+    """Records as they should be, which live as long as the process does."""
     keep = tempfile.TemporaryDirectory()
     root = Path(keep.name)
     folder.keep = keep  # type: ignore[attr-defined]
     samples = write_images(root / "in", dict(list(pictures().items())[:6]))
     encode(samples, root / "v2", images_per_record=3)
-    pieces = {s.id: group_pieces(split_scans(to_progressive(s.path.read_bytes()))) for s in samples}
-    labels = {label: {s.id: s.labels[label] for s in samples} for label in CLASSES}
-    what = {"dataset": "photos", "split": "train", "encoding": "pcr", "fingerprint": "f00d", "num_groups": 10}
-    write_version_1(root / "v1/pcr", [pieces], labels, CLASSES, **what)
     return root
 
 
@@ -149,13 +144,13 @@ def checked(run: Callable[[], object], names: str) -> str:
 
 def index(rng: Random) -> str:
     """`index.json`, and reading by it."""
-    base, encoding = rng.choice([("v2", "pcr"), ("v2", "baseline"), ("v1", "pcr")])
-    path = f"{base}/{encoding}/index.json"
+    encoding = rng.choice(["pcr", "baseline"])
+    path = f"v2/{encoding}/index.json"
     data = resealed_index(mutate_json(json.loads((folder() / path).read_bytes()), rng), rng)
     storage = Files(folder(), {path: data})
     return checked(
-        lambda: read_all(RecordSet(storage, f"{base}/{encoding}", max_pixels=MAX_PIXELS), rng),
-        rf"{base}/{encoding}/|sample \d",
+        lambda: read_all(RecordSet(storage, f"v2/{encoding}", max_pixels=MAX_PIXELS), rng),
+        rf"v2/{encoding}/|sample \d",
     )
 
 
@@ -171,8 +166,7 @@ def throttled_index(rng: Random) -> str:
 
 def header(rng: Random) -> str:
     """A record's header."""
-    base = rng.choice(["v1", "v2"])
-    path = f"{base}/pcr/record-000000.pcr"
+    path = "v2/pcr/record-000000.pcr"
     data = (folder() / path).read_bytes()
     (length,) = struct.unpack_from("<I", data, 12)
     text = data[24 : 24 + length]
@@ -181,14 +175,13 @@ def header(rng: Random) -> str:
     else:
         text = mutate_text(text, rng)
     changed = resealed_header(text, rng.choice([1, 2, 2, 2, 3, 2**32 - 1])) + data[24 + length :]
-    index_path = f"{base}/pcr/index.json"
+    index_path = "v2/pcr/index.json"
     document = json.loads((folder() / index_path).read_bytes())
     entry, moved = document["records"][0], len(text) - length
     entry["group_ends"] = [end + moved for end in entry["group_ends"]]
-    if "header_bytes" in entry:
-        entry["header_bytes"] += moved
+    entry["header_bytes"] += moved
     storage = Files(folder(), {path: changed, index_path: resealed_index(document, Random(1))})
-    return checked(lambda: read_all(RecordSet(storage, f"{base}/pcr"), rng), r"v\d/pcr/|sample \d")
+    return checked(lambda: read_all(RecordSet(storage, "v2/pcr"), rng), r"v2/pcr/|sample \d")
 
 
 def groups(rng: Random) -> str:

@@ -154,8 +154,9 @@ def reseal(text: bytes, version: int = 2) -> bytes:
         (reseal(b"{}")[:-1], "cut short or damaged in its header: 25 of 26 bytes"),
         (
             reseal(b"{}", version=3),
-            r"format version 3, this program reads versions 1 to 2\. Use the pcr-exp that",
+            r"format version 3, this program reads version 2\. Use the pcr-exp that",
         ),
+        (reseal(b"{}", version=1), "format version 1, this program reads version 2"),
         (reseal(b"{}")[:-1] + b"]", "damaged in its header: the checksum does not match"),
         (reseal(b"{}"), "has a header that cannot be used: dataset is missing"),
         (
@@ -220,16 +221,16 @@ def reseated(files: dict[str, bytes], packed: PackedRecord) -> RecordSet:
 
 def test_a_group_whose_place_is_wrong() -> None:
     with pytest.raises(RecordError, match=r"^group 1 of x does not fit: .* at bytes 0 to 9 of 50"):
-        unpack_group(bytes(50), 0, 9, 2, 2, "group 1 of x")
+        unpack_group(bytes(50), 0, 9, 2, "group 1 of x")
     with pytest.raises(RecordError, match="does not fit"):
-        unpack_group(bytes(50), 18, 51, 2, 2, "group 1 of x")
+        unpack_group(bytes(50), 18, 51, 2, "group 1 of x")
 
 
 def test_a_group_whose_lengths_and_place_disagree() -> None:
     lengths, content = struct.pack("<2I2Q", 3, 3, 0, 0), b"abcdefg"
     block = lengths + struct.pack("<Q", xxhash.xxh3_64_intdigest(lengths + content)) + content
     with pytest.raises(RecordError, match=r"^group 1 of x is damaged: its pieces end at byte 38, wanted 39"):
-        unpack_group(block, 0, len(block), 2, 2, "group 1 of x")
+        unpack_group(block, 0, len(block), 2, "group 1 of x")
 
 
 def test_a_sample_that_is_not_there() -> None:

@@ -14,9 +14,9 @@ from records_pictures import BAD, CASES
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images import decode as jpeg_codec
+from pcr_exp.images.decode import ProgressiveJpeg
 from pcr_exp.records.index import dump_index, parse_index
 from pcr_exp.records.reuse import StoredImages
-from tests.records.test_versions import write_good
 
 
 @pytest.fixture
@@ -37,17 +37,13 @@ def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_the_bytes_are_those_of_a_fresh_encode(
-    version: int, samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
+    samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
 ) -> None:
     """In other records, in another order, and in another split than before."""
     encode([*samples[3:], *samples[:3]], tmp_path / "fresh", images_per_record=3, split="val")
-    if version == 1:
-        write_good(tmp_path / "old")
-    else:
-        encode(samples[:4], tmp_path / "old/train")
-        encode(samples[4:], tmp_path / "old/val", split="val")
+    encode(samples[:4], tmp_path / "old/train")
+    encode(samples[4:], tmp_path / "old/val", split="val")
     before = read_tree(tmp_path / "old")
     transcoded.clear()
     report = encode(
@@ -65,7 +61,7 @@ def test_the_bytes_are_those_of_a_fresh_encode(
 def test_only_what_is_the_same_is_taken_over(
     samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
 ) -> None:
-    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "old/train")
     replaced = bytearray(GOOD["444"])
     replaced[-100] ^= 1  # of the same size
     samples[0].path.write_bytes(replaced)
@@ -87,7 +83,7 @@ def test_only_what_is_the_same_is_taken_over(
 
 
 def test_it_continues_where_it_was_stopped(samples: list[Sample], tmp_path: Path) -> None:
-    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "old/train")
     encode(samples, tmp_path / "fresh")
 
     def stop(done: int, total: int) -> None:  # noqa: ARG001
@@ -103,7 +99,7 @@ def test_it_continues_where_it_was_stopped(samples: list[Sample], tmp_path: Path
 
 
 def test_limits_hold_for_what_is_taken_over(samples: list[Sample], tmp_path: Path) -> None:
-    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "old/train")
     report = encode(
         [*samples, *write_images(tmp_path / "more", {"one_pixel": CASES["one_pixel"]})],
         tmp_path / "new",
@@ -114,10 +110,10 @@ def test_limits_hold_for_what_is_taken_over(samples: list[Sample], tmp_path: Pat
     assert (report.num_images, report.num_rejected) == (1, 10)
 
 
-def test_a_folder_without_records(tmp_path: Path) -> None:
+def test_a_folder_without_records(samples: list[Sample], tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"reuse_from=.*: no records to take .* Wanted a local folder"):
         StoredImages(tmp_path)
-    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "old/train")
     shutil.rmtree(tmp_path / "old/train/baseline")
     with pytest.raises(RecordError, match="no records to take images over from"):
         StoredImages(tmp_path / "old")
@@ -129,19 +125,24 @@ def damaged(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_damage_is_not_taken_over(version: int, samples: list[Sample], tmp_path: Path) -> None:
-    if version == 1:
-        write_good(tmp_path / "old")
-    else:
-        encode(samples, tmp_path / "old/train")
+def test_damage_is_not_taken_over(samples: list[Sample], tmp_path: Path) -> None:
+    encode(samples, tmp_path / "old/train")
     damaged(tmp_path / "old/train/pcr/record-000001.pcr")
     with pytest.raises(RecordError, match=r"group 10 of record .*train/pcr/record-000001\.pcr is damaged"):
         encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
 
 
-def test_pieces_that_are_no_scans_are_not_taken_over(samples: list[Sample], tmp_path: Path) -> None:
-    write_good(tmp_path / "old", glued=True)
+def test_pieces_that_are_no_scans_are_not_taken_over(
+    samples: list[Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def glued(codec: ProgressiveJpeg, encoded: bytes) -> list[bytes]:
+        groups = split(codec, encoded)
+        return [groups[0] + groups[1], b"", *groups[2:]]
+
+    split = ProgressiveJpeg.split
+    with monkeypatch.context() as patched:
+        patched.setattr(ProgressiveJpeg, "split", glued)
+        encode(samples, tmp_path / "old/train")
     with pytest.raises(RecordError, match=r"444\.jpg in .*old is not cut into its scans"):
         encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
 
@@ -164,7 +165,7 @@ def test_encodings_of_two_encodes(samples: list[Sample], tmp_path: Path) -> None
 
 
 def test_records_that_go_away(samples: list[Sample], tmp_path: Path) -> None:
-    write_good(tmp_path / "old")
+    encode(samples, tmp_path / "old/train")
     reuse = StoredImages(tmp_path / "old")
     assert reuse.groups("444.jpg", GOOD["444"]) is not None
     (tmp_path / "old/train/pcr/record-000000.pcr").unlink()

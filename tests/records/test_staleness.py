@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from records_changes import CHANGES, SEEN_IN_FOLDERS, add, indexes
+from records_changes import CHANGES, SEEN_IN_FOLDERS, add
 from records_encoding import read_tree
 
 from pcr_exp.config.records import RecordsConfig
@@ -17,7 +17,6 @@ from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import RecordError
 from pcr_exp.records import prepare, staleness
-from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.prepare import check_records, ensure_records, prepare_records
 
 
@@ -146,15 +145,6 @@ def test_check_says_what_it_needs(dataset: FolderConfig, records: RecordsConfig)
     (folder / "source_images.csv.gz").write_bytes(b"damaged")
     with pytest.raises(RecordError, match=r"does not say what its records were made of"):
         check_records(dataset, records)
-
-
-def test_records_that_do_not_say_their_images_have_no_key(
-    dataset: FolderConfig, records: RecordsConfig
-) -> None:
-    found = indexes(prepare_records(dataset, records))
-    found["tune"] = replace(found["tune"], images="")
-    with pytest.raises(RecordError, match=r"tune records of pets do not say which images they hold"):
-        joint_images_key(found)
 
 
 def test_the_split_of_the_new_images_is_by_their_names() -> None:

@@ -24,7 +24,6 @@ from pcr_exp.runs.manifest import (
     read_manifest,
     write_manifest,
 )
-from pcr_exp.runs.packed import read_packed
 from pcr_exp.system.lock import hold
 from pcr_exp.system.provenance import git_state, gpu_model
 
@@ -139,7 +138,7 @@ def test_a_resumed_run_keeps_when_it_began(configure: Any) -> None:
 
 
 def index(fingerprint: str) -> RecordIndex:
-    entry = RecordEntry("0.pcr", 4, (10, 20, 30, 40, 60))
+    entry = RecordEntry("0.pcr", 4, (10, 20, 30, 40, 60), 8)
     return RecordIndex("photos", "train", "pcr", fingerprint, 5, {"photo": ["a", "b"]}, [entry])
 
 
@@ -285,10 +284,3 @@ def test_a_session_of_another_version_is_refused(configure: Any, tmp_path: Path)
     path.write_text(path.read_text().replace('"from_step"', '"first_step"'))
     with pytest.raises(RunError, match=r"not a manifest of this version: .*first_step"):
         read_manifest(path)
-
-
-def test_a_committed_manifest_has_what_was_not_kept_then() -> None:
-    folder = Path(__file__).parents[2] / "results" / "archive" / "combined_one_seed" / "runs"
-    manifest = read_packed(folder)[0].manifest
-    assert (manifest.numerics, manifest.images_key, manifest.sessions, manifest.quality) == (1, None, [], [])
-    assert manifest.timing_key is None

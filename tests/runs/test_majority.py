@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.data import majority_share, open_data
 from pcr_exp.runs.manifest import read_manifest
@@ -30,12 +29,6 @@ def test_the_share_is_counted_from_the_labels(configure: Any) -> None:
 def test_only_the_images_that_are_looked_at_count(configure: Any) -> None:
     records = open_data(configure(dataset__max_val_images=3)).val
     assert majority_share(records, "photo") == max(Counter(labels_of(records)[:3]).values()) / 3
-
-
-def test_an_older_index_does_not_say_it(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = open_data(configure()).val
-    monkeypatch.setattr(RecordSet, "stored", lambda *_: RecordEntry("0.pcr", 1, (9,)))
-    assert majority_share(records, "photo") is None
 
 
 @pytest.mark.parametrize(("target", "warned"), [(0.05, True), (1.0, False)])

@@ -18,9 +18,6 @@ from hypothesis import strategies as st
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import RunError
-from pcr_exp.records.index import parse_index
-from pcr_exp.records.prepare import records_folder
-from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import train_run
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.packed import pack_runs
@@ -28,7 +25,6 @@ from pcr_exp.runs.predictions import (
     PREDICTIONS_FILE,
     Predictions,
     image_hash,
-    open_predictions,
     predictions_below,
     read_predictions,
     write_predictions,
@@ -311,17 +307,6 @@ def test_a_task_that_keeps_nothing_of_images_has_none() -> None:
     share = tally_batches(torch.nn.Identity(), lambda images: images, Classification(), [Batch()])
     plain = dataclasses.replace(share, tallies=[Tally(share.tallies[0].totals, {})], num_replaced=0)
     assert per_image([plain]) is None
-
-
-def test_records_that_do_not_name_their_images_without_being_read_give_none(
-    configure: Configure,
-) -> None:
-    config = configure()
-    data = open_data(config)
-    folder = Path(config.records.root) / records_folder(config.dataset, config.records) / "val/baseline"
-    index = parse_index((folder / "index.json").read_bytes(), "index")
-    old = RecordSet(data.val.storage, data.val.folder, index=dataclasses.replace(index, version=1))
-    assert open_predictions(dataclasses.replace(data, val=old), config) is None
 
 
 def test_no_file_name_is_published(trained: Path) -> None:

@@ -12,7 +12,6 @@ from pcr_exp.runs.rows import RowFile, deterministic_part, read_rows, validate_r
 from pcr_exp.system.columns import ROW_KINDS, Column
 from pcr_exp.training.columns import COLUMNS, with_declared
 
-LATER = {column.name: column.absent for column in COLUMNS if column.absent is not None}
 TRAFFIC = [column.name for column in COLUMNS if column.presence == "team"]
 
 
@@ -41,7 +40,7 @@ def row(kind: str = "train", **changes: Any) -> dict[str, Any]:
         values |= {"group": 2, "measure": "cosine", "scores": {"1": -0.1, "2": 0.9}, "bytes_saved": 7}
         del values["train_loss"]
     else:
-        values |= {"val_loss": 2.4, "val_top1": 0.5, "val_top5": None, "num_val": 100}
+        values |= {"val_loss": 2.4, "val_top1": 0.5, "val_top5": None, "num_val": 100, "eval_group": "full"}
     return values | changes
 
 
@@ -84,7 +83,7 @@ def test_values_that_a_column_cannot_have(kind: str, name: str, value: object, w
 @pytest.mark.parametrize("kind", ROW_KINDS)
 def test_every_column_is_needed_and_no_other_known(kind: str) -> None:
     always = {column.name for column in COLUMNS if kind in column.rows and column.presence == "always"}
-    for name in always - LATER.keys():
+    for name in always:
         incomplete = row(kind)
         del incomplete[name]
         with pytest.raises(RunError, match=rf"missing columns \['{name}'\]"):
@@ -200,11 +199,6 @@ def test_the_line_that_is_wrong_is_named(tmp_path: Path, line: str, wanted: str)
     path = write(tmp_path / "rows.jsonl", json.dumps(row(samples_trained=1280)), line)
     with pytest.raises(RunError, match=f"rows.jsonl, {wanted}"):
         read_rows(path)
-
-
-def test_rows_from_before_there_were_probes_have_none(tmp_path: Path) -> None:
-    old = {key: value for key, value in row(eval_s=2.0).items() if key not in LATER}
-    assert read_rows(write(tmp_path / "rows.jsonl", json.dumps(old))) == [old | LATER]
 
 
 def test_a_policy_decides_before_the_first_update() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -33,7 +32,6 @@ FIGURES = {
     "layer_bounds": ("Error bounds and ratios over training", "n = 1 run"),
 }
 """By file name, what a figure of a study shows, and of how much."""
-_BOUND = 0.01
 """At which gradient errors are drawn, where the json does not say."""
 
 
@@ -66,18 +64,16 @@ def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Pat
     """Draw one of FIGURES from its rows, with the caption that the json of a study gives, into `out`."""
     meta = json.loads((measured_in / META_FILE).read_text())
     shows, n = FIGURES[name]
-    stated = re.search(r"\bdataset=(\w+)", meta["command"])  # jsons from before they said it
-    dataset = meta.get("dataset") or (stated[1] if stated else "images not recorded")
     caption = Caption(
         shows=shows,
-        of=(f"{dataset} · {meta['title'].replace(', ', ' · ')}",),
+        of=(f"{meta['dataset']} · {meta['title'].replace(', ', ' · ')}",),
         n=n,
         hardware=hardware_words(meta),
         storage=NOT_TIMED,
     )
     drawn = {
         "codec_errors": lambda: draw_codec_errors(rows),
-        "gradient_errors": lambda: draw_gradient_errors(rows, meta.get("bound", _BOUND)),
+        "gradient_errors": lambda: draw_gradient_errors(rows, meta["bound"]),
         "gradient_sigma": lambda: draw_gradient_sigma(rows),
         "activation_memory": lambda: draw_activation_memory(rows),
         "layer_bounds": lambda: draw_layer_bounds(rows),

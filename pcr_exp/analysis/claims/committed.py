@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pcr_exp.analysis.claims.verdict import Range
+from pcr_exp.analysis.core.made_by import hardware_of
 from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.errors import RunError
@@ -113,7 +113,7 @@ class Committed:
         return found.iloc[0]
 
     def hardware(self, file: str) -> str:
-        """What a file was measured on: by its own column, the JSON file beside it, or the README above it.
+        """What a file was measured on: by its own column, the JSON file beside it, or made_by.yaml.
 
         Raises:
             RunError: none of them says it.
@@ -126,9 +126,6 @@ class Committed:
             meta: dict[str, Any] = json.loads(path.read_text())
             if "cpu" in meta:
                 return f"{meta.get('gpu') or meta['cpu']}, {meta['num_cores']} cores"
-        for above in [folder, *folder.parents][: len(Path(file).parts)]:
-            page = above / "README.md"
-            said = re.search(r"Hardware: ([^.;:]*)", page.read_text()) if page.exists() else None
-            if said:
-                return said[1]
-        raise RunError(f"{self.root / file}: no column, JSON file or README says on what hardware.")
+        if said := hardware_of(folder):
+            return said
+        raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")

@@ -35,7 +35,7 @@ def _policy(name: str, says: str, published: str, certainty: str, scan: str) -> 
         file="buying_back/cars/summary.csv" if scan in _CHOSE else "",
         measure=difference_of_policy(scan) if scan in _CHOSE else None,
         holds=at_least(MARGIN_POINTS),
-        shown_in="buying_back/README.md" if scan in _CHOSE else "archive/policies/README.md",
+        shown_in="buying_back/README.md" if scan in _CHOSE else "archive/README.md",
         is_accuracy=True,
         command=(
             f"{FINE_TUNE} dataset=cars dataset.root=../shared/data/cars training.epochs=24 "

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.cells import span, task_title
+from pcr_exp.analysis.core.made_by import hardware_of
 from pcr_exp.analysis.core.permitted import facts_of
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import setting_key
@@ -104,11 +105,9 @@ def _one_core(hardware: str) -> str:
     return re.sub(r"\b1 cores", "1 core", hardware)
 
 
-def hardware_beside(folder: Path) -> str:
-    """What the tables of a folder were measured on, as its README.md says behind `Hardware:`."""
-    page = folder / "README.md"
-    said = re.search(r"Hardware: ([^.;:]*)", page.read_text()) if page.exists() else None
-    return said[1].replace("`", "") if said else _NOT_RECORDED
+def recorded_hardware(folder: Path) -> str:
+    """What the tables of a folder were measured on, as results/made_by.yaml says."""
+    return hardware_of(folder.resolve()) or _NOT_RECORDED
 
 
 def storage_words(config: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ LEGEND_LINE_IN = 0.19
 HIGHEST_SHARE = 1.02
 """Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
+_pictures: ContextVar[bool] = ContextVar("pictures", default=True)
 
 
 def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
@@ -129,13 +130,17 @@ def _own_title(title: str, tasks: Sequence[str]) -> str:
 
 
 @contextmanager
-def only_figures(names: Collection[str]) -> Iterator[None]:
-    """Inside, `save_figure` writes the figures of these names alone: a file takes seconds."""
-    before = _only.set(frozenset(names))
+def only_figures(names: Collection[str], *, pictures: bool = True) -> Iterator[None]:
+    """Inside, `save_figure` writes the figures of these names alone; without `pictures` only their rows.
+
+    A picture takes seconds.
+    """
+    before, with_pictures = _only.set(frozenset(names)), _pictures.set(pictures)
     try:
         yield
     finally:
         _only.reset(before)
+        _pictures.reset(with_pictures)
 
 
 def save_figure(
@@ -150,10 +155,13 @@ def save_figure(
     only = _only.get()
     if only is not None and name not in only:
         return []
-    put_caption(figure, caption)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pdf, png, csv = (folder / f"{name}.{ending}" for ending in ("pdf", "png", "csv"))
+    as_written(data).to_csv(csv, index=False)
+    if not _pictures.get():
+        return [csv]
+    put_caption(figure, caption)
     # Also legends that lie below a panel and are left out of the layout, so that they do not press on it.
     legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
     whole: dict[str, Any] = {
@@ -164,7 +172,6 @@ def save_figure(
         said = {"Title": caption.title}
         figure.savefig(pdf, **whole, metadata={**said, "Subject": caption.facts, "CreationDate": None})
         figure.savefig(png, **whole, metadata={**said, "Description": caption.facts, "Software": None})
-    as_written(data).to_csv(csv, index=False)
     return [pdf, png, csv]
 
 

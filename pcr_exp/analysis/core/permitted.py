@@ -12,7 +12,6 @@ import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.runs.manifest import Manifest
-from pcr_exp.system.keys import key_of
 from pcr_exp.training.task import TOP1, headline_called
 
 NEVER = float("nan")
@@ -34,7 +33,7 @@ def may_say_seconds(run: Run) -> str:
 
     They may where something that a reader can set limits them (the throttle of storage or, of several
     processes, of the network), the run had the machine for itself, and all its sessions ran alike. That no
-    other run of ours went on beside it is enough for runs from before rows said what others took of the CPU.
+    other run of ours went on beside it is enough where rows do not say what others took of the CPU.
     """
     if not is_limited(run.config):
         return UNLIMITED
@@ -42,7 +41,7 @@ def may_say_seconds(run: Run) -> str:
         return run.shared_machine
     if run.exclusive_only and is_exclusive(run) is False:
         return NOT_EXCLUSIVE
-    return MIXED if getattr(run.manifest, "timing_is_mixed", False) else ""
+    return MIXED if run.manifest.timing_is_mixed else ""
 
 
 def may_say_time_to(
@@ -66,7 +65,7 @@ def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Why no speed-up of `runs` over `reference` may be shown; empty if it may.
 
     Args:
-        runs: Rows with `no_seconds` (as `may_say_seconds` says it) and `timing` (`timing_of`).
+        runs: Rows with `no_seconds` (as `may_say_seconds` says it) and `timing` (manifests' key).
         reference: The same, of the runs that are compared with.
     """
     if reference.empty:
@@ -84,20 +83,6 @@ def is_limited(config: Mapping[str, Any]) -> bool:
     if config.get("world_size", 1) > 1:
         limits += [config["network"].get(key) for key in ("bandwidth_mbit_per_s", "latency_ms")]
     return any(limits)
-
-
-def timing_of(run: Run) -> str:
-    """Eight hex digits of what rows of seconds must share: hardware, workers, threads, device, commit.
-
-    Manifests from before there were timing keys: all of that but the commit, which their READMEs name.
-    """
-    timing_key: str | None = getattr(run.manifest, "timing_key", None)
-    if timing_key is not None:
-        return timing_key
-    loader, training = run.config["loader"], run.config["training"]
-    hardware = {key: getattr(run.manifest, key) for key in ("cpu", "num_cores", "gpu")}
-    settings = {"workers": loader.get("num_workers"), "threads": training.get("num_threads")}
-    return key_of({**hardware, **settings, "device": training.get("device")})
 
 
 def others_cpu_share(rows: Iterable[Mapping[str, Any]]) -> float:
@@ -139,13 +124,13 @@ def facts_of(run: Run) -> dict[str, Any]:
     """FACTS of a run: the level of guessing, what it ran on, and what may not be said of it."""
     manifest = run.manifest
     return {
-        "majority_share": NEVER if run.majority_share is None else run.majority_share,
+        "majority_share": NEVER if manifest.majority_share is None else manifest.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
         "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
-        "timing": timing_of(run),
+        "timing": run.manifest.timing_key,
         "no_seconds": may_say_seconds(run),
         "no_target": may_say_time_to(
-            manifest.target, run.majority_share, manifest.num_classes, manifest.headline
+            manifest.target, manifest.majority_share, manifest.num_classes, manifest.headline
         ),
     }

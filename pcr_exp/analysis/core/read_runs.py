@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pcr_exp.analysis.core.headline import scored
-from pcr_exp.analysis.core.run_notes import COMPANY, RunNotes, read_notes, shared_in_time
 from pcr_exp.errors import RunError
 from pcr_exp.records.dataset_facts import describe_dataset
 from pcr_exp.runs.directory import RunDirectory
@@ -18,6 +18,10 @@ from pcr_exp.runs.manifest import Manifest
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, PackedRun, is_packed, read_packed
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.training.columns import with_declared
+
+COMPANY = "other runs went on beside it on the same machine"
+Stretch = tuple[datetime, datetime, str, str]
+"""Start, end, machine, run id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +33,6 @@ class Run:
     rows: list[Row]
     shared_machine: str = ""
     """Why its seconds are not its own: words, where it had company; else empty."""
-    majority_share: float | None = None
-    """Share (0 to 1) of the most frequent class among its validation images; None: not known."""
-    quality: list[dict[str, Any]] = field(default_factory=list)
-    """What each scan group kept of the images that it trained on, as manifests hold it; empty: not known."""
     exclusive_only: bool = True
     """Whether its seconds may be said only if it had the machine to itself."""
 
@@ -48,9 +48,8 @@ class Run:
 
 
 def evaluations_at(eval_group: str, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """The evaluations at one of `training.eval_groups`; runs from before there was a choice have `full`."""
-    evaluations = (row for row in rows if row["kind"] == "eval")
-    return [row for row in evaluations if row.get("eval_group", "full") == eval_group]
+    """The evaluations at one of `training.eval_groups`."""
+    return [row for row in rows if row["kind"] == "eval" and row["eval_group"] == eval_group]
 
 
 def read_runs(
@@ -61,12 +60,11 @@ def read_runs(
     Without those that only measured seconds (`read_timed_runs`).
 
     `target` takes the place of the target in their manifests, which no file is changed for: what a run
-    did does not depend on it. What manifests do not say is taken from `notes.json` beside the runs, if it is
-    there (`run_notes`); and which runs went on at the same time, from all manifests. Without `exclusive_only`
-    their seconds may be said though others computed beside them.
+    did does not depend on it. Which runs went on at the same time follows from all manifests. Without
+    `exclusive_only` their seconds may be said though others computed beside them.
 
     Raises:
-        RunError: `runs_root` is not there; a manifest or the notes are damaged; a row is wrong (names file
+        RunError: `runs_root` is not there; a manifest is damaged; a row is wrong (names file
             and line); a run is marked finished without an evaluation; or it is in a folder and in the set.
     """
     found = (run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config))
@@ -88,8 +86,7 @@ def _finished_runs(root: Path) -> list[Run]:
         raise RunError(f"{root} has {min(twice)} twice, in {RUNS_FILE} and as a folder. Move one away.")
     if packed:
         finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
-    notes = read_notes(root)
-    return [_described(run, notes, company) for run in finished]
+    return [_described(run, company) for run in finished]
 
 
 def read_timed_runs(runs_root: str | Path) -> list[Run]:
@@ -102,7 +99,7 @@ def read_timed_runs(runs_root: str | Path) -> list[Run]:
 
 def is_timed(config: Mapping[str, Any]) -> bool:
     """Whether a run ended after some seconds, to measure them."""
-    return config["training"].get("stop_after_s") is not None  # came later
+    return config["training"]["stop_after_s"] is not None
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:
@@ -154,14 +151,36 @@ def _require_evaluated(run: PackedRun, where: str) -> None:
         )
 
 
-def _described(run: PackedRun, notes: RunNotes, company: Set[str]) -> Run:
-    manifest = run.manifest
-    majority = manifest.majority_share
-    return Run(
-        manifest,
-        run.config,
-        [scored(row, run.manifest.headline) for row in run.rows],
-        shared_machine=notes.why_shared(manifest.run_id) or (COMPANY if manifest.run_id in company else ""),
-        majority_share=notes.majority_of(manifest) if majority is None else majority,
-        quality=[asdict(entry) for entry in manifest.quality] or notes.quality_of(manifest, run.config),
-    )
+def _described(run: PackedRun, company: Set[str]) -> Run:
+    rows = [scored(row, run.manifest.headline) for row in run.rows]
+    return Run(run.manifest, run.config, rows, COMPANY if run.manifest.run_id in company else "")
+
+
+def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
+    """The ids of runs that went on at the same time as another run on the same machine.
+
+    Sessions of one host are taken for the same machine. Those that were killed before they could say when are
+    not looked at.
+    """
+    stretches = sorted(stretch for manifest in manifests for stretch in _stretches(manifest))
+    found = set()
+    for place, (_, end, machine, run_id) in enumerate(stretches):
+        for other_start, _, other_machine, other_id in stretches[place + 1 :]:
+            if other_start >= end:
+                break
+            if other_machine == machine and other_id != run_id:
+                found |= {run_id, other_id}
+    return found
+
+
+def _stretches(manifest: Manifest) -> list[Stretch]:
+    return [
+        (
+            datetime.fromisoformat(session.started_at),
+            datetime.fromisoformat(session.finished_at),
+            session.host,
+            manifest.run_id,
+        )
+        for session in manifest.sessions
+        if session.finished_at is not None
+    ]

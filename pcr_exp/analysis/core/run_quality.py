@@ -16,7 +16,6 @@ from pcr_exp.runs.manifest import Manifest
 OWN, OF_THE_SET = "own images", "whole images of the same records"
 BY_DEFINITION = "all scans"
 _STATIC_KEYS = set(ScanConfig.__dataclass_fields__)
-_DECODE_BEFORE_THERE_WAS_A_CHOICE = "libjpeg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +38,19 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
     show all that there is: 1. A policy's run has no one quality.
     """
     loader = run.config["loader"]
-    mode = {
-        "decode": loader.get("decode", _DECODE_BEFORE_THERE_WAS_A_CHOICE),
-        "antialias": loader.get("antialias", False),
-    }
+    mode = {"decode": loader["decode"], "antialias": loader["antialias"]}
     if has_policy(run.config):
         return RunQuality()
-    wanted = {**mode, "group": run.manifest.scan_group}
-    own = [entry for entry in run.quality if all(entry[key] == value for key, value in wanted.items())]
+    measured = run.manifest.quality
+    wanted = (mode["decode"], mode["antialias"], run.manifest.scan_group)
+    own = [entry for entry in measured if (entry.decode, entry.antialias, entry.group) == wanted]
     last = num_groups_of(run.config.get("records", {}))
     if run.manifest.encoding == "baseline" or run.manifest.scan_group == last:
-        scales = [entry["num_scales"] for entry in run.quality]
+        scales = [entry.num_scales for entry in measured]
         return RunQuality(1.0, min(scales) if scales else float("nan"), BY_DEFINITION)
     if own:
-        mean = own[0]["ms_ssim_mean"]
-        return RunQuality(float("nan") if mean is None else mean, own[0]["num_scales"], OWN)
+        mean = own[0].ms_ssim_mean
+        return RunQuality(float("nan") if mean is None else mean, own[0].num_scales, OWN)
     return _of_set(run.manifest, mode, sets)
 
 

@@ -70,14 +70,13 @@ def _predict(run: Run, row: pd.Series, compute: float) -> dict[str, Any]:
         "bandwidth": bandwidth_images_per_s(
             row["bandwidth_mib_per_s"] * MIB,
             row["mean_image_bytes"],
-            # Runs from before there were seeks had none.
-            seek_s_per_image=run.config["storage"].get("seek_ms", 0.0) / 1e3 / images_per_record,
+            seek_s_per_image=run.config["storage"]["seek_ms"] / 1e3 / images_per_record,
         ),
     }
     rate, bound = images_per_s(limits)
     loader = run.config["loader"]
-    # The first batch has samples of all that is read side by side; older runs had one lane.
-    at_first = loader.get("lanes", 1) * loader["shuffle_records"] * images_per_record
+    # The first batch has samples of all that is read side by side.
+    at_first = loader["lanes"] * loader["shuffle_records"] * images_per_record
     start_s = fill_s(min(at_first, num_train), limits)
     predicted_s = time_to_accuracy_s(reached["epoch"], num_train, rate, start_s=start_s)
     return {

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_beside
+from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, recorded_hardware
 from pcr_exp.analysis.core.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import OTHER_LOOKS, style
 from pcr_exp.analysis.core.scan_colors import group_color, group_marker
@@ -149,7 +149,7 @@ def redraw_scale(folder: Path, out: Path) -> None:
 
 
 def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
-    """Draw a table of `folder`, whose README.md says what its costs were measured on."""
+    """Draw a table of `folder`, with the hardware that made_by.yaml names."""
     if name == SIMULATED:
         caption = Caption(
             shows="Images/s over workers that share one storage",
@@ -165,7 +165,7 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
         shows="What an order and an index of so many images cost",
         of=("indices alone · no task · no model · no crops",),
         n=f"n = {repeats} of each size",
-        hardware=hardware_beside(folder),
+        hardware=recorded_hardware(folder),
         storage=NOT_TIMED,
     )
     save_figure(draw_cost(rows), rows, out, name, caption)

@@ -21,14 +21,13 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
 """What tells measurements apart; `dataset` is a name for people, by which nothing is looked up."""
-_BEFORE_THERE_WAS_A_CHOICE = {"decode": "libjpeg", "antialias": False}
 
 
 def write_quality(
     folder: str | Path,
     quality: pd.DataFrame,
     index: RecordIndex,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any],
 ) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 
@@ -38,7 +37,7 @@ def write_quality(
         folder: Is made.
         quality: Rows of QUALITY_COLUMNS.
         index: Of the records that were measured.
-        settings: More for the json: how images were decoded, with which filter, the key of the images.
+        settings: `decode` and `antialias`, and what else the json is to say, such as the key of the images.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +48,7 @@ def write_quality(
         "num_images": int(quality["id"].nunique()),
         "num_images_in_split": index.num_samples,
         "groups": sorted(int(group) for group in quality["group"].unique()),
-        **(settings or {}),
+        **settings,
     }
     write_atomic(folder / ROWS_FILE, [quality.to_csv(index=False).encode()])
     write_atomic(folder / SUMMARY_FILE, [summarise_quality(quality).to_csv(index=False).encode()])
@@ -70,7 +69,7 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
     for meta_path in sorted(Path(quality_root).rglob(META_FILE)):
         rows_path = meta_path.with_name(ROWS_FILE)
         try:
-            meta = _BEFORE_THERE_WAS_A_CHOICE | json.loads(meta_path.read_text())
+            meta = json.loads(meta_path.read_text())
             of_set = {column: meta[column] for column in SET_COLUMNS}
             rows = pd.read_csv(rows_path)
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from pcr_exp.analysis.quality.overview import NAME, draw_quality_overview, quali
 
 _OF_ANY_FOLDER = "folder"
 """The dataset of images that have no name of their own: they are called after where they were measured."""
-_CROP_PX = 224
 """The side of crops, where neither the json nor its command says another."""
 _Metas = Mapping[str, Mapping[str, Any]]
 
@@ -78,8 +76,4 @@ def _caption(metas: _Metas, shows: str, size: str) -> Caption:
 
 
 def _crop_px(meta: Mapping[str, Any]) -> int:
-    """The side of the crops; jsons from before they said it have it in their command, or the default."""
-    if "crop_size_px" in meta:
-        return int(meta["crop_size_px"])
-    stated = re.search(r"\bcrop_size_px=(\d+)", meta["command"])
-    return int(stated[1]) if stated else _CROP_PX
+    return int(meta["crop_size_px"])

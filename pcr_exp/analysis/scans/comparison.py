@@ -42,8 +42,6 @@ SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
 _FACTS = ["majority_share", "headline"]
 _COLUMNS = ["run_id", *SIDE_BY_SIDE, "seed", "setting", "final_score", *_FACTS]
 """What runs share that are compared."""
-_CAME_LATER = {"loader.antialias": False}
-"""What runs did whose configuration is older than a key."""
 COMPARISON_COLUMNS = [
     *SIDE_BY_SIDE,
     "value",
@@ -134,8 +132,6 @@ def _values(runs: Sequence[Run], key: str) -> list[str]:
 
 def _value(run: Run, key: str) -> Any:
     value: Any = run.config
-    if key in _CAME_LATER and key.split(".")[-1] not in value[key.split(".")[0]]:
-        return _CAME_LATER[key]
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             raise RunError(f"compare={key}: the configuration of {run.manifest.run_id} has no such key.")

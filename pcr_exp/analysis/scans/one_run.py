@@ -60,7 +60,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     caption = of_runs([run], "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
-    if trace := draw_trace(trace_of(run, []), run, chosen, scan.label, folder, "policy_trace"):
+    if trace := draw_trace(trace_of(run), run, chosen, scan.label, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
 
@@ -86,7 +86,7 @@ def draw_training_curve(
         rows = rows.rename(columns={f"val_{headline}": score}).reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
-        evaluated = evaluated[evaluated["eval_group"] != "same"]  # older runs lack the column
+        evaluated = evaluated[evaluated["eval_group"] != "same"]
         color = scan.color
         losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
         losses.plot(

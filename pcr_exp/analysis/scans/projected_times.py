@@ -26,7 +26,6 @@ from pcr_exp.analysis.core.permitted import (
     is_exclusive,
     may_say_seconds,
     may_say_time_to,
-    timing_of,
 )
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import has_policy
@@ -192,7 +191,8 @@ def _speedups(
 ) -> dict[str, float]:
     theirs = baseline.at(bandwidth)
     ours, reference = level.epochs(target), baseline.epochs(target)
-    if not theirs or not reference or len({timing_of(run) for run in (*theirs, *level.at(bandwidth))}) > 1:
+    timing = {run.manifest.timing_key for run in (*theirs, *level.at(bandwidth))}
+    if not theirs or not reference or len(timing) > 1:
         return {}
     if _no_time(baseline.learned[0], theirs, headline, target, reference):
         return {}
@@ -232,7 +232,7 @@ def _no_time(
     if headline != manifest.headline:
         words = headline_called(headline).words
         return f"the target is of {words}, and runs are judged by {headline_called(manifest.headline).words}"
-    if no_target := may_say_time_to(target, learned.majority_share, manifest.num_classes, headline):
+    if no_target := may_say_time_to(target, manifest.majority_share, manifest.num_classes, headline):
         return no_target
     reached = sum(not math.isnan(found) for found in epochs.values())
     if reached < len(epochs):
@@ -245,7 +245,7 @@ def _no_seconds(shorts: Sequence[Run]) -> str:
     reasons = distinct([*map(may_say_seconds, shorts), *unknown])
     if reasons:
         return reasons[0]
-    return UNLIKE if len({timing_of(run) for run in shorts}) > 1 else ""
+    return UNLIKE if len({run.manifest.timing_key for run in shorts}) > 1 else ""
 
 
 def _by_level(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:

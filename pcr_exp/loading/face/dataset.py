@@ -111,7 +111,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         Raises:
             IndexError: there is no such image.
             ConfigError: the scan policy follows training, which a dataset in worker processes never sees.
-            RecordError: an image is damaged or cannot be decoded, or the records are of format version 1.
+            RecordError: an image is damaged or cannot be decoded.
             StorageError: the storage could not deliver.
         """
         places = [self._place(int(index)) for index in indices]

@@ -1,0 +1,18 @@
+"""Print the SHA-256 of every file that follows from committed rows, pictures included.
+
+    python tests/rebuilt_hashes.py > before.txt
+
+Run it before and after a change that should change nothing, on one machine: the lists are equal. Minutes.
+"""
+
+from hashlib import sha256
+
+from pcr_exp.analysis.core.made_by import made_by
+from pcr_exp.runners.redraw import RESULTS, rebuild
+
+if __name__ == "__main__":
+    for folder, made in made_by(RESULTS).items():
+        if made.pages:
+            for name, content in rebuild(folder, pictures=True).items():
+                path = (folder / name).relative_to(RESULTS)
+                print(sha256(content).hexdigest(), path, flush=True)
