@@ -124,8 +124,7 @@ def read_all(records: RecordSet, rng: Random) -> None:
         decoder = open_decoder(rng.choice(DECODE_MODES), index.encoding, MAX_PIXELS)
         for i in range(min(2, len(prefix))):
             decoder(prefix.encoded(i), prefix.group, f"sample {i}").part(0, 0, 1, 1)
-        if index.version > 1:
-            SingleImages(records).read(record, rng.randrange(len(prefix)), group)
+        SingleImages(records).read(record, rng.randrange(len(prefix)), group)
 
 
 def checked(run: Callable[[], object], names: str) -> str:

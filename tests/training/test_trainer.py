@@ -182,13 +182,6 @@ def test_a_model_that_does_not_suit_the_mode_is_refused() -> None:
         Trainer(small_model(), config(), device=CPU, seed=0, activations=ActivationsConfig(name="recompute"))
 
 
-def test_a_checkpoint_from_before_activations_were_kept_in_ways_is_read() -> None:
-    trainer = Trainer(small_model(), config(), device=CPU, seed=0)
-    state = trainer.state_dict()
-    del state["activations"], state["kept"]
-    trainer.load_state_dict(state)
-
-
 def test_mixed_precision_on_a_cpu_is_full_precision() -> None:
     trainer = Trainer(small_model(), config(amp=True), device=CPU, seed=0)
     assert trainer.amp_dtype is None

@@ -75,8 +75,8 @@ def _predict(run: Run, row: pd.Series, compute: float) -> dict[str, Any]:
     }
     rate, bound = images_per_s(limits)
     loader = run.config["loader"]
-    # The first batch has samples of all that is read side by side.
-    at_first = loader["lanes"] * loader["shuffle_records"] * images_per_record
+    # The first batch has samples of all that is read side by side. These runs had one lane, and no such key.
+    at_first = loader.get("lanes", 1) * loader["shuffle_records"] * images_per_record
     start_s = fill_s(min(at_first, num_train), limits)
     predicted_s = time_to_accuracy_s(reached["epoch"], num_train, rate, start_s=start_s)
     return {
