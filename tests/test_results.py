@@ -12,6 +12,7 @@ import pytest
 from pcr_exp.analysis.core.made_by import made_by
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.runners.redraw import RESULTS, rebuild
+from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)
 REBUILT = [folder for folder, made in MADE_BY.items() if made.pages]
@@ -80,7 +81,7 @@ def test_committed_figures_and_tables_of_runs_are_rebuilt(folder: Path) -> None:
 @pytest.mark.parametrize("runs", packed_sets(), ids=name_of)
 def test_runs_are_packed(runs: Path) -> None:
     """A set is a few files, each run is finished, and knows what always saying one class reaches."""
-    assert {path.name for path in runs.iterdir()} - {LAYERS} == set(PACKED)
+    assert {path.name for path in runs.iterdir()} - {LAYERS, PREDICTIONS_FILE} == set(PACKED)
     for run in runs_of(runs):
         assert run.manifest.status == "finished"
         assert run.manifest.majority_share is not None, run.manifest.run_id

@@ -72,6 +72,11 @@ class DatasetConfig:
     (0: none is held out, and what needs them refuses)."""
     split_seed: int = 42
     """Which images are held out: a hash of this and an image's id, so that a new image moves no other."""
+    num_folds: int | None = None
+    """Cross-validation: all images, those that the publisher reports on among them, are divided into so many
+    folds, by a hash of ids as above or of groups, such as lesions (null: none)."""
+    fold: int | None = None
+    """The fold, from 0, that validates; the others are trained on, and tune_fraction of them tuned by."""
     max_train_images: int | None = None
     """Train on this many images only, a random subset (null: all); records are made of these alone."""
     max_tune_images: int | None = None
@@ -100,6 +105,20 @@ class DatasetConfig:
         for key in ("max_train_images", "max_tune_images", "max_val_images"):
             value = getattr(self, key)
             require(value is None or value >= 1, f"dataset.{key}", value, "null or at least 1")
+        require(
+            self.num_folds is None or self.num_folds >= 2,
+            "dataset.num_folds",
+            self.num_folds,
+            "null or 2 or more",
+        )
+        folds = self.folds
+        wanted = f"null or 0 to {folds[-1]}" if folds else "null, as dataset.num_folds is null"
+        require(self.fold is None or self.fold in folds, "dataset.fold", self.fold, wanted)
+
+    @property
+    def folds(self) -> range:
+        """All folds; empty where there are none."""
+        return range(self.num_folds or 0)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -147,7 +147,13 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
     fields = asdict(dataset)
     for unrelated in _WITHOUT_EFFECT:
         del fields[unrelated]
+    name = dataset.name
+    if dataset.folds:  # records from before there were folds keep their names
+        name += f"-fold_{dataset.fold}_of_{dataset.num_folds}"
+        fields.pop("val_fraction", None)
+    else:
+        del fields["fold"], fields["num_folds"]
     fields["kind"], _ = component_of("dataset", dataset)
     if codec != SCANS["pcr"]:  # records from before there was a choice keep their names
         fields["codec"] = codec
-    return f"{dataset.name}-{key_of(fields)}"
+    return f"{name}-{key_of(fields)}"

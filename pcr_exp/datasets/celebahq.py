@@ -37,6 +37,8 @@ class CelebAHQConfig(OwnSplitConfig):
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
         require(self.split in ("hash", "file"), "dataset.split", self.split, "hash or file")
+        by_hash = self.split == "hash" or not self.folds
+        require(by_hash, "dataset.split", self.split, "hash, with dataset.num_folds")
 
 
 @register("dataset", "celebahq", CelebAHQConfig)

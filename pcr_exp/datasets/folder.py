@@ -71,7 +71,7 @@ def read(config: FolderConfig) -> Dataset:
         for split in ("train", "val")
     )
     both = {sample.group for sample in train} & {sample.group for sample in val} - {None}
-    if both:
+    if both and not config.folds:
         looked.remarks.append(
             f"{len(both)} groups of dataset.group_by={config.group_by!r} have images in train/ and in val/ "
             f"({some(sorted(map(str, both)))}): what is reported on val is too good. Divide them anew, or "

@@ -35,6 +35,8 @@ class Ham10000Config(OwnSplitConfig):
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
         require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
+        by_lesion = self.split == "lesion" or not self.folds
+        require(by_lesion, "dataset.split", self.split, "lesion, with dataset.num_folds")
 
 
 @dataclass(frozen=True, slots=True)

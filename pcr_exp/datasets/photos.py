@@ -126,6 +126,11 @@ def read(config: PhotosConfig) -> Dataset:
     for leaf in sorted({sample.path.parent for chosen in samples.values() for sample in chosen}):
         looked.images(leaf)
     looked.table(folder / STAMP)
+    if config.folds:
+        looked.remarks.append(
+            "photos: folds mix images that are cut from the same parts of the photographs, so what they "
+            "report is too good: try folds with them, and report nothing."
+        )
     classes = {label: list(names) for label, names in CLASSES.items()}
     return make_dataset(config, samples["train"], classes, looked, val=samples["val"])
 

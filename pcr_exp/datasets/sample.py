@@ -92,9 +92,15 @@ def open_dataset(config: DatasetConfig) -> Dataset:
     larger one. What the reader remarks is logged.
 
     Raises:
-        ConfigError: no such dataset, or no such label.
+        ConfigError: no such dataset, no such label, or folds without a choice of one.
         DatasetError: the dataset is not there, or not as its publisher lays it out.
     """
+    if config.folds and config.fold is None:
+        raise ConfigError(
+            f"dataset.fold=null, with dataset.num_folds={config.num_folds}: choose the fold that validates, "
+            f"dataset.fold=0 to {config.folds[-1]}, or all of them in turn with "
+            f"-m dataset.fold={','.join(map(str, config.folds))}."
+        )
     dataset: Dataset = build("dataset", config)
     for remark in dataset.looked.all_remarks():
         log.warning("%s", remark)
@@ -126,7 +132,7 @@ def make_dataset(
         samples: those that may be trained on; if `val` is None, those of val too.
         classes: label name -> class names.
         looked: what was looked at; given remarks on classes that a split lacks.
-        val: the publisher's.
+        val: the publisher's; with folds these images are divided as the others are.
         each_class_trains: a class with no image to train on is an error, not a remark.
 
     Raises:
@@ -134,22 +140,28 @@ def make_dataset(
             does not name; or a class has no image to train on.
     """
     own_fraction = config.val_fraction if isinstance(config, OwnSplitConfig) and val is None else 0.0
-    splits: dict[str, list[Sample]] = {split: [] for split in SPLITS}
-    splits["val"] += val or ()
-    for sample in samples:
-        split = split_of(
-            sample.group or sample.id,
-            val_fraction=own_fraction,
-            tune_fraction=config.tune_fraction,
-            seed=config.split_seed,
-        )
-        splits[split].append(sample)
-    _check(config.name, splits, classes)
     remedy = (
         f"add images, or raise dataset.val_fraction ({own_fraction:g})"
         if own_fraction
         else "add images to val"
     )
+    if config.num_folds is not None:
+        samples, val, own_fraction = [*samples, *(val or ())], None, 0.0
+        remedy = f"add images, or lower dataset.num_folds ({config.num_folds})"
+    splits: dict[str, list[Sample]] = {split: [] for split in SPLITS}
+    splits["val"] += val or ()
+    for sample in samples:
+        group = sample.group or sample.id
+        split = split_of(
+            group, val_fraction=own_fraction, tune_fraction=config.tune_fraction, seed=config.split_seed
+        )
+        if (
+            config.num_folds is not None
+            and fold_of(group, config.num_folds, config.split_seed) == config.fold
+        ):
+            split = "val"
+        splits[split].append(sample)
+    _check(config.name, splits, classes)
     if not splits["val"]:
         raise DatasetError(
             f"{config.name}: the val split has no image, of {sum(map(len, splits.values()))}: {remedy}, or "
@@ -239,6 +251,15 @@ def split_of(group: str, *, val_fraction: float, tune_fraction: float, seed: int
     if _share(digest[:8]) < val_fraction:
         return "val"
     return "tune" if _share(digest[8:16]) < tune_fraction else "train"
+
+
+def fold_of(group: str, num_folds: int, seed: int) -> int:
+    """The fold, 0 to `num_folds` - 1, of an image, or of all images of a group, by its name and nothing else.
+
+    By bits of its own, like the shares of `split_of`: what is tuned by is the same share of every fold.
+    """
+    digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogateescape")).digest()
+    return int.from_bytes(digest[16:24], "big") % num_folds
 
 
 def place(sample_id: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.sample import SPLITS, Dataset, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
-from pcr_exp.images.codec import find_codec
+from pcr_exp.images.codec import ImageCodec, find_codec
 from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reuse import StoredImages
@@ -187,9 +188,7 @@ def _encode(
     num_images = len(images)
     num_before = 0
     codec = find_codec(records.codec_id, "records.codec")
-    reuse = None
-    if records.reuse_from is not None:
-        reuse = StoredImages(Path(records.reuse_from).expanduser(), codec)
+    reuse = _images_made_before(dataset, records, codec)
     for split, samples in opened.splits.items():
 
         def tell(num_done: int, _: int, num_before: int = num_before) -> None:
@@ -218,6 +217,22 @@ def _encode(
         num_before += len(samples)
     with suppress(StorageError):  # spares a comparison; records on a read-only disk do without
         write_source(folder, str(dataset.root), opened, images)
+
+
+def _images_made_before(
+    dataset: DatasetConfig, records: RecordsConfig, codec: ImageCodec
+) -> StoredImages | None:
+    """The records to take images over from: those that were named, or of a fold another one's."""
+    if records.reuse_from is not None:
+        return StoredImages(Path(records.reuse_from).expanduser(), codec)
+    if records.engine != "local":
+        return None
+    others = (replace(dataset, fold=fold) for fold in dataset.folds if fold != dataset.fold)
+    made = next((folder for other in others if is_finished(folder := _path(other, records))), None)
+    if made is None:
+        return None
+    log.info("images are taken over from %s, where it has them", made)
+    return StoredImages(made, codec, remedy=f"Delete {made}, which is then made again.")
 
 
 def _path(dataset: DatasetConfig, records: RecordsConfig) -> Path:

@@ -34,9 +34,18 @@ class StoredImages:
     image, so it should lie on an SSD. Half a kB an image is kept.
     """
 
-    def __init__(self, folder: Path, codec: ImageCodec = PROGRESSIVE) -> None:
-        """Raises RecordError unless `folder` holds splits, each with records in both encodings."""
+    def __init__(
+        self,
+        folder: Path,
+        codec: ImageCodec = PROGRESSIVE,
+        remedy: str = "Leave records.reuse_from out.",
+    ) -> None:
+        """`remedy` is what people can do about records that are damaged or unfit.
+
+        Raises RecordError unless `folder` holds splits, each with records in both encodings.
+        """
         self.folder = folder
+        self._remedy = remedy
         self._codec = codec
         self.num_taken = 0
         """Images that were found so far."""
@@ -73,8 +82,7 @@ class StoredImages:
             if xxhash.xxh3_64_intdigest(piece) != table.checksums[i]:
                 where = f"group {group} of record {self.folder}/{record.records.path(record.number)}"
                 raise RecordError(
-                    f"{image_id} in {where} is damaged: the checksum does not match. "
-                    "Leave records.reuse_from out."
+                    f"{image_id} in {where} is damaged: the checksum does not match. {self._remedy}"
                 )
             pieces.append(piece)
         if self._codec.split(b"".join(self._codec.join(pieces))) != pieces:
@@ -92,7 +100,7 @@ class StoredImages:
             if (cut.index.num_groups, cut.index.scans) != wanted:
                 raise RecordError(
                     f"records.reuse_from={self.folder}: {split} is cut into {cut.index.num_groups} groups by "
-                    f"the script {cut.index.scans!r}, wanted {wanted[0]} by {wanted[1]!r}. Leave it out."
+                    f"the script {cut.index.scans!r}, wanted {wanted[0]} by {wanted[1]!r}. {self._remedy}"
                 )
             for number in range(min(len(cut.index.records), len(whole.index.records))):
                 ids, groups = _tables(cut, number)
@@ -100,7 +108,7 @@ class StoredImages:
                 if ids != ids_of_originals:
                     raise RecordError(
                         f"records.reuse_from={self.folder}: record {number} of {split} holds other images in "
-                        "baseline than in pcr. Leave it out."
+                        f"baseline than in pcr. {self._remedy}"
                     )
                 record = _Record(cut, number, groups, originals)
                 places.update((image_id, (record, i)) for i, image_id in enumerate(ids))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 
 def prepare(config: PrepareConfig) -> str:
-    """Encode all splits in both encodings, or compare images with records; returns one word."""
+    """Encode all splits in both encodings, or compare images with records; returns one word.
+
+    Of `dataset.num_folds` without `dataset.fold` all folds, of which the first alone is transcoded.
+    """
+    if config.dataset.folds and config.dataset.fold is None:
+        for fold in config.dataset.folds:
+            of_fold = replace(config.dataset, fold=fold)
+            done = prepare(replace(config, dataset=of_fold, out=f"{config.out}/fold_{fold}"))
+        return done
     from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
     from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
     from pcr_exp.runs.bars import counting_bar

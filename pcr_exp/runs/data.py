@@ -17,6 +17,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.policies.policy import ScanPolicy, StaticScan
+from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import ensure_records, records_folder
@@ -154,6 +155,26 @@ def images_key_of(config: TrainConfig) -> str:
     indexes = {split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS}
     _check_label(config, indexes["train"])
     return joint_images_key(indexes)
+
+
+def dataset_facts(dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline") -> DatasetFacts:
+    """What the images are that a dataset's records hold, all splits together.
+
+    Args:
+        dataset: Which, and the label whose classes are counted.
+        records: Where they lie.
+        encoding: Of the training images.
+
+    Raises:
+        PcrExpError: records are missing or damaged.
+    """
+    folder, storage = records_folder(dataset, records), open_root(records)
+    encodings = {split: encoding if split == "train" else "baseline" for split in SPLITS}
+    splits = (
+        RecordSet(storage, f"{folder}/{split}/{stored}", max_pixels=records.max_pixels)
+        for split, stored in encodings.items()
+    )
+    return measure_facts(splits, dataset.label)
 
 
 def _check_label(config: TrainConfig, index: RecordIndex) -> None:

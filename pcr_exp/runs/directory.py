@@ -19,6 +19,7 @@ from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
+from pcr_exp.runs.predictions import PREDICTIONS_FILE
 from pcr_exp.runs.stretches import timing_settings
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.keys import key_of
@@ -60,6 +61,10 @@ class RunDirectory:
     @property
     def layers_path(self) -> Path:
         return self.path / "activations.csv"
+
+    @property
+    def predictions_path(self) -> Path:
+        return self.path / PREDICTIONS_FILE
 
     @property
     def log_path(self) -> Path:

@@ -29,7 +29,7 @@ _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components", *OF_
 # Groups that came after published runs, with the values that describe those runs: while a key has that value
 # it is left out, so that new runs stand beside those in tables. Such a default must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "dataset": {"group_by": None},
+    "dataset": {"group_by": None, "num_folds": None, "fold": None},
     "echo": asdict(EchoConfig()),
     "activations": asdict(ActivationsConfig()),
     "storage": {"seek_ms": 0.0},
@@ -65,9 +65,11 @@ def run_id(config: TrainConfig, images: str) -> str:
     """
     settings = asdict(config)
     part = scientific_part(settings)
+    dataset = config.dataset
     words = (
-        config.dataset.name,
-        config.dataset.label,
+        dataset.name,
+        *([f"fold_{dataset.fold}_of_{dataset.num_folds}"] if dataset.folds else []),
+        dataset.label,
         config.model.name,
         scan_slug(config.scan, config.records),
         storage_slug(config.storage),
@@ -127,6 +129,8 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     for group, keys in _WITHOUT_EFFECT.items():
         part[group] = {key: value for key, value in config[group].items() if key not in keys}
     part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))
+    if part["dataset"].get("num_folds") is not None:  # the fold validates, whatever share it is
+        part["dataset"].pop("val_fraction", None)
     return without_defaults(part, _ADDED_LATER)
 
 

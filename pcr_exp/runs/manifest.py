@@ -13,6 +13,7 @@ import torch
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
+from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys
@@ -63,6 +64,8 @@ class Manifest:
     num_train: int | None = None
     num_tune: int | None = None
     num_val: int | None = None
+    dataset_facts: DatasetFacts | None = None
+    """What the images are, by which titles and tables call them. None: the run is older."""
     majority_share: float | None = None
     """Share (0 to 1) of the evaluated images that are of the most frequent class: always saying it scores
     this much. None: not known."""
@@ -226,6 +229,8 @@ def manifest_of(values: Any, where: str) -> Manifest:
     values["columns"] = [_column(item, where) for item in values.get("columns", [])]
     values["sessions"] = [_part(Stretch, item, where) for item in values.get("sessions", [])]
     values["quality"] = [_part(GroupQuality, item, where) for item in values.get("quality", [])]
+    if values.get("dataset_facts") is not None:
+        values["dataset_facts"] = _part(DatasetFacts, values["dataset_facts"], where)
     return Manifest(**values)
 
 

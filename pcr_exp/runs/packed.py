@@ -1,9 +1,9 @@
-"""A set of finished runs in two files instead of a folder each: `runs.json` and `rows.csv`.
+"""A set of finished runs in a few files instead of a folder each: `runs.json`, `rows.csv`, `predictions.npz`.
 
 `runs.json` has the manifest and the configuration of every run, by run id; `rows.csv` the rows of all, in the
 order in which they were written. In a cell a word stands as it is, everything else as JSON, so whole numbers
 stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
-is a column that the row does not have.
+is a column that the row does not have. What the models said of every image: `pcr_exp.runs.predictions`.
 
     python -m pcr_exp.runs.packed results/runs results/my_runs         # packs the finished runs of a folder
     python -m pcr_exp.runs.packed results/runs results/my_runs --add   # and keeps those packed there
@@ -23,6 +23,7 @@ from typing import Any
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest, manifest_of, read_manifest
+from pcr_exp.runs.predictions import PREDICTIONS_FILE, predictions_below, write_predictions
 from pcr_exp.runs.rows import Row, append_checked, read_rows
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.columns import Column
@@ -59,12 +60,12 @@ class _RawSet:
 def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     """Pack all finished runs in the folders of `runs_root`; nothing there is changed or deleted.
 
-    Files of a run other than its manifest, configuration and rows (log, checkpoint, figures) are not packed,
-    nor are runs that have not finished.
+    Files of a run other than its manifest, configuration, rows and predictions (log, checkpoint, figures) are
+    not packed, nor are runs that have not finished.
 
     Args:
         runs_root: A folder of run directories, of a packed set, or of both.
-        out: Where `runs.json` and `rows.csv` go; a set that is there already is replaced,
+        out: Where the files go; a set that is there already is replaced,
         add: or keeps its runs, and gets these besides.
 
     Returns:
@@ -78,13 +79,19 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     found = _finished(runs_root)
     if not found.entries:
         raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
-    packed = _together(_read_raw(out), found, out) if add and is_packed(out) else found
+    adds = add and is_packed(out)
+    packed = _together(_read_raw(out), found, out) if adds else found
+    predictions = (predictions_below(out) if adds else {}) | predictions_below(runs_root)
     declared = {column.name: column for run in packed.manifests.values() for column in run.columns}
     ids = sorted(packed.entries)
     make_folder(out)
     table = rows_to_csv({run_id: packed.rows[run_id] for run_id in ids}, with_declared([*declared.values()]))
     entries = {run_id: packed.entries[run_id] for run_id in ids}
     write_atomic(out / ROWS_FILE, [table.encode()])
+    if kept := {run_id: predictions[run_id] for run_id in ids if run_id in predictions}:
+        write_predictions(out / PREDICTIONS_FILE, kept)
+    else:
+        (out / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the set that this one replaces
     write_atomic(out / RUNS_FILE, [json.dumps(entries, indent=1, allow_nan=False).encode() + b"\n"])
     return ids
 

@@ -26,6 +26,7 @@ from pcr_exp.runs.data import (
     training_loader,
     validation_loader,
 )
+from pcr_exp.runs.predictions import Predictions, open_predictions
 from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
 from pcr_exp.runs.validation import Validation, ValidationBatches
@@ -62,6 +63,8 @@ class Session:
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
+    predictions: Predictions | None = None
+    """Of the first process: what the reported evaluations said of every image."""
     processes: Processes = field(default_factory=Processes)
     others_cpu: OthersCpu | None = None
     """Of the first process: what others take from the run's processes on its host."""
@@ -152,7 +155,14 @@ class Session:
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):
-            return self.validation.scores(self.trainer, scan_group)
+            found = self.validation.evaluate(self.trainer, scan_group)
+        score = f"val_{self.trainer.task.headline.name}"
+        for eval_group, evaluation in found.items():
+            if self.predictions is not None and evaluation.per_image is not None:
+                self.predictions.keep(
+                    self.progress.epoch, eval_group, evaluation.scores[score], **evaluation.per_image
+                )
+        return {eval_group: evaluation.scores for eval_group, evaluation in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that training changes in this process."""
@@ -163,6 +173,7 @@ class Session:
             "clocks": self.clocks.state_dict(),
             "bytes_read": self.bytes_read(),
             **self.requests(),
+            "predictions": None if self.predictions is None else self.predictions.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -174,6 +185,8 @@ class Session:
         self.earlier_bytes = state["bytes_read"]
         self.earlier_requests = tuple(state.get(name, 0) for name in REQUEST_COLUMNS)
         self.earlier_probe_bytes = self.progress.probe_bytes
+        if self.predictions is not None and state.get("predictions") is not None:
+            self.predictions.load_state(state["predictions"])
 
 
 @contextmanager
@@ -266,6 +279,7 @@ def open_session(
             session_requests=requests_since,
             echo=config.echo,
             num_workers=config.loader.num_workers,
+            predictions=open_predictions(data, config) if processes.first else None,
             processes=processes,
             others_cpu=_open_others_cpu(processes),
         )

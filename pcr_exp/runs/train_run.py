@@ -16,7 +16,7 @@ from pcr_exp.config.runners import TrainConfig
 from pcr_exp.policies.policy import declared_columns
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import RunData, images_key_of, majority_share, open_data, prepare_data
+from pcr_exp.runs.data import RunData, dataset_facts, images_key_of, majority_share, open_data, prepare_data
 from pcr_exp.runs.directory import RunDirectory, claim, log_to, write_layers
 from pcr_exp.runs.follow import Assignment, follow, saved_states, share_of_state
 from pcr_exp.runs.manifest import (
@@ -28,7 +28,7 @@ from pcr_exp.runs.manifest import (
     new_manifest,
     write_manifest,
 )
-from pcr_exp.runs.page_cache import settle_page_cache
+from pcr_exp.runs.page_cache import as_found, settle_page_cache
 from pcr_exp.runs.quality import training_quality
 from pcr_exp.runs.rows import Row, RowFile
 from pcr_exp.runs.session import Session, open_session, set_up_torch
@@ -151,6 +151,8 @@ def _train(
     evaluated: RecordSet = getattr(data, config.training.eval_split)
     manifest.majority_share = majority_share(evaluated, config.dataset.label)
     _warn_of_guessing(manifest)
+    with as_found(config, data.train, data.train.index.num_samples):
+        manifest.dataset_facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
     if not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)
@@ -178,6 +180,9 @@ def _train(
             rows.sync()
             own, *others = processes.gather(session.state_dict())
             state = {**own, "others": others, "num_rows": rows.num_rows}
+            if session.predictions is not None:
+                # Before: of a run that is killed in between, and has nothing left to train, they are there.
+                session.predictions.write(directory.predictions_path, directory.path.name)
             save_checkpoint(directory.checkpoint_path, state)
             write_layers(directory.layers_path, session.trainer.activations.history)
 

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
+
+from numpy.typing import NDArray
 
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.loader import Batch, RecordLoader
 from pcr_exp.runs.data import RunData, validation_loader
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.evaluate import scores_of, tally_batches
+from pcr_exp.training.evaluate import per_image, scores_of, tally_batches
 from pcr_exp.training.trainer import Trainer
 
 CACHE_BYTES = 2**30
 """Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found."""
+
+    scores: dict[str, Any]
+    """The task's metrics, as rows have them."""
+    per_image: dict[str, NDArray[Any]] | None
+    """By name of `training.task.PER_IMAGE`, an array [N] of all images; in the first process alone, and None
+    there too where images cannot be told."""
 
 
 class ValidationBatches:
@@ -54,7 +68,7 @@ class ValidationBatches:
 
 
 class Validation:
-    """The scores of a model at each of `training.eval_groups`, on the images of `training.eval_split`."""
+    """What a model is worth at each of `training.eval_groups`, on the images of `training.eval_split`."""
 
     def __init__(
         self, config: TrainConfig, data: RunData, full: ValidationBatches, processes: Processes
@@ -67,8 +81,8 @@ class Validation:
         self._at_group: dict[int, list[Batch]] = {}
         """Those of the last scan group that was asked for: a run's group seldom changes."""
 
-    def scores(self, trainer: Trainer, scan_group: int) -> dict[str, dict[str, Any]]:
-        """Return the metrics for each eval group; `same` is read up to `scan_group`.
+    def evaluate(self, trainer: Trainer, scan_group: int) -> dict[str, Evaluation]:
+        """Evaluate the model for each eval group; `same` is read up to `scan_group`.
 
         All processes call this, each evaluates its share, and all get the metrics of all images.
 
@@ -77,24 +91,25 @@ class Validation:
         Raises:
             PcrExpError: records are missing or damaged, or a metric is not defined.
         """
-        scores = {"full": self._scores(trainer, self._full)}
+        found = {"full": self._evaluate(trainer, self._full)}
         if "same" not in self._config.training.eval_groups:
-            return scores
+            return found
         if self._config.scan.encoding == "baseline":
-            return {**scores, "same": scores["full"]}
-        return {**scores, "same": self._at(trainer, scan_group)}
+            return {**found, "same": found["full"]}
+        return {**found, "same": self._at(trainer, scan_group)}
 
-    def _at(self, trainer: Trainer, scan_group: int) -> dict[str, Any]:
+    def _at(self, trainer: Trainer, scan_group: int) -> Evaluation:
         if scan_group in self._at_group:
-            return self._scores(trainer, self._at_group[scan_group])
+            return self._evaluate(trainer, self._at_group[scan_group])
         training = self._config.training
         with closing(validation_loader(self._config, self._data, training.eval_split, scan_group)) as loader:
             batches = ValidationBatches(loader, training.eval_image_size, processes=self._processes)
-            scores = self._scores(trainer, batches)
+            found = self._evaluate(trainer, batches)
         self._at_group = {} if batches.cached is None else {scan_group: batches.cached}
-        return scores
+        return found
 
-    def _scores(self, trainer: Trainer, batches: Iterable[Batch]) -> dict[str, Any]:
+    def _evaluate(self, trainer: Trainer, batches: Iterable[Batch]) -> Evaluation:
         own = tally_batches(trainer.model, trainer.forward, trainer.task, batches)
         shares = self._processes.gather(own)
-        return self._processes.from_first(lambda: scores_of(shares, trainer.task))
+        scores = self._processes.from_first(lambda: scores_of(shares, trainer.task))
+        return Evaluation(scores, per_image(shares) if self._processes.first else None)

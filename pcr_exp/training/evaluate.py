@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pcr_exp.training.task import Tally, Task, joined
+from pcr_exp.training.task import PER_IMAGE, Tally, Task, joined
+
+log = logging.getLogger(__name__)
 
 
 class LabelledImages(Protocol):
@@ -31,6 +36,8 @@ class Evaluated:
     tallies: list[Tally]
     """One per batch, in order."""
     num_images: int
+    num_replaced: int = 0
+    """Images that stood in for damaged ones (`loader.on_corrupt=replace`)."""
 
 
 def evaluate(
@@ -60,6 +67,20 @@ def scores_of(shares: Sequence[Evaluated], task: Task) -> dict[str, Any]:
     return {**task.metrics(joined(tallies)), "num_val": num_val}
 
 
+def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
+    """PER_IMAGE of all images, in their order, each [N]; None if the task does not keep them.
+
+    Also None where images were replaced by others: nobody could say which these are.
+    """
+    tallies = [tally for share in shares for tally in share.tallies]
+    if not all(tally.values.keys() >= set(PER_IMAGE) for tally in tallies):
+        return None
+    if any(share.num_replaced for share in shares):
+        log.warning("predictions of this evaluation are not kept: damaged images were replaced by others")
+        return None
+    return {name: np.concatenate([tally.values[name] for tally in tallies]) for name in PER_IMAGE}
+
+
 def tally_batches(
     model: nn.Module, forward: Callable[[Tensor], Tensor], task: Task, batches: Iterable[LabelledImages]
 ) -> Evaluated:
@@ -72,7 +93,7 @@ def tally_batches(
         batches: Each image once; the last batch may be short.
     """
     tallies: list[Tally] = []
-    num_val = 0
+    num_val = num_replaced = 0
     was_training = model.training
     model.eval()
     try:
@@ -82,6 +103,7 @@ def tally_batches(
                 target = task.target(batch.labels.to(outputs.device, non_blocking=True))
                 tallies.append(task.tally(outputs, target))
                 num_val += len(batch.labels)
+                num_replaced += getattr(batch, "num_replaced", 0)
     finally:
         model.train(was_training)
-    return Evaluated(tallies, num_val)
+    return Evaluated(tallies, num_val, num_replaced)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOP_K = 5
+PER_IMAGE = ("label", "correct", "loss")
+"""What a tally's values have of every image, if its task wants a run's predictions kept: the class index,
+whether the model names it, and minus the logarithm of the probability that the model gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Tally:
     totals: Mapping[str, Any]
     """Sums over images: numbers, or arrays of one number per class."""
     values: Mapping[str, NDArray[Any]]
-    """Arrays of one entry per image, for metrics that no sum can give."""
+    """Arrays of one entry per image: for metrics that no sum can give, and the PER_IMAGE that runs keep."""
 
 
 def joined(tallies: Sequence[Tally]) -> Tally:
@@ -117,9 +120,10 @@ class Classification:
         return torch.nn.functional.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Count hits; the loss is cross-entropy without label smoothing."""
+        """Count hits, and keep PER_IMAGE; the loss is cross-entropy without label smoothing."""
         num_classes = outputs.shape[1]
         hits = outputs.topk(min(TOP_K, num_classes), dim=1).indices == target[:, None]
+        losses = torch.nn.functional.cross_entropy(outputs, target, reduction="none")
         totals = {
             "loss": torch.nn.functional.cross_entropy(outputs, target, reduction="sum").item(),
             "num_images": len(target),
@@ -127,7 +131,8 @@ class Classification:
             "num_hits": target[hits[:, 0]].bincount(minlength=num_classes).cpu().numpy(),
             "num_of_class": target.bincount(minlength=num_classes).cpu().numpy(),
         }
-        return Tally(totals, {})
+        values = {"label": target, "correct": hits[:, 0], "loss": losses.float()}
+        return Tally(totals, {name: value.cpu().numpy() for name, value in values.items()})
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
         """`val_loss`, mean per image; `val_top1`; `val_top5`, which is None for fewer than 5 classes."""
@@ -178,10 +183,10 @@ class TwoClasses(Classification):
             )
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Keep the margin of the second class over the first, and the label, of every image."""
+        """Keep the margin of the second class over the first, of every image."""
         margins = (outputs[:, 1].double() - outputs[:, 0].double()).cpu().numpy()
         counted = Classification.tally(self, outputs, target)
-        return Tally(counted.totals, {"margin": margins, "label": target.cpu().numpy()})
+        return Tally(counted.totals, {**counted.values, "margin": margins})
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
         """Add `val_auc`.

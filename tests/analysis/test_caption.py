@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -22,8 +24,13 @@ from pcr_exp.analysis.core.figure import footer, panel_title, panels, put_captio
 from pcr_exp.analysis.core.look import style
 from pcr_exp.analysis.core.made_by import made_by
 from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.scans.page import to_markdown
+from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import RunError
+from pcr_exp.records.dataset_facts import ImageFile, facts_of
 from pcr_exp.runners.redraw import RESULTS
 
 MakeRun = Callable[..., Path]
@@ -46,6 +53,25 @@ def test_the_caption_of_runs_is_what_their_files_say(tmp_path: Path, make_run: M
     assert found.facts == (
         "n = 1 to 2 seeds each; storage 8 MiB/s / storage without a limit in MiB/s; Test CPU, 2 cores"
     )
+
+
+def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_run: MakeRun) -> None:
+    """In captions, in tables and in the titles above them; one that did not by its dataset's name."""
+    folder = make_run(tmp_path, "baseline", more={"storage": StorageConfig(name="unlimited")})
+    path = folder / "manifest.json"
+    facts = facts_of([ImageFile(224, 224, 75)], num_images=9, num_classes=10)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": asdict(facts)}))
+    runs = read_runs(tmp_path)
+    name = "photos, ten classes, 224 px, q75"
+    assert of_runs(runs, "Accuracy").of == (f"{name} · photo · resnet18 · 64 px",)
+    frame = runs_frame(runs)
+    assert list(frame["dataset"]) == list(eval_curves(runs)["dataset"].unique()) == [name]
+    assert f"{name} · photo · resnet18" in to_markdown(summary_table(frame))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": None}))
+    assert list(runs_frame(read_runs(tmp_path))["dataset"]) == ["photos"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": {"num_cats": 1}}))
+    with pytest.raises(RunError, match=r"not a manifest of this version.*num_cats"):
+        read_runs(tmp_path)
 
 
 def test_only_runs_that_are_drawn_count(tmp_path: Path, make_run: MakeRun) -> None:

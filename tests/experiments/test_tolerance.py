@@ -92,7 +92,8 @@ def test_own_images_are_answered_for_and_a_second_label_or_margin_costs_no_look(
     assert shown[-2:] == ["tolerance-out", "finished"]
     meta = json.loads((out / "tolerance.json").read_text())
     facts = meta["facts"]
-    assert (facts["dataset"], facts["num_classes"], facts["model"]) == ("mine", 2, "efficientnet_lite0")
+    assert facts["dataset"] == "mine, two classes, 40 px, q95"
+    assert (facts["num_classes"], facts["model"]) == (2, "efficientnet_lite0")
     assert facts["num_images"] < 32, "val is not looked at"
     assert meta["cpu_s"] > 0 and facts["storage"]["bandwidth_mib_per_s"] == 150
 

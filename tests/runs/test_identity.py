@@ -228,3 +228,24 @@ def test_a_written_configuration_is_the_same_science(configure: Any) -> None:
 )
 def test_differences_are_dotted_keys(one: dict[str, Any], other: dict[str, Any], found: list[str]) -> None:
     assert differences(one, other) == found
+
+
+def test_a_fold_is_another_run_that_says_so(configure: Any) -> None:
+    plain = configure()
+    folds = [configure(dataset__num_folds=5, dataset__fold=fold) for fold in (0, 1)]
+    ids = [run_id(config, IMAGES) for config in (plain, *folds)]
+    assert [name.partition("-photo-")[0] for name in ids] == [
+        "photos",
+        "photos-fold_0_of_5",
+        "photos-fold_1_of_5",
+    ]
+    assert len({name.rpartition("-")[2] for name in ids}) == 3
+
+
+def test_with_folds_the_share_that_is_held_out_without_them_does_not_count(configure: Any) -> None:
+    config = asdict(configure(dataset__num_folds=5, dataset__fold=0))
+    shares = [{**config, "dataset": {**config["dataset"], "val_fraction": share}} for share in (0.2, 0.3)]
+    assert identity(shares[0], IMAGES) == identity(shares[1], IMAGES)
+    for settings in shares:
+        settings["dataset"] |= {"num_folds": None, "fold": None}
+    assert identity(shares[0], IMAGES) != identity(shares[1], IMAGES)

@@ -15,6 +15,7 @@ import torch
 
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
+from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs import train_run
 from pcr_exp.runs.directory import RunDirectory
@@ -38,8 +39,21 @@ def test_a_run_leaves_its_files(configure: Any) -> None:
     outcome, rows = run(config)
     assert outcome.status == "finished"
     assert outcome.folder == Path(config.runs_root) / outcome.run_id
+    facts = read_manifest(outcome.folder / "manifest.json").dataset_facts
+    assert facts == DatasetFacts(
+        num_images=80,
+        num_classes=8,
+        num_measured=80,
+        width_px=64,
+        height_px=64,
+        short_side_px=64,
+        quality=90,
+        one_size=True,
+        one_quality=True,
+    )
     names = {path.name for path in outcome.folder.iterdir()}
-    assert names == {"manifest.json", "config.yaml", "rows.jsonl", "log.txt", "checkpoint.pt"}
+    beside = {"log.txt", "checkpoint.pt", "predictions.npz"}
+    assert names == {"manifest.json", "config.yaml", "rows.jsonl", *beside}
     assert [(r["kind"], r["epoch"], r["step"]) for r in rows] == [
         *(("train", 1, 3), ("eval", 1, 4), ("train", 2, 6), ("train", 2, 8), ("eval", 2, 8)),
     ]
@@ -252,6 +266,6 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
         [
             *("activations", "bytes_read", "cached_bytes", "clocks", "exchange", "format", "kept", "model"),
             *("normalization", "num_requests", "num_retries", "num_rows", "optimizer", "policy"),
-            *("progress", "scaler"),
+            *("predictions", "progress", "scaler"),
         ]
     ]

@@ -42,8 +42,8 @@ def test_each_evaluation_sees_every_image_once_and_the_same(
     assert len(reads) == (1 if cache_bytes else 2)
 
 
-def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, int, bool]:
-    """The scores, how many images this process looked at, and whether its own model is as before."""
+def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, int, bool, list[Any]]:
+    """The scores, how many images this process looked at, whether its own model is as before; predictions."""
     torch.set_num_threads(1)
     config = dataclasses.replace(config, world_size=processes.world_size)
     with open_session(config, open_data(config), torch.device("cpu"), processes) as session:
@@ -54,17 +54,21 @@ def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, in
         scores = session._global_scores(2)
         unchanged = all(torch.equal(*pair) for pair in zip(tensors, before, strict=True))
         cached = session.validation._full.cached
-        return scores, sum(len(batch.labels) for batch in cached or ()), unchanged
+        kept = session.predictions.evaluations if session.predictions else []
+        predictions = [(each.eval_group, each.correct.tolist(), each.loss.tolist()) for each in kept]
+        return scores, sum(len(batch.labels) for batch in cached or ()), unchanged, predictions
 
 
 def test_processes_share_the_images_and_score_them_to_the_last_bit(configure: Any) -> None:
     config = configure(training__batch_size=8, training__eval_groups=["full", "same"])
-    alone, num_images, _ = scores_of_a_team(Processes(), config)
+    alone, num_images, _, predictions = scores_of_a_team(Processes(), config)
     assert num_images == alone["full"]["num_val"] == 20
     team = spawned(scores_of_a_team, 2, config)
-    assert [scores for scores, _, _ in team] == [alone, alone]
-    assert [num for _, num, _ in team] == [8, 12], "whole batches, of 8, 8 and 4 images"
-    assert all(unchanged for _, _, unchanged in team)
+    assert [scores for scores, *_ in team] == [alone, alone]
+    assert [num for _, num, _, _ in team] == [8, 12], "whole batches, of 8, 8 and 4 images"
+    assert all(unchanged for _, _, unchanged, _ in team)
+    assert len(predictions) == 2
+    assert [kept for *_, kept in team] == [predictions, []], "the first process has those of all images"
 
 
 def test_more_processes_than_batches(val_loader: RecordLoader) -> None:

@@ -127,7 +127,7 @@ def _places(runs: Sequence[Run]) -> str:
 def _task_of(run: Run) -> str:
     manifest = run.manifest
     size_px = run.config["training"]["image_size"]
-    return task_words(manifest.dataset, manifest.label, manifest.model, size_px)
+    return task_words(run.dataset, manifest.label, manifest.model, size_px)
 
 
 def _seeds(runs: Iterable[Run]) -> str:

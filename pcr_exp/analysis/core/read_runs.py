@@ -12,6 +12,7 @@ import pandas as pd
 
 from pcr_exp.analysis.core.headline import scored
 from pcr_exp.errors import RunError
+from pcr_exp.records.dataset_facts import describe_dataset
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, PackedRun, is_packed, read_packed
@@ -34,6 +35,11 @@ class Run:
     """Why its seconds are not its own: words, where it had company; else empty."""
     exclusive_only: bool = True
     """Whether its seconds may be said only if it had the machine to itself."""
+
+    @property
+    def dataset(self) -> str:
+        """What tables and titles call its images: by what they are, where the run has measured that."""
+        return describe_dataset(self.manifest.dataset, self.manifest.dataset_facts)
 
     @property
     def eval_rows(self) -> list[Row]:

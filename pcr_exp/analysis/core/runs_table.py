@@ -121,7 +121,7 @@ def shared_columns(
     facts = facts_of(run)
     return {
         "run_id": manifest.run_id,
-        "dataset": manifest.dataset,
+        "dataset": run.dataset,
         "label": manifest.label,
         "model": manifest.model,
         "scan": scan_label(config["scan"], config.get("records")),

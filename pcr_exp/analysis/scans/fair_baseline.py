@@ -92,7 +92,7 @@ def _is_search(run: Run) -> bool:
 def _row(run: Run) -> dict[str, Any]:
     manifest, training, last = run.manifest, run.config["training"], run.eval_rows[-1]
     return {
-        "dataset": manifest.dataset,
+        "dataset": run.dataset,
         "label": manifest.label,
         "model": manifest.model,
         "image_size_px": training["image_size"],

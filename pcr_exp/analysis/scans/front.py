@@ -199,4 +199,4 @@ def _is_on_front(row: Mapping[Any, Any], rows: pd.DataFrame) -> bool:
 
 def _task(run: Run) -> tuple[Any, ...]:
     manifest = run.manifest
-    return manifest.dataset, manifest.label, manifest.model, run.config["training"]["image_size"]
+    return run.dataset, manifest.label, manifest.model, run.config["training"]["image_size"]

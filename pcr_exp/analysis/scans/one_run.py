@@ -51,12 +51,12 @@ def draw_run(folder: Path) -> dict[str, Path]:
     rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
-    title = task_title(config["dataset"]["name"], config["dataset"]["label"], config["model"]["name"])
+    run = Run(manifest, config, rows)
+    title = task_title(run.dataset, manifest.label, manifest.model)
     scan = level_of_config(config["scan"], config.get("records"))
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
-    run = Run(manifest, config, rows)
     caption = of_runs([run], "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")

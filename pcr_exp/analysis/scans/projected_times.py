@@ -258,7 +258,7 @@ def _by_level(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
 
 def _group_of(run: Run) -> dict[str, Any]:
     manifest = run.manifest
-    values = (manifest.dataset, manifest.label, manifest.model, run.config["training"]["image_size"])
+    values = (run.dataset, manifest.label, manifest.model, run.config["training"]["image_size"])
     return dict(zip(GROUP_COLUMNS, values, strict=True))
 
 

@@ -10,12 +10,13 @@ from pcr_exp.config.evaluation import EvaluateConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.evaluation import Trained, levels_of, outputs_of_classes, score_images
+from pcr_exp.records.dataset_facts import describe_dataset
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import ensure_records
 from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import open_published, open_runs
-from pcr_exp.runs.data import open_unthrottled
+from pcr_exp.runs.data import dataset_facts, open_unthrottled
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import AUC, headline_of, open_task
 
@@ -50,7 +51,7 @@ def evaluate(config: EvaluateConfig) -> str:
             progress=tell,
         )
     settings = {
-        "dataset": config.dataset.name,
+        "dataset": describe_dataset(config.dataset.name, dataset_facts(config.dataset, config.records)),
         "label": config.dataset.label,
         "split": config.split,
         "fingerprint": baseline.index.fingerprint,

@@ -18,6 +18,7 @@ from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
 from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
+from pcr_exp.records.dataset_facts import describe_dataset, facts_of_files
 from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.training.device import open_device
@@ -84,7 +85,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
             progress=tell,
         )
     facts = Facts(
-        dataset=config.dataset.name,
+        dataset=describe_dataset(config.dataset.name, facts_of_files(dataset, label)),
         label=label,
         headline=headline,
         model=config.model.name,
