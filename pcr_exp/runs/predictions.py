@@ -10,6 +10,7 @@ gives to the label is exp(-loss), which keeps more of it than a float16 of its o
     <run_id>/evaluations  [E]     epoch, eval_group, score, and the row of each in the next two arrays
     <run_id>/correct      [K, (N + 7) // 8]  bits: whether the model names the label
     <run_id>/loss         [K, N]  float16: cross-entropy with the label, without label smoothing
+    <run_id>/probabilities [K, N, classes] float16, of tasks that keep them
     <run_id>/images       []      the key of its images, which runs of a set share:
     images/<key>/image    [N]     uint64, `image_hash` of the id, in the order of the records
     images/<key>/label    [N]     int32 class index
@@ -55,6 +56,8 @@ class ImageScores:
     score: float
     correct: NDArray[np.bool_]
     loss: NDArray[np.float16]
+    probabilities: NDArray[np.float16] | None = None
+    """[N, classes], of every class; None where the task does not keep them."""
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Predictions:
         label: NDArray[Any],
         correct: NDArray[Any],
         loss: NDArray[Any],
+        probabilities: NDArray[Any] | None = None,
     ) -> None:
         """Take an evaluation, in place of what it makes superfluous.
 
@@ -87,6 +91,7 @@ class Predictions:
             label: [N] class indexes that the model was asked for.
             correct: [N] booleans.
             loss: [N] cross-entropies with the label.
+            probabilities: [N, classes], if the task keeps them.
 
         Raises:
             RunError: the images are not those of the records.
@@ -97,7 +102,8 @@ class Predictions:
                 "order. This is a defect of the loader: please report it."
             )
         with np.errstate(over="ignore"):  # a loss beyond 65,504 is one without any probability left
-            scores = ImageScores(epoch, eval_group, _number(score), correct, loss.astype(np.float16))
+            rounded = loss.astype(np.float16)
+        scores = ImageScores(epoch, eval_group, _number(score), correct, rounded, probabilities)
         same = [other for other in self.evaluations if other.eval_group == eval_group]
         others = [other for other in self.evaluations if other.eval_group != eval_group]
         before = [other for other in same if other.epoch < epoch]
@@ -234,6 +240,9 @@ def _pack(predictions: Mapping[str, Predictions]) -> bytes:
         arrays[f"{run_id}/correct"] = np.packbits(correct, axis=1)
         loss = np.array([scores.loss for scores in unique], dtype=np.float16).reshape(shape)
         arrays[f"{run_id}/loss"] = loss
+        if unique and all(scores.probabilities is not None for scores in unique):
+            shares = np.array([scores.probabilities for scores in unique], dtype=np.float16)
+            arrays[f"{run_id}/probabilities"] = shares
         arrays[f"{run_id}/{_IMAGES}"] = np.array(key)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # it has no other keyword arguments
@@ -259,8 +268,12 @@ def _of_run(file: Mapping[str, NDArray[Any]], run_id: str) -> Predictions:
     correct = np.unpackbits(file[f"{run_id}/correct"], axis=1, count=len(found.image)).astype(bool)
     if table.dtype != _EVALUATIONS or not len(found.image) == len(found.label) == loss.shape[1]:
         raise ValueError(f"the arrays of {run_id} do not fit each other")
+    name = f"{run_id}/probabilities"
+    shares = file[name] if name in file else [None] * len(loss)
+    if len(shares) != len(loss):
+        raise ValueError(f"the arrays of {run_id} do not fit each other")
     found.evaluations = [
-        ImageScores(int(epoch), str(eval_group), float(score), correct[row], loss[row])
+        ImageScores(int(epoch), str(eval_group), float(score), correct[row], loss[row], shares[row])
         for epoch, eval_group, score, row in table
     ]
     return found

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pcr_exp.training.task import PER_IMAGE, Tally, Task, joined
+from pcr_exp.training.task import PER_IMAGE, PROBABILITIES, Tally, Task, joined
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def scores_of(shares: Sequence[Evaluated], task: Task) -> dict[str, Any]:
 
 
 def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
-    """PER_IMAGE of all images, in their order, each [N]; None if the task does not keep them.
+    """PER_IMAGE of all images, in their order, each [N], and PROBABILITIES; None if the task keeps neither.
 
     Also None where images were replaced by others: nobody could say which these are.
     """
@@ -78,7 +78,8 @@ def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
     if any(share.num_replaced for share in shares):
         log.warning("predictions of this evaluation are not kept: damaged images were replaced by others")
         return None
-    return {name: np.concatenate([tally.values[name] for tally in tallies]) for name in PER_IMAGE}
+    names = [*PER_IMAGE, *(name for name in (PROBABILITIES,) if name in tallies[0].values)]
+    return {name: np.concatenate([tally.values[name] for tally in tallies]) for name in names}
 
 
 def tally_batches(

@@ -26,6 +26,10 @@ TOP_K = 5
 PER_IMAGE = ("label", "correct", "loss")
 """What a tally's values have of every image, if its task wants a run's predictions kept: the class index,
 whether the model names it, and minus the logarithm of the probability that the model gives it."""
+PROBABILITIES = "probabilities"
+"""What a tally's values may have besides: the probability of every class, float16 [N, classes]."""
+MAX_RANKED_CLASSES = 20
+"""Up to so many classes `task=balanced` keeps all probabilities: of 1,000 they would take 2 kB an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +154,23 @@ class Classification:
 class BalancedClassification(Classification):
     """Classes count alike, however many images they have: the mean of the classes' recalls.
 
-    As scikit-learn's `balanced_accuracy_score`: classes without an evaluated image do not enter the mean.
+    As scikit-learn's `balanced_accuracy_score`: classes without an evaluated image do not enter the mean. Up
+    to MAX_RANKED_CLASSES also `val_auc`: each class against the rest, the mean over classes, as
+    `roc_auc_score(multi_class="ovr", average="macro")`.
     """
 
     headline: ClassVar[Headline] = BALANCED_ACCURACY
 
+    def tally(self, outputs: Tensor, target: Tensor) -> Tally:
+        """Keep PROBABILITIES, where there are few classes."""
+        counted = Classification.tally(self, outputs, target)
+        if outputs.shape[1] > MAX_RANKED_CLASSES:
+            return counted
+        shares = torch.softmax(outputs.float(), dim=1).half().cpu().numpy()
+        return Tally(counted.totals, {**counted.values, PROBABILITIES: shares})
+
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """Add `val_balanced_accuracy`, and `val_recall` by class name (None: no image of that class)."""
+        """Add `val_balanced_accuracy`, `val_auc` and `val_recall` by class name (None: no image of it)."""
         hits, counts = tally.totals["num_hits"].tolist(), tally.totals["num_of_class"].tolist()
         names = self.classes or [str(number) for number in range(len(counts))]
         recalls = [hit / count if count else None for hit, count in zip(hits, counts, strict=True)]
@@ -165,7 +179,19 @@ class BalancedClassification(Classification):
             **Classification.metrics(self, tally),
             "val_balanced_accuracy": sum(known) / len(known),
             "val_recall": dict(zip(names, recalls, strict=True)),
+            **({"val_auc": mean_auc(tally)} if PROBABILITIES in tally.values else {}),
         }
+
+
+def mean_auc(tally: Tally) -> float | None:
+    """The AUC of each class against the rest, the mean over classes; None if all images are of one class.
+
+    Classes without an evaluated image do not enter the mean.
+    """
+    labels, scores = tally.values["label"], tally.values[PROBABILITIES]
+    there = [number for number in range(scores.shape[1]) if 0 < (labels == number).sum() < len(labels)]
+    areas = [area_under_roc(scores[:, number], labels == number) for number in there]
+    return sum(areas) / len(areas) if areas else None
 
 
 @register("task", "auc", TaskConfig)

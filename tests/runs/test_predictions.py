@@ -262,6 +262,28 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
         read_predictions(tmp_path)
 
 
+def test_probabilities_of_all_classes_are_kept_where_the_task_has_them(configure: Configure) -> None:
+    """From them follows every metric of the rows, of one class against another too."""
+    balanced = {"task__name": "balanced", "dataset__targets": {"balanced_accuracy": 0.6}}
+    folder = run_training(configure(**balanced, training__epochs=2), progress=False).folder
+    (kept,) = predictions_below(folder.parent).values()
+    rows = [row for row in read_rows(folder / "rows.jsonl") if row["kind"] == "eval"]
+    for scores in kept.evaluations:
+        shares = scores.probabilities
+        assert (
+            shares is not None
+            and shares.dtype == np.float16
+            and np.allclose(shares.sum(axis=1), 1, atol=0.01)
+        )
+        of_label = shares[np.arange(len(kept.label)), kept.label].astype(np.float32)
+        assert np.allclose(of_label, np.exp(-scores.loss.astype(np.float32)), atol=1e-3)
+        (row,) = [row for row in rows if row["epoch"] == scores.epoch]
+        labels, share = kept.label == 1, shares[:, 1].astype(np.float32)
+        if len(row["val_recall"]) == 2:
+            wanted = tm.auroc(torch.tensor(share), torch.tensor(labels).long(), task="binary").item()
+            assert row["val_auc"] == pytest.approx(wanted, abs=2e-3)
+
+
 def test_labels_in_another_order_are_a_defect() -> None:
     predictions = of_four_images()
     with pytest.raises(RunError, match=r"not those of the records.*report it"):

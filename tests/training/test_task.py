@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics.functional as tm
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from pcr_exp.config.components import names
@@ -15,6 +16,7 @@ from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.training.task import (
     AUC,
     BALANCED_ACCURACY,
+    MAX_RANKED_CLASSES,
     TOP1,
     BalancedClassification,
     Classification,
@@ -85,6 +87,24 @@ def test_auc_is_that_of_torchmetrics_with_ties_and_without(decimals: int) -> Non
     found = scores(TwoClasses(classes=("no", "yes")), torch.stack([-margins / 2, margins / 2], dim=1), labels)
     wanted = tm.auroc(margins.sigmoid().double(), labels, task="binary")
     assert found["val_auc"] == pytest.approx(wanted.item())
+
+
+def test_auc_of_several_classes_is_that_of_scikit_learn() -> None:
+    logits, labels = unequal()
+    found = scores(BalancedClassification(classes=DIAGNOSES), logits, labels)
+    shares = logits.softmax(dim=1).numpy()
+    wanted = roc_auc_score(labels, shares / shares.sum(axis=1, keepdims=True), multi_class="ovr")
+    assert found["val_auc"] == pytest.approx(wanted, abs=1e-3), "of probabilities of 11 bits"
+    there = labels != 3
+    fewer = scores(BalancedClassification(classes=DIAGNOSES), logits[there], labels[there])["val_auc"]
+    by_class = [roc_auc_score(labels[there] == i, shares[there][:, i]) for i in (0, 1, 2, 4, 5, 6)]
+    assert fewer == pytest.approx(np.mean(by_class), abs=1e-3)
+    assert scores(BalancedClassification(), torch.eye(3)[[0, 0]], torch.tensor([0, 0]))["val_auc"] is None
+
+
+def test_probabilities_of_many_classes_are_not_kept() -> None:
+    labels = torch.arange(MAX_RANKED_CLASSES + 1)
+    assert "val_auc" not in scores(BalancedClassification(), torch.eye(len(labels)), labels)
 
 
 def test_auc_of_one_class_is_refused() -> None:
