@@ -17,6 +17,17 @@ class ConfigError(PcrExpError):
     """A configuration key has a value that cannot work."""
 
 
+class SettingError(ConfigError):
+    """As `ConfigError`, in its parts: the API gives the setting the name of its own argument."""
+
+    def __init__(self, key: str, given: object, wanted: str) -> None:
+        super().__init__(f"{key}={given!r}: wanted {wanted}.")
+        self.key, self.given, self.wanted = key, given, wanted
+
+    def __reduce__(self) -> tuple[type["SettingError"], tuple[str, object, str]]:
+        return SettingError, (self.key, self.given, self.wanted)
+
+
 class DatasetError(PcrExpError):
     """A dataset's folder does not have the layout that its publisher gives it."""
 

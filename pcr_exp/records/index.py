@@ -127,7 +127,7 @@ class RecordIndex:
             have = "group 1 only" if self.num_groups == 1 else f"groups 1 to {self.num_groups}"
             raise RecordError(
                 f"scan group {group} was asked for, but the {self.encoding} records of "
-                f"{self.dataset}/{self.split} have {have}. Choose scan.group from these."
+                f"{self.dataset}/{self.split} have {have}. Choose one of these."
             )
 
 
