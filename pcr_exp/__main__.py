@@ -22,7 +22,7 @@ from pcr_exp.records.extract import extract_image, find_image
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.verify import verify_records
-from pcr_exp.records.walk import Found, find_records
+from pcr_exp.records.walk import ClassNumbers, Found, find_records
 from pcr_exp.runners import RUNNERS
 from pcr_exp.system import MIB
 
@@ -34,6 +34,8 @@ _LOOKING = {
     "doctor": "libraries, limits and speed of this machine, and what is missing",
 }
 """The commands of this module."""
+_SHOWN_CLASSES = 8
+"""Of each label."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,11 +96,18 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
     yield f"  format version {index.version}, scans {index.scans}, images {index.images or 'unknown'}"
     yield f"  {num_samples} images in {len(records)} record{'' if len(records) == 1 else 's'}"
     for label, classes in index.classes.items():
-        shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-        yield f"  label {label}: {len(classes)} classes ({shown})"
+        yield f"  label {label}: {_classes(classes)}"
     yield from _groups(index, list(numbers), num_samples)
     if len(records) == 1:
         yield from _samples(found, num_shown)
+
+
+def _classes(classes: Sequence[str]) -> str:
+    names, what = classes, "classes"
+    if isinstance(classes, ClassNumbers):
+        names, what = [str(number) for number in classes.used], "numbers of classes, which an index names"
+    shown = ", ".join(names[:_SHOWN_CLASSES]) + (", ..." if len(names) > _SHOWN_CLASSES else "")
+    return f"{len(names)} {what} ({shown})"
 
 
 def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ class RecordIndex:
     encoding: str
     fingerprint: str
     num_groups: int
-    classes: dict[str, list[str]]
+    classes: Mapping[str, Sequence[str]]
     records: Sequence[RecordEntry]
     """A list; of a mapped index an `EntryTable`, which makes entries when they are asked for."""
     images: str = ""

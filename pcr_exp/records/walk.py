@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import overload
 
 import numpy as np
 
@@ -28,6 +30,29 @@ class Found:
 
     records: RecordSet
     numbers: range
+
+
+class ClassNumbers(Sequence[str]):
+    """The classes of a label of which only numbers are known, each called by its number.
+
+    They take no more room than the labels that use them, however high their numbers are.
+    """
+
+    def __init__(self, labels: Iterable[int]) -> None:
+        self.used = sorted(set(labels))
+        """Numbers that are labels, rising."""
+
+    def __len__(self) -> int:
+        return self.used[-1] + 1 if self.used else 0
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+    def __getitem__(self, number: int | slice) -> str | list[str]:
+        """Raises IndexError as a list does."""
+        chosen = range(len(self))[number]
+        return str(chosen) if isinstance(chosen, int) else [str(one) for one in chosen]
 
 
 def find_records(root: str) -> list[Found]:
@@ -56,7 +81,7 @@ def find_records(root: str) -> list[Found]:
 def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
     """The index that a record alone would have: a header, then groups that say where they end.
 
-    What classes its labels count is not known: they are numbers.
+    What classes its labels count is not known: they are called by their numbers.
 
     Raises:
         RecordError: the file is no record, cut short or damaged.
@@ -78,7 +103,7 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
         raise RecordError(
             f"{where} is cut short or damaged: it has {num_bytes} bytes, its groups end at {end}."
         )
-    classes = {name: [str(i) for i in range(max(values) + 1)] for name, values in header.labels.items()}
+    classes = {name: ClassNumbers(values) for name, values in header.labels.items()}
     entry = RecordEntry(
         PurePosixPath(file).name, header.num_samples, tuple(ends), start if version > 1 else 0
     )
