@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from pcr_exp.errors import PcrExpError
+from pcr_exp.errors import PcrExpError, printable
 from pcr_exp.places import COMMAND
 from pcr_exp.records.extract import extract_image, find_image
 from pcr_exp.records.index import RecordIndex
@@ -84,7 +84,8 @@ def start_runner(name: str, arguments: Sequence[str]) -> int:
 def inspect(options: argparse.Namespace) -> int:
     """Print what records hold."""
     for found in find_records(options.root):
-        print("\n".join(_described(found, options.samples)))
+        for line in _described(found, options.samples):
+            print(printable(line))
     return 0
 
 
@@ -155,9 +156,9 @@ def verify(options: argparse.Namespace) -> int:
                 done=lambda num_bytes: bar.advance(task, num_bytes),
             ):
                 num_damaged += 1
-                print(f"damaged: {damage.record}: {damage.reason}")
+                print(printable(f"damaged: {damage.record}: {damage.reason}"))
                 for name, group in damage.images:
-                    print(f"damaged: {damage.record}: image {name}, group {group}")
+                    print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
     print(f"{num_records - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)")
     return 1 if num_damaged else 0
 
@@ -173,14 +174,15 @@ def extract(options: argparse.Namespace) -> int:
         sys.stdout.buffer.write(encoded)
         return 0
     name = SingleImages(records).header(record).ids[i] if records.index.version > 1 else f"{record}-{i}"
-    path = Path(options.output or f"{Path(name).stem}-group{group}.jpg")
+    path = Path(options.output or f"{printable(Path(name).stem)}-group{group}.jpg")
     try:
         with path.open("wb" if options.force else "xb") as file:
             file.write(encoded)
     except FileExistsError:
-        print(f"{path} is there already: choose another name (-o), or replace it (--force).", file=sys.stderr)
+        said = f"{path} is there already: choose another name (-o), or replace it (--force)."
+        print(printable(said), file=sys.stderr)
         return 1
-    print(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes")
+    print(printable(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes"))
     return 0
 
 
@@ -213,7 +215,7 @@ def convert(options: argparse.Namespace) -> int:
         print(f"{sum(outcome.left_out == what for outcome in made)} images lost: {what}")
     for outcome in outcomes:
         if outcome.error:
-            print(f"not converted: {outcome.file}: {outcome.error}")
+            print(printable(f"not converted: {outcome.file}: {outcome.error}"))
     return 1 if len(made) < len(outcomes) else 0
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from pcr_exp.config.components import build
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.errors import ConfigError, DatasetError
+from pcr_exp.errors import ConfigError, DatasetError, printable
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def open_dataset(config: DatasetConfig) -> Dataset:
     """
     dataset: Dataset = build("dataset", config)
     for remark in dataset.looked.all_remarks():
-        log.warning("%s", remark)
+        log.warning("%s", printable(remark))
     if config.label not in dataset.classes:
         raise ConfigError(
             f"dataset.label={config.label!r}: {config.name} has the labels {', '.join(dataset.classes)}."

@@ -199,7 +199,7 @@ def test_a_worker_that_dies_while_the_trainer_trains_is_named_when_it_asks(open_
     os.kill(victim, signal.SIGKILL)
     time.sleep(0.5)
     started = time.monotonic()
-    wanted = rf"a decoding process died: process {victim} was ended by signal 9\. .*loader\.num_workers"
+    wanted = rf"a decoding process died: process {victim} was ended by signal 9\. .*num_workers"
     with pytest.raises(LoaderError, match=wanted):
         for _ in stream:
             pass
