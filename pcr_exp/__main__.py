@@ -1,7 +1,7 @@
 """All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
 
 pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
-pcr-exp verify s3://bucket/pets/train                       # whether every checksum holds
+pcr-exp verify s3://bucket/pets/train                       # whether all is there, and as it was written
 pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
 pcr-exp doctor                                              # libraries, limits, disk
 pcr-exp train --help                                        # a runner says itself what it takes
@@ -21,14 +21,14 @@ from pcr_exp.places import COMMAND
 from pcr_exp.records.extract import extract_image, find_image
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.single import SingleImages
-from pcr_exp.records.verify import verify_records
+from pcr_exp.records.verify import look_around, verify_records
 from pcr_exp.records.walk import ClassNumbers, Found, find_records
 from pcr_exp.runners import RUNNERS
 from pcr_exp.system import MIB
 
 _LOOKING = {
     "inspect": "what is in records",
-    "verify": "whether every checksum holds; status 1 and names if one does not",
+    "verify": "whether every file is there and every checksum holds; status 1 and names if not",
     "extract": "one image as a JPEG file, at any scan group",
     "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
     "doctor": "libraries, limits and speed of this machine, and what is missing",
@@ -134,17 +134,20 @@ def _samples(found: Found, num_shown: int) -> Iterator[str]:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Read every byte, print what is damaged; 1 if anything is."""
+    """Read every byte, print what is damaged, missing or too much; 1 if anything is."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    every = find_records(options.root)
+    every, faults = look_around(options.root)
     total = sum(
         found.records.index.prefix_bytes(number, found.records.index.num_groups)
         for found in every
         for number in found.numbers
     )
-    num_damaged, num_records = 0, sum(len(found.numbers) for found in every)
+    num_damaged, num_there = 0, sum(len(found.numbers) for found in every)
+    num_records = num_there + sum(fault.num_records for fault in faults)
+    for fault in faults:
+        print(printable(f"{fault.what}: {fault.path}: {fault.reason}"))
     columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("verify", total=total)
@@ -159,8 +162,12 @@ def verify(options: argparse.Namespace) -> int:
                 print(printable(f"damaged: {damage.record}: {damage.reason}"))
                 for name, group in damage.images:
                     print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
-    print(f"{num_records - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)")
-    return 1 if num_damaged else 0
+    folders = ", ".join(str(found.records.folder or found.records.storage) for found in every)
+    print(
+        f"{num_there - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)"
+        + (f" in {printable(folders)}" if folders else "")
+    )
+    return 1 if num_damaged or faults else 0
 
 
 def extract(options: argparse.Namespace) -> int:

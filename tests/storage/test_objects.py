@@ -144,9 +144,7 @@ def test_a_server_that_is_gone_and_one_without_a_name(monkeypatch: pytest.Monkey
         with pytest.raises(StorageError, match=r"a\.pcr cannot be read: .*It was tried 7 times"):
             gone.read("a.pcr", 0, 10)
     unknown = ObjectStorage("http://nowhere.invalid/records")
-    with pytest.raises(
-        StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"
-    ):
+    with pytest.raises(StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"):
         unknown.read("a.pcr", 0, 10)
     assert unknown.num_retries == 0
 

@@ -138,9 +138,7 @@ def test_a_name_that_nobody_knows_is_told_at_once(
         raise aiohttp.ClientConnectorError(SimpleNamespace(host="nowhere", port=80, ssl=True), unknown)
 
     monkeypatch.setattr(storage._filesystem, "cat_file", cat_file)
-    with pytest.raises(
-        StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"
-    ):
+    with pytest.raises(StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"):
         storage.read("a.pcr", 0, 10)
     assert len(calls) == 1
 
