@@ -28,7 +28,7 @@ from pcr_exp.system import MIB
 
 _LOOKING = {
     "inspect": "what is in records",
-    "verify": "whether every file is there and every checksum holds; status 1 and names if not",
+    "verify": "whether all files are there and whole; status 1 and names if not",
     "extract": "one image as a JPEG file, at any scan group",
     "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
     "doctor": "libraries, limits and speed of this machine, and what is missing",
