@@ -14,7 +14,7 @@ from pcr_exp.records.listing import names_in
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import record_file
 from pcr_exp.records.single import SingleImages
-from pcr_exp.records.stored_index import unfit_table
+from pcr_exp.records.stored_index import path_below, unfit_table
 from pcr_exp.records.walk import (
     FOLDERS,
     SUFFIX,
@@ -23,7 +23,6 @@ from pcr_exp.records.walk import (
     find_record,
     no_records,
     open_address,
-    path_below,
 )
 from pcr_exp.storage import RangeReader
 

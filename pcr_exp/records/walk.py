@@ -16,6 +16,7 @@ from pcr_exp.records.format import HEADER_START, stated_header_bytes, unpack_hea
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, RecordIndex
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.stored_index import path_below
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.per_process import PerProcessStorage
 
@@ -154,11 +155,6 @@ def find_record(storage: RangeReader, file: str) -> Found:
             if entry.file == file:
                 return Found(records, range(number, number + 1))
     return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
-
-
-def path_below(folder: str, file: str) -> str:
-    """The path of a file of a folder, which may be the storage's own."""
-    return f"{folder}/{file}" if folder else file
 
 
 def exists(storage: RangeReader, path: str) -> bool:

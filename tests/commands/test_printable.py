@@ -123,7 +123,8 @@ def test_remarks_that_records_bring_along_are_shown(
 def test_every_text_becomes_one_line(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable() and printable(shown) == shown
-    assert shown.encode("ascii", "backslashreplace").decode("unicode_escape") == text or "\\" in text
+    if "\\" not in text:
+        assert shown.encode("ascii", "backslashreplace").decode("unicode_escape") == text
     assert str(PcrExpError(text)) == shown and some([text]) == shown
 
 

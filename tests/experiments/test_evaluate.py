@@ -160,7 +160,7 @@ def test_a_model_that_nobody_knows_is_named() -> None:
     with pytest.raises(
         ConfigError, match=r"model.name='mine': no family of models .*components=\[<package>\]"
     ):
-        model_of({"name": "mine"})
+        model_of({"name": "mine", "num_heads": 3})
 
 
 def test_the_default_model_is_the_command_s(place: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pcr_exp.errors import ConfigError
+from pcr_exp.measuring import stalls as stalls_module
 from pcr_exp.measuring.stalls import Stalls, measure
 
 BATCH_SIZE = 10
@@ -138,6 +139,29 @@ def test_a_last_batch_that_is_not_full_changes_nothing(num_images: int) -> None:
     assert ragged.together_images_per_s == pytest.approx(64 / 0.079) == whole.together_images_per_s
     assert ragged.loader_images_per_s == pytest.approx(64 / 0.01) == whole.loader_images_per_s
     assert ragged.advice == whole.advice
+
+
+def test_a_device_is_waited_for_where_the_size_changes_and_not_at_every_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps return at once; what they take is seen when the device is waited for."""
+    clock, queued_s, num_waits = Clock(), 0.0, 0
+
+    def wait() -> bool:
+        nonlocal queued_s, num_waits
+        clock.pass_time(queued_s)
+        queued_s, num_waits = 0.0, num_waits + 1
+        return True
+
+    def step(batch: torch.Tensor) -> None:
+        nonlocal queued_s
+        queued_s += 0.1 * len(batch) / 64
+
+    monkeypatch.setattr(stalls_module, "_wait_for_device", wait)
+    loader = Epochs(lambda: sized(20 * 64 + 1, lambda _: None))
+    found = measure(loader, step, num_batches=20, num_warmup=3, now=clock)
+    assert found.model_images_per_s == pytest.approx(640) == found.together_images_per_s
+    assert num_waits < 15
 
 
 @pytest.mark.parametrize(("num_full", "num_rounds"), [(1, 21), (5, 4), (20, 2), (21, 1)])

@@ -113,10 +113,11 @@ def _settings(scan: Scan) -> ScanConfig:
             raise ConfigError(f"scan={scan!r}: {wanted}.{_meant(key, known)}") from error
     try:
         built: Any = OmegaConf.to_object(typed)
+        group = typed["group"]
     except OmegaConfBaseException as error:
         raise ConfigError(f"scan={scan!r}: {error}.") from error
     settings: ScanConfig = built
-    if settings.group != given.get("group", settings.group):  # all schemas have it, and not all use it
+    if "group" in given and settings.group != group:  # all schemas have it, and not all use it
         raise ConfigError(f"scan={scan!r}: {name} does not use 'group'.{_meant('group', known)}")
     return settings
 
