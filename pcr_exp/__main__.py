@@ -1,7 +1,7 @@
 """All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
 
 pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
-pcr-exp verify s3://bucket/pets/train                       # whether every checksum holds
+pcr-exp verify s3://bucket/pets/train                       # whether all is there, and as it was written
 pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
 pcr-exp doctor                                              # libraries, limits, disk
 pcr-exp train --help                                        # a runner says itself what it takes
@@ -16,25 +16,27 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from pcr_exp.errors import PcrExpError
+from pcr_exp.errors import PcrExpError, printable
 from pcr_exp.places import COMMAND
 from pcr_exp.records.extract import extract_image, find_image
 from pcr_exp.records.format import VERSION
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.single import SingleImages
-from pcr_exp.records.verify import verify_records
-from pcr_exp.records.walk import Found, find_records
+from pcr_exp.records.verify import look_around, verify_records
+from pcr_exp.records.walk import ClassNumbers, Found, find_records
 from pcr_exp.runners import RUNNERS
 from pcr_exp.system import MIB
 
 _LOOKING = {
     "inspect": "what is in records",
-    "verify": "whether every checksum holds; status 1 and names if one does not",
+    "verify": "whether all files are there and whole; status 1 and names if not",
     "extract": "one image as a JPEG file, at any scan group",
     "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
     "doctor": "libraries, limits and speed of this machine, and what is missing",
 }
 """The commands of this module."""
+_SHOWN_CLASSES = 8
+"""Of each label."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +85,8 @@ def start_runner(name: str, arguments: Sequence[str]) -> int:
 def inspect(options: argparse.Namespace) -> int:
     """Print what records hold."""
     for found in find_records(options.root):
-        print("\n".join(_described(found, options.samples)))
+        for line in _described(found, options.samples):
+            print(printable(line))
     return 0
 
 
@@ -95,11 +98,18 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
     yield f"  format version {VERSION}, scans {index.scans}, images {index.images}"
     yield f"  {num_samples} images in {len(records)} record{'' if len(records) == 1 else 's'}"
     for label, classes in index.classes.items():
-        shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-        yield f"  label {label}: {len(classes)} classes ({shown})"
+        yield f"  label {label}: {_classes(classes)}"
     yield from _groups(index, list(numbers), num_samples)
     if len(records) == 1:
         yield from _samples(found, num_shown)
+
+
+def _classes(classes: Sequence[str]) -> str:
+    names, what = classes, "classes"
+    if isinstance(classes, ClassNumbers):
+        names, what = [str(number) for number in classes.used], "numbers of classes, which an index names"
+    shown = ", ".join(names[:_SHOWN_CLASSES]) + (", ..." if len(names) > _SHOWN_CLASSES else "")
+    return f"{len(names)} {what} ({shown})"
 
 
 def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterator[str]:
@@ -125,17 +135,20 @@ def _samples(found: Found, num_shown: int) -> Iterator[str]:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Read every byte, print what is damaged; 1 if anything is."""
+    """Read every byte, print what is damaged, missing or too much; 1 if anything is."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    every = find_records(options.root)
+    every, faults = look_around(options.root)
     total = sum(
         found.records.index.prefix_bytes(number, found.records.index.num_groups)
         for found in every
         for number in found.numbers
     )
-    num_damaged, num_records = 0, sum(len(found.numbers) for found in every)
+    num_damaged, num_there = 0, sum(len(found.numbers) for found in every)
+    num_records = num_there + sum(fault.num_records for fault in faults)
+    for fault in faults:
+        print(printable(f"{fault.what}: {fault.path}: {fault.reason}"))
     columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("verify", total=total)
@@ -147,11 +160,15 @@ def verify(options: argparse.Namespace) -> int:
                 done=lambda num_bytes: bar.advance(task, num_bytes),
             ):
                 num_damaged += 1
-                print(f"damaged: {damage.record}: {damage.reason}")
+                print(printable(f"damaged: {damage.record}: {damage.reason}"))
                 for name, group in damage.images:
-                    print(f"damaged: {damage.record}: image {name}, group {group}")
-    print(f"{num_records - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)")
-    return 1 if num_damaged else 0
+                    print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
+    folders = ", ".join(str(found.records.folder or found.records.storage) for found in every)
+    print(
+        f"{num_there - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)"
+        + (f" in {printable(folders)}" if folders else "")
+    )
+    return 1 if num_damaged or faults else 0
 
 
 def extract(options: argparse.Namespace) -> int:
@@ -165,14 +182,15 @@ def extract(options: argparse.Namespace) -> int:
         sys.stdout.buffer.write(encoded)
         return 0
     name = SingleImages(records).header(record).ids[i]
-    path = Path(options.output or f"{Path(name).stem}-group{group}.jpg")
+    path = Path(options.output or f"{printable(Path(name).stem)}-group{group}.jpg")
     try:
         with path.open("wb" if options.force else "xb") as file:
             file.write(encoded)
     except FileExistsError:
-        print(f"{path} is there already: choose another name (-o), or replace it (--force).", file=sys.stderr)
+        said = f"{path} is there already: choose another name (-o), or replace it (--force)."
+        print(printable(said), file=sys.stderr)
         return 1
-    print(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes")
+    print(printable(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes"))
     return 0
 
 
@@ -205,7 +223,7 @@ def convert(options: argparse.Namespace) -> int:
         print(f"{sum(outcome.left_out == what for outcome in made)} images lost: {what}")
     for outcome in outcomes:
         if outcome.error:
-            print(f"not converted: {outcome.file}: {outcome.error}")
+            print(printable(f"not converted: {outcome.file}: {outcome.error}"))
     return 1 if len(made) < len(outcomes) else 0
 
 

@@ -3,18 +3,43 @@
 from pcr_exp.places import as_typed
 
 
+def printable(text: str) -> str:
+    r"""One line that is safe to print: what is not printable is shown escaped, as `\n`, `\x1b`, `\u202e`.
+
+    For what comes out of files and may hold anything: ids, classes, paths. Sent to a terminal, an escape
+    sequence clears it, and a newline makes an id look like a message of ours.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
 class PcrExpError(Exception):
     """Base of every error that this package raises on purpose. Runners print it without a traceback.
 
-    Commands in its message are those of a checkout; it has them as they are typed here.
+    Its message is one line, made `printable`. Commands in it are those of a checkout; it has them as they are
+    typed here.
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(as_typed(message))
+        super().__init__(printable(as_typed(message)))
 
 
 class ConfigError(PcrExpError):
     """A configuration key has a value that cannot work."""
+
+
+class SettingError(ConfigError):
+    """As `ConfigError`, in its parts: the API gives the setting the name of its own argument."""
+
+    def __init__(self, key: str, given: object, wanted: str) -> None:
+        super().__init__(f"{key}={given!r}: wanted {wanted}.")
+        self.key, self.given, self.wanted = key, given, wanted
+
+    def __reduce__(self) -> tuple[type["SettingError"], tuple[str, object, str]]:
+        return SettingError, (self.key, self.given, self.wanted)
 
 
 class DatasetError(PcrExpError):

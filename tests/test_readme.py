@@ -91,7 +91,7 @@ def test_the_training_loop_runs_as_it_stands(
     seen: dict[str, Any] = {}
     exec(block, seen)
     assert list(seen["images"].shape) == [8, 3, 32, 32] and seen["label"] == 17
-    assert "stalls" in capsys.readouterr().out
+    assert "model alone" in capsys.readouterr().out
 
 
 def test_the_table_of_claims_is_the_one_of_the_results() -> None:

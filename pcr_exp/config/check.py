@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from pcr_exp.errors import ConfigError
+from pcr_exp.errors import SettingError
 
 
 def require(ok: bool, key: str, given: object, wanted: str) -> None:
-    """Raise ConfigError, which says the key, what was given and what was wanted, unless `ok`."""
+    """Raise SettingError, which says the key, what was given and what was wanted, unless `ok`."""
     if not ok:
-        raise ConfigError(f"{key}={given!r}: wanted {wanted}.")
+        raise SettingError(key, given, wanted)
 
 
-def pair(key: str, values: list[float]) -> tuple[float, float]:
-    """Return the two numbers of a setting. Raises ConfigError unless there are two."""
-    require(len(values) == 2, key, values, "two numbers, [low, high]")
+def pair(key: str, values: Sequence[float]) -> tuple[float, float]:
+    """Return the two numbers of a setting. Raises SettingError unless there are two."""
+    require(isinstance(values, Sequence) and len(values) == 2, key, values, "two numbers, [low, high]")
     return values[0], values[1]
 
 

@@ -166,9 +166,13 @@ def load(config: DictConfig, schema: type[T]) -> T:
     except ConfigError:
         raise
     except (ConfigKeyError, AttributeError) as error:  # the latter is how slots refuse `+dataset.typo=1`
-        raise ConfigError(f"unknown configuration key: {error}") from error
+        raise ConfigError(f"unknown configuration key: {_in_a_line(error)}") from error
     except (OmegaConfBaseException, TypeError) as error:
-        raise ConfigError(f"the configuration cannot be used: {error}") from error
+        raise ConfigError(f"the configuration cannot be used: {_in_a_line(error)}") from error
     if not isinstance(loaded, schema):
         raise ConfigError(f"the configuration is a {type(loaded).__name__}; wanted a {schema.__name__}.")
     return loaded
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())

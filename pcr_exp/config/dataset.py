@@ -135,7 +135,11 @@ class OwnSplitConfig(DatasetConfig):
 _WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
 
 
-def folder_name(root: str | None) -> str:
-    """A name for a folder of images that was given none: the folder's own, as far as files may bear it."""
-    base = "" if root is None else Path(root).expanduser().resolve().name
+def folder_name(root: str | None, table: str | None = None) -> str:
+    """A name for a folder of images that was given none: the folder's own, as far as files may bear it.
+
+    Without a `root`, that of the folder in which a table of them lies.
+    """
+    folder = root if root is not None or table is None else str(Path(table).expanduser().parent)
+    base = "" if folder is None else Path(folder).expanduser().resolve().name
     return re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_") or "folder"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from pcr_exp.config.check import require
-from pcr_exp.errors import ConfigError
 
 DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
 ANTIALIAS = True
@@ -69,16 +69,17 @@ def num_slots(batch_size: int, global_batch_size: int | None, world_size: int) -
         world_size: Processes.
 
     Raises:
-        ConfigError: the global batch cannot be divided like this.
+        SettingError: a batch has no image, or the global batch cannot be divided like this.
     """
+    is_whole = isinstance(batch_size, Integral)
+    require(is_whole and batch_size >= 1, "training.batch_size", batch_size, "a whole number, at least 1")
     whole = batch_size * world_size
     total = whole if global_batch_size is None else global_batch_size
-    if total < 1 or total % whole:
-        raise ConfigError(
-            f"training.global_batch_size={total}: wanted a multiple of {whole}, training.batch_size="
-            f"{batch_size} x world_size={world_size}, as every process trains on the same number of whole "
-            "batches. Set training.batch_size, or start as many processes, so that it divides."
-        )
+    wanted = (
+        f"a multiple of {whole}, batch_size={batch_size} x world_size={world_size}, as every process trains "
+        "on the same number of whole batches: set batch_size, or start as many processes, so that it divides"
+    )
+    require(total >= 1 and total % whole == 0, "training.global_batch_size", total, wanted)
     return total // batch_size
 
 
@@ -86,12 +87,11 @@ def check_lanes(lanes: int, slots: int, world_size: int) -> None:
     """Refuse lanes that slots cannot share equally.
 
     Raises:
-        ConfigError: says what to set.
+        SettingError: says what to set.
     """
-    if lanes % slots:
-        above = -(-lanes // slots) * slots
-        raise ConfigError(
-            f"loader.lanes={lanes}: wanted a multiple of {slots}, the batches that a global batch is made of "
-            f"(world_size={world_size}, {slots // world_size} of each process). Set loader.lanes={above}, or "
-            "start as many processes as divide it; the order of samples depends on the lanes."
-        )
+    wanted = (
+        f"a multiple of {slots}, the batches that a global batch is made of (world_size={world_size}, "
+        f"{slots // world_size} of each process), such as {-(-lanes // slots) * slots}; or start as many "
+        "processes as divide it. The order of samples depends on the lanes"
+    )
+    require(lanes % slots == 0, "loader.lanes", lanes, wanted)

@@ -135,8 +135,11 @@ _WITHOUT_EFFECT = (
     "max_val_images",
     "augment",
     "paper",
+    "table",
+    "columns",
 )
-"""Settings of a dataset that change no byte of its records."""
+"""Settings of a dataset that change no byte of its records: where its images and labels lie, and what is made
+of them."""
 
 
 def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
@@ -146,7 +149,7 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
     """
     fields = asdict(dataset)
     for unrelated in _WITHOUT_EFFECT:
-        del fields[unrelated]
+        fields.pop(unrelated, None)
     name = dataset.name
     if dataset.folds:  # records from before there were folds keep their names
         name += f"-fold_{dataset.fold}_of_{dataset.num_folds}"

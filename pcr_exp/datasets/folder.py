@@ -11,7 +11,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root, read_class_folders, refuse_unknown_classes
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.sample import Dataset, LabelledImages, Sample, make_dataset, make_images
 from pcr_exp.errors import DatasetError
 
 LABEL = "class"
@@ -46,8 +46,7 @@ def read(config: FolderConfig) -> Dataset:
         DatasetError: no class folders, only one of train/ and val/, or a class without a JPEG, or without one
             to train on.
     """
-    root = open_root(config.root, "folder", "train/<class>/ and val/<class>/, or <class>/ alone", SOURCE)
-    there = {name for name in ("train", "val") if (root / name).is_dir()}
+    root, there = _open(config)
     if len(there) == 1:
         missing = ({"train", "val"} - there).pop()
         raise DatasetError(
@@ -55,7 +54,7 @@ def read(config: FolderConfig) -> Dataset:
             "then a share of the images is held out."
         )
     looked = Looked()
-    class_names = _class_names(root / "train" if there else root, looked)
+    class_names = _class_names(root / "train" if there else root, looked, least=2)
     if not there:
         samples = _grouped(
             read_class_folders(root, root, class_names, LABEL, SOURCE, looked), config.group_by
@@ -78,6 +77,34 @@ def read(config: FolderConfig) -> Dataset:
             "give class folders alone, which are then divided by group."
         )
     return make_dataset(config, train, {LABEL: class_names}, looked, val=val, each_class_trains=True)
+
+
+@register("dataset.images", "folder", FolderConfig)
+def read_images(config: FolderConfig) -> LabelledImages:
+    """The same files, of train/ and val/ together, or of the one that is there.
+
+    Raises:
+        DatasetError: there is no class folder, or a class without a JPEG.
+    """
+    root, there = _open(config)
+    looked = Looked()
+    found = {
+        folder: _class_names(folder, looked, least=1)
+        for folder in ([root / name for name in sorted(there)] or [root])
+    }
+    class_names = sorted({name for names in found.values() for name in names})
+    samples = []
+    for folder, names in found.items():
+        numbers = [class_names.index(name) for name in names]
+        for sample in read_class_folders(root, folder, names, LABEL, SOURCE, looked):
+            samples.append(replace(sample, labels={LABEL: numbers[sample.labels[LABEL]]}))
+    return make_images(config, samples, {LABEL: class_names}, looked)
+
+
+def _open(config: FolderConfig) -> tuple[Path, set[str]]:
+    """The dataset's folder, and which of train/ and val/ are in it."""
+    root = open_root(config.root, "folder", "train/<class>/ and val/<class>/, or <class>/ alone", SOURCE)
+    return root, {name for name in ("train", "val") if (root / name).is_dir()}
 
 
 def _num_captured(expression: str | None) -> int | None:
@@ -103,10 +130,16 @@ def _grouped(samples: list[Sample], expression: str | None) -> list[Sample]:
     return [replace(sample, group=group) for sample, group in zip(samples, captured, strict=True)]
 
 
-def _class_names(folder: Path, looked: Looked) -> list[str]:
+def _class_names(folder: Path, looked: Looked, *, least: int) -> list[str]:
     names = looked.class_names(folder)
-    if len(names) < 2:
+    if len(names) < least:
+        loose = len(looked.images(folder))
+        flat = (
+            f" The {loose} JPEG files in it have no label: give a table of them, dataset=table "
+            "dataset.root=<this folder> dataset.table=<a CSV file with the columns path and label>."
+        )
         raise DatasetError(
-            f"{folder} has {len(names)} class folders; wanted two or more, each with its JPEGs. {SOURCE}"
+            f"{folder} has {len(names)} class folders; wanted {'two' if least == 2 else 'one'} or more, each "
+            f"with its JPEGs. {SOURCE}{flat if loose else ''}"
         )
     return names

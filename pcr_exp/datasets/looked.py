@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from pcr_exp.errors import printable
+
 JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
@@ -115,6 +117,8 @@ def file_state(path: Path) -> State:
 
 
 def some(names: Iterable[str], limit: int = 3) -> str:
-    """The first few names, and that there are more."""
+    """The first few names, printable, and that there are more."""
     names = list(names)
-    return ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")
+    return ", ".join(map(printable, names[:limit])) + (
+        f", ... ({len(names)} in all)" if len(names) > limit else ""
+    )

@@ -6,15 +6,15 @@ import hashlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from pcr_exp.config.components import build
+from pcr_exp.config.components import build, schemas
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
 from pcr_exp.datasets.looked import Looked, some
-from pcr_exp.errors import ConfigError, DatasetError
+from pcr_exp.errors import ConfigError, DatasetError, printable
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,16 @@ class Dataset:
         return self.splits["val"]
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledImages:
+    """Images to be looked at, whatever split they are in. Use `make_images`, which checks and orders."""
+
+    samples: list[Sample]
+    classes: dict[str, list[str]]
+    """Label name -> class names; a class's index is its position."""
+    looked: Looked = field(default_factory=Looked, compare=False)
+
+
 def open_dataset(config: DatasetConfig) -> Dataset:
     """Read the dataset of these settings.
 
@@ -102,18 +112,57 @@ def open_dataset(config: DatasetConfig) -> Dataset:
             f"-m dataset.fold={','.join(map(str, config.folds))}."
         )
     dataset: Dataset = build("dataset", config)
-    for remark in dataset.looked.all_remarks():
-        log.warning("%s", remark)
-    if config.label not in dataset.classes:
-        raise ConfigError(
-            f"dataset.label={config.label!r}: {config.name} has the labels {', '.join(dataset.classes)}."
-        )
+    _tell(config, dataset)
     if config.max_train_images is None:
         return dataset
     # As many in proportion: encoding a few training images shall not mean to encode all of tune.
     num_tune = math.ceil(config.max_train_images * config.tune_fraction / (1 - config.tune_fraction))
     kept = {"train": dataset.train[: config.max_train_images], "tune": dataset.tune[:num_tune]}
     return replace(dataset, splits=dataset.splits | kept)
+
+
+def open_images(config: DatasetConfig) -> LabelledImages:
+    """Every image of the dataset of these settings, in its lasting order.
+
+    Of a kind that registers itself in `dataset.images` as well, images that could not be trained on are
+    enough: there need be no training split, and no image of every class in each split.
+
+    Raises:
+        ConfigError, DatasetError: as `open_dataset`.
+    """
+    if type(config) in schemas("dataset.images").values():
+        images: LabelledImages = build("dataset.images", config)
+        _tell(config, images)
+        return images
+    dataset = open_dataset(config)
+    samples = [sample for split in SPLITS for sample in dataset.splits[split]]
+    return make_images(config, samples, dataset.classes, dataset.looked)
+
+
+def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
+    """Log what the reader remarked. Raises ConfigError if there is no such label."""
+    for remark in read.looked.all_remarks():
+        log.warning("%s", printable(remark))
+    if config.label not in read.classes:
+        raise ConfigError(
+            f"dataset.label={config.label!r}: {config.name} has the labels {', '.join(read.classes)}."
+        )
+
+
+def make_images(
+    config: DatasetConfig, samples: Iterable[Sample], classes: dict[str, list[str]], looked: Looked
+) -> LabelledImages:
+    """Images in their lasting order.
+
+    Raises:
+        DatasetError: there is none, an id is there twice, or an image has a label that `classes` does not
+            name.
+    """
+    ordered = sorted(samples, key=lambda sample: place(sample.id))
+    if not ordered:
+        raise DatasetError(f"{config.name}: there is no image in {config.root}.")
+    _check_samples(config.name, ordered, classes)
+    return LabelledImages(ordered, classes, looked)
 
 
 def make_dataset(
@@ -180,13 +229,16 @@ def _check(name: str, splits: dict[str, list[Sample]], classes: dict[str, list[s
             f"{name}: the train split has no image: {len(splits['tune'])} are in tune, "
             f"{len(splits['val'])} in val. Add images, or hold out less (dataset.tune_fraction)."
         )
-    everything = [sample for chosen in splits.values() for sample in chosen]
-    if len({sample.id for sample in everything}) < len(everything):
-        counts = Counter(sample.id for sample in everything)
+    _check_samples(name, [sample for chosen in splits.values() for sample in chosen], classes)
+
+
+def _check_samples(name: str, samples: Sequence[Sample], classes: dict[str, list[str]]) -> None:
+    if len({sample.id for sample in samples}) < len(samples):
+        counts = Counter(sample.id for sample in samples)
         twice = [id_ for id_, count in counts.items() if count > 1]
         raise DatasetError(f"{name}: {twice[0]} is listed twice ({len(twice)} such ids).")
     sizes = {label: len(names) for label, names in classes.items()}
-    for sample in everything:
+    for sample in samples:
         named = sample.labels.keys() == sizes.keys()
         if not named or not all(0 <= sample.labels[label] < size for label, size in sizes.items()):
             raise DatasetError(

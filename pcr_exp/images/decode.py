@@ -66,7 +66,8 @@ def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
     except ImageError as error:
         raise RecordError(
             f"{name} cannot be decoded: {error}. Its record's checksum is right, so it was stored like this: "
-            "remove the image from the dataset and encode again, or raise records.max_pixels if it is large."
+            "remove the image from the dataset and encode again, or, if it is large, raise max_pixels "
+            "(records.max_pixels)."
         ) from error
 
 

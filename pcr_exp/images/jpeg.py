@@ -135,9 +135,7 @@ def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
     """
     frame = read_frame(jpeg)
     if frame.width_px * frame.height_px > max_pixels:
-        raise ImageError(
-            f"{frame.width_px} x {frame.height_px} pixels are more than records.max_pixels={max_pixels}"
-        )
+        raise ImageError(f"{frame.width_px} x {frame.height_px} pixels are more than max_pixels={max_pixels}")
     # Almost always few; what looks like a marker may be part of a thumbnail, so many are counted properly.
     if _count_sos(jpeg) > MAX_SCANS:
         num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))

@@ -171,7 +171,7 @@ class JpegtranOfScript:
 def _run(jpeg: bytes, *command: str) -> bytes:
     done = subprocess.run(command, input=jpeg, capture_output=True, check=False)
     if done.returncode != 0 or done.stderr:
-        message = done.stderr.decode(errors="replace").strip()
+        message = " ".join(done.stderr.decode(errors="replace").split())
         raise ImageError(message or f"jpegtran ended with status {done.returncode}")
     return done.stdout
 

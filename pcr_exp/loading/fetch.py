@@ -171,7 +171,7 @@ class Fetcher(Generic[Request, Result]):
                 what = "a read" if oldest is None else self._describe(self._in_flight[oldest])
                 raise LoaderError(
                     f"no read has ended for {self._timeout_s:g} s, and training waits for {what}. Check that "
-                    "the storage is there; if it is only slow, raise loader.timeout_s (null: no limit)."
+                    "the storage is there; if it is only slow, raise the loader's timeout_s."
                 )
 
     def _arrived(self, count: int) -> bool:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from pcr_exp.config.check import require
 from pcr_exp.config.loader import num_slots
-from pcr_exp.errors import ConfigError
 from pcr_exp.loading.lanes import Ints, Places
 
 
@@ -46,10 +46,11 @@ def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size
         global_batch_size: Of all slots' batches together (None: a slot for each process).
 
     Raises:
-        ConfigError: there is no such rank, or the global batch cannot be divided like this.
+        SettingError: there is no such rank, or the global batch cannot be divided like this.
     """
-    if not 0 <= rank < world_size:
-        raise ConfigError(f"rank={rank}: wanted a rank of world_size={world_size}, 0..{world_size - 1}.")
+    require(world_size >= 1, "world_size", world_size, "at least 1")
+    wanted = f"a rank of world_size={world_size}, 0..{world_size - 1}"
+    require(0 <= rank < world_size, "rank", rank, wanted)
     return Share(rank, world_size, num_slots(batch_size, global_batch_size, world_size))
 
 

@@ -41,7 +41,7 @@ def read_with_replacements(
         for name, values in labels.items():
             values[i] = prefix.labels[name][other]
     log.warning(
-        "%s loader.on_corrupt=replace: in epoch %d, %s stand in for %s.",
+        "%s on_corrupt=replace: in epoch %d, %s stand in for %s.",
         *(refusal, epoch + 1, [ids[i] for i in replaced], [prefix.ids[i] for i in replaced]),
     )
     return replace(prefix, ids=ids, labels=labels, replaced=replaced)

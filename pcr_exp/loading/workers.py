@@ -209,7 +209,7 @@ class WorkerPool:
             if left_s is not None and left_s <= 0:
                 raise LoaderError(
                     f"no batch has come from the decoding processes for {self._timeout_s:g} s. If they are "
-                    "only slow, raise loader.timeout_s (null: no limit) or loader.num_workers."
+                    "only slow, raise the loader's timeout_s or num_workers."
                 )
             self._receive(left_s)
         self._num_taken += 1
@@ -247,7 +247,7 @@ def _death(process: BaseProcess) -> LoaderError:
     how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
     return LoaderError(
         f"a decoding process died: process {process.pid} {how}. The system may have killed it because memory "
-        "ran out: lower loader.num_workers, loader.prefetch_batches or training.batch_size."
+        "ran out: lower the loader's num_workers, or batch_size."
     )
 
 

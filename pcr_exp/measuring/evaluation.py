@@ -1,11 +1,10 @@
-"""Trained networks on one split at several scan groups and decode modes, image by image."""
+"""Trained networks on the same images at several scan groups and decode modes, image by image."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -13,13 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcr_exp.config.labels import in_script, scan_label
-from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.transform import EvalTransform
-from pcr_exp.policies.policy import StaticScan
-from pcr_exp.records.reader import RecordSet
 from pcr_exp.training.normalization import Normalization, model_input
 from pcr_exp.training.task import TOP_K
 
@@ -53,117 +47,88 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One way of reading the split."""
+    """One way of reading the images."""
 
-    records: RecordSet
+    encoding: str
+    """`pcr` or `baseline`."""
     group: int
     decode: str
     script: str = "default"
-    """What the records' scan script is called."""
+    """What the scan script of the progressive images is called."""
 
     @property
     def columns(self) -> dict[str, str | int]:
         """LEVEL_COLUMNS."""
-        encoding = self.records.index.encoding
-        static = ScanConfig(name="static", encoding=encoding, group=self.group)
-        scan = in_script(scan_label(static), self.script if encoding == "pcr" else "default")
-        return {"scan": scan, "encoding": encoding, "group": self.group, "decode": self.decode}
+        static = ScanConfig(name="static", encoding=self.encoding, group=self.group)
+        scan = in_script(scan_label(static), self.script if self.encoding == "pcr" else "default")
+        return {"scan": scan, "encoding": self.encoding, "group": self.group, "decode": self.decode}
 
 
-def levels_of(
-    baseline: RecordSet,
-    progressive: RecordSet,
-    groups: Iterable[int],
-    decodes: Sequence[str],
-    script: str = "default",
-) -> list[Level]:
-    """Return baseline, once, for all decode modes are alike there; then every group in every mode.
+def levels_of(groups: Iterable[int], decodes: Sequence[str], script: str = "default") -> list[Level]:
+    """Return baseline, once, for all decode modes are alike there; then every group in every mode."""
+    levels = [Level("pcr", group, decode, script) for decode in decodes for group in groups]
+    return [Level("baseline", 1, decodes[0]), *levels]
 
-    `script` is what the scan script of the progressive records is called.
-    """
-    levels = [Level(progressive, group, decode, script) for decode in decodes for group in groups]
-    return [Level(baseline, 1, decodes[0]), *levels]
+
+class LevelBatch(NamedTuple):
+    """Some images at one level."""
+
+    level: Level
+    first: int
+    """The number of the first of them among all images."""
+    images: Tensor
+    """uint8 [B, H, W, 3]"""
+    labels: Tensor
+    """int64 [B] class indexes."""
 
 
 def score_images(
     trained: Sequence[Trained],
-    levels: Sequence[Level],
-    loader: LoaderConfig,
-    transform: EvalTransform,
+    batches: Iterable[LevelBatch],
     *,
-    label: str,
     outputs: Tensor,
-    batch_size: int,
     device: torch.device,
     margins: bool = False,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> pd.DataFrame:
-    """Score every image at every level with every network; each level is read and decoded once.
+    """Score every image at every level with every network.
 
     Args:
         trained: On `device`, in eval mode.
-        levels: Of the same images in the same order.
-        loader: How they are decoded, but for the mode, which is the level's.
-        transform: Makes what the networks see.
-        label: The named label.
+        batches: All levels of the same images, in any order.
         outputs: int64 [classes]: which of the networks' outputs stands for each class of the label.
-        batch_size: Images that go through a network together.
         device: Where it computes.
         margins: Add a column `margin`, of a label with two classes: the second's output less the first's.
-        progress: Called with the number of images read, and of those in all.
+        progress: Called with the number of images that were scored, those of all levels together.
 
     Returns:
-        SCORE_COLUMNS, a row per network, level and image: `image` is its number in the split, `top1` and
-        `top5` are 0 or 1 (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy.
+        SCORE_COLUMNS, a row per network, level and image: `image` is its number, `top1` and `top5` are 0 or 1
+        (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy.
 
     Raises:
-        PcrExpError: a record cannot be read, or an image cannot be decoded.
+        PcrExpError: a batch cannot be read or decoded.
     """
-    parts = []
-    total = sum(level.records.index.num_samples for level in levels)
-    done = 0
-    for level in levels:
-        image = 0
-        for images, labels in _batches(level, loader, transform, label, batch_size):
-            targets = outputs[labels].to(device)
-            for each in trained:
-                with torch.inference_mode():
-                    logits = each.logits(images, device)
-                    scores = _scores(logits, targets) | (_margins(logits, outputs) if margins else {})
-                columns: dict[str, Any] = {
-                    "model": each.name,
-                    "trained_on": each.trained_on,
-                    "seed": each.seed,
-                    **level.columns,
-                    "image": range(image, image + len(labels)),
-                    "label": labels,
-                    **scores,
-                }
-                parts.append(pd.DataFrame(columns))
-            image += len(labels)
-            done += len(labels)
-            progress(done, total)
+    parts, done = [], 0
+    for level, first, images, labels in batches:
+        targets = outputs[labels].to(device)
+        for each in trained:
+            with torch.inference_mode():
+                logits = each.logits(images, device)
+                scores = _scores(logits, targets) | (_margins(logits, outputs) if margins else {})
+            columns: dict[str, Any] = {
+                "model": each.name,
+                "trained_on": each.trained_on,
+                "seed": each.seed,
+                **level.columns,
+                "image": range(first, first + len(labels)),
+                "label": labels,
+                **scores,
+            }
+            parts.append(pd.DataFrame(columns))
+        done += len(labels)
+        progress(done)
     frame = pd.concat(parts, ignore_index=True)[[*SCORE_COLUMNS, *([MARGIN] if margins else [])]]
     return frame.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group", "image"], ignore_index=True)
-
-
-def _batches(
-    level: Level, config: LoaderConfig, transform: EvalTransform, label: str, batch_size: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    with closing(
-        RecordLoader(
-            level.records,
-            StaticScan(level.group),
-            replace(config, decode=level.decode),
-            transform=transform,
-            label=label,
-            batch_size=batch_size,
-            seed=0,
-            shuffle=False,
-        )
-    ) as loader:
-        for batch in loader.batches(0, 0, 1):
-            yield batch.images, batch.labels
 
 
 def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[int] | list[float]]:

@@ -4,6 +4,9 @@ Differential analysis, as in Mohan et al. 2021, "Analyzing and Mitigating Data S
 2021, section 4): training from cold storage, training with the bytes in memory, and the model alone on one
 batch that is repeated. What the first takes longer than the second are fetch stalls, what the second takes
 longer than the third are prep stalls: decoding, augmenting, handing over.
+
+Only full batches count: the last of an epoch may hold a single image, and its step costs nearly as much as
+that of a full one.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pcr_exp.config.check import require
 from pcr_exp.errors import ConfigError
 
 _MUCH = 0.05
 """Share of the time that is worth doing something about."""
+_ENOUGH_BATCHES = 11
+"""Full batches that a rate is made of at least, where `num_batches` asks for as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +37,24 @@ class Stalls:
     """Images per second of training and of its parts, and what follows. Printed, it is a summary."""
 
     num_batches: int
-    """That each was measured over, at most."""
+    """Full batches that training was measured over."""
     together_images_per_s: float
     """Training as it is, the first time through."""
     loader_images_per_s: float
     """Of batches that nobody looks at."""
     model_images_per_s: float
-    """On one batch, again and again."""
+    """On one full batch, again and again."""
     warm_images_per_s: float | None = None
     """Training once more, over bytes that are in memory now; None if not measured."""
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether the model alone came out slower than training, of which it is a part."""
+        return self.model_images_per_s * (1 + _MUCH) < self.together_images_per_s
+
+    @property
     def stall_share(self) -> float:
-        """Share of training's time in which the model stands still."""
+        """Share of training's time in which the model stands still. Means nothing if `is_disturbed`."""
         return _longer_share(self.together_images_per_s, self.model_images_per_s)
 
     @property
@@ -56,6 +67,12 @@ class Stalls:
     @property
     def advice(self) -> str:
         """What to do."""
+        if self.is_disturbed:
+            return (
+                "The measurement was disturbed: the model alone was slower than training, of which it is a "
+                "part, so nothing follows. Another program took the cores or the device, or their clock "
+                "changed: measure again on a quiet machine, over more batches (num_batches)."
+            )
         if self.stall_share < _MUCH:
             return "The model is the limit: a faster loader would bring nothing."
         if self.loader_images_per_s > self.model_images_per_s * (1 + _MUCH):
@@ -87,6 +104,8 @@ class Stalls:
         }
         rows = [f"{name:28}{rate:9.0f} images/s" for name, rate in rates.items() if rate is not None]
         shares = {"stalls": self.stall_share, "of these, fetching": self.fetch_share}
+        if self.is_disturbed:
+            shares = {}  # nothing follows
         rows += [f"{name:28}{share:9.0%} of the time" for name, share in shares.items() if share is not None]
         return "\n".join([*rows, self.advice])
 
@@ -106,32 +125,39 @@ def measure(
     should come before than the loader prepares ahead. What training takes is the first to be measured: for
     its cold speed, the loader's bytes must not be in the page cache.
 
+    Rates are of full batches: those of the commonest size, of two sizes as common the larger. An iteration
+    that ends before eleven of them were counted (or `num_batches`, if that is fewer) goes round again; from
+    the second round on, bytes come from memory.
+
     Args:
         loader: Any iterable of batches, such as torch's DataLoader. A batch is a tensor or array, or a tuple,
             list or dict that begins with one; it has a row for each image.
         model: A function of a batch that does an update; or a module, of which a forward and a backward pass
             over the batch's first tensor are done (uint8 in [0, 255] as float32 in [0, 1], channels last
             moved to where torch has them), and whose gradients and buffers are what they were afterwards.
-        num_batches: Counted of each; fewer if an iteration has no more.
+        num_batches: Full batches that are counted of each; fewer if an iteration has no more.
         num_warmup: Batches before them.
         warm: Measure training once more in the end. Only where all data fit in memory, or every iteration
             gives the same images, are the bytes there then.
         now: The clock, in seconds.
 
     Raises:
-        ConfigError: an iteration ends before any batch is counted, or a batch has no tensor.
+        ConfigError: no batch is left to count, `num_batches` or `num_warmup` is too small, or a batch has no
+            tensor.
     """
+    require(num_batches >= 1, "num_batches", num_batches, "at least 1")
+    require(num_warmup >= 0, "num_warmup", num_warmup, "0 or more")
     with _step_of(model) as step:
 
-        def run(batches: Iterable[Any], step: Callable[[Any], Any]) -> _Passed:
+        def run(batches: Iterable[Any], step: Callable[[Any], Any]) -> _Counted:
             return _run(batches, step, num_batches, num_warmup, now)
 
         together = run(loader, step)
         alone = run(loader, lambda _: None)
-        repeated = run(itertools.repeat(together.last), step)
+        repeated = run(itertools.repeat(together.full_batch), step)
         again = run(loader, step) if warm else None
     return Stalls(
-        num_batches=together.num_batches,
+        num_batches=together.full.num_batches,
         together_images_per_s=together.images_per_s,
         loader_images_per_s=alone.images_per_s,
         model_images_per_s=repeated.images_per_s,
@@ -139,13 +165,71 @@ def measure(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """Batches that were counted, the last of them, and what they took."""
+@dataclass(slots=True)
+class _OfSize:
+    """Batches of one size that were counted, and what they took."""
 
-    num_batches: int
-    images_per_s: float
-    last: Any
+    num_images: int
+    """Of each."""
+    num_batches: int = 0
+    elapsed_s: float = 0.0
+
+
+class _Counted:
+    """What batches took, by their size.
+
+    The clock is settled where the size changes, and not after each batch: to wait for the device every time
+    would keep it from computing while the next batch is made.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._by_size: dict[int, _OfSize] = {}
+        self._current: _OfSize | None = None
+        self._began_s = self._ended_s = now()
+        self.full = _OfSize(0)
+        """The commonest size; of two as common, the larger."""
+        self.full_batch: Any = None
+        """The last of that size."""
+
+    @property
+    def num_batches(self) -> int:
+        """Of all sizes."""
+        return sum(one.num_batches for one in self._by_size.values())
+
+    @property
+    def images_per_s(self) -> float:
+        """Of full batches."""
+        num_images = self.full.num_batches * self.full.num_images
+        return num_images / self.full.elapsed_s if self.full.elapsed_s > 0 else math.inf
+
+    def begin(self) -> None:
+        """Count from now on."""
+        _wait_for_device()
+        self._began_s = self._ended_s = self._now()
+
+    def came(self, num_images: int) -> None:
+        """A batch of so many images is there."""
+        if self._current is not None and self._current.num_images != num_images:
+            self.settle()
+        self._current = self._by_size.setdefault(num_images, _OfSize(num_images))
+
+    def stepped(self, batch: Any) -> None:
+        """The step on it is done."""
+        assert self._current is not None
+        self._ended_s = self._now()
+        self._current.num_batches += 1
+        self.full = max(self.full, self._current, key=lambda one: (one.num_batches, one.num_images))
+        if self.full is self._current:
+            self.full_batch = batch
+
+    def settle(self) -> None:
+        """Put down what passed since the size changed."""
+        if _wait_for_device():
+            self._ended_s = self._now()
+        if self._current is not None:
+            self._current.elapsed_s += self._ended_s - self._began_s
+        self._began_s = self._ended_s
 
 
 def _run(
@@ -154,24 +238,42 @@ def _run(
     num_batches: int,
     num_warmup: int,
     now: Callable[[], float],
-) -> _Passed:
-    began_s, num_counted, num_images, batch = now(), 0, 0, None
-    for number, batch in enumerate(itertools.islice(batches, num_warmup + num_batches)):
+) -> _Counted:
+    counted, num_seen = _Counted(now), 0
+
+    def is_enough() -> bool:
+        return counted.full.num_batches >= min(num_batches, _ENOUGH_BATCHES)
+
+    for num_seen, batch in enumerate(_rounds(batches, is_enough), start=1):
+        num_images = len(_first_tensor(batch))
+        if num_seen <= num_warmup:
+            step(batch)
+            if num_seen == num_warmup:
+                counted.begin()
+            continue
+        counted.came(num_images)
         step(batch)
-        if number + 1 == num_warmup:
-            _wait_for_device()
-            began_s = now()
-        elif number >= num_warmup:
-            num_counted += 1
-            num_images += len(_first_tensor(batch))
-    _wait_for_device()
-    elapsed_s = now() - began_s
-    if not num_counted:
+        counted.stepped(batch)
+        # Of sizes that vary without end, no size may ever come as often as is asked for.
+        if counted.full.num_batches == num_batches or counted.num_batches == 2 * num_batches:
+            break
+    counted.settle()
+    if not counted.num_batches:
         raise ConfigError(
-            f"num_warmup={num_warmup}: the loader's iteration ended before any batch was counted. Wanted "
-            "fewer, or a loader with more batches."
+            f"num_warmup={num_warmup}: the loader gave {num_seen} batches and no more, so that none is left "
+            "to count. Wanted fewer, or a loader with more batches."
         )
-    return _Passed(num_counted, num_images / elapsed_s if elapsed_s > 0 else math.inf, batch)
+    return counted
+
+
+def _rounds(batches: Iterable[Any], is_enough: Callable[[], bool]) -> Iterator[Any]:
+    """Batches, in as many iterations as it takes until that is enough; an iterator gives only one."""
+    came = True
+    while came and not is_enough():
+        came = False
+        for batch in batches:
+            came = True
+            yield batch
 
 
 @contextmanager
@@ -228,9 +330,12 @@ def _first_tensor(batch: Any) -> Any:
     )
 
 
-def _wait_for_device() -> None:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+def _wait_for_device() -> bool:
+    """Whether there is one to wait for."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return False
+    torch.cuda.synchronize()
+    return True
 
 
 def _longer_share(slower_per_s: float, faster_per_s: float) -> float:

@@ -17,7 +17,7 @@ from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
-from pcr_exp.records.fingerprint import file_size, fingerprint, images_key
+from pcr_exp.records.fingerprint import fingerprint, images_key, sample_bytes
 from pcr_exp.records.image import StoredImage
 from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
 from pcr_exp.records.ray_engine import make_on_ray
@@ -101,7 +101,7 @@ def encode_split(
         StorageError: the disk is full or refuses.
     """
     started = time.monotonic()
-    tasks = [(sample, _num_bytes(sample)) for sample in samples]
+    tasks = [(sample, sample_bytes(sample)) for sample in samples]
     scans = {encoding: codec.name for encoding, codec in codecs.items()}
     key = fingerprint(
         tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record, scans=scans
@@ -137,10 +137,6 @@ def encode_split(
         num_reused=num_reused,
         encode_s=time.monotonic() - started,
     )
-
-
-def _num_bytes(sample: Sample) -> int | None:
-    return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
 
 
 def _num_taken(reuse: StoredImages | None) -> int:

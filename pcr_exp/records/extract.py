@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pcr_exp.errors import RecordError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 
 
-def find_image(records: RecordSet, numbers: range, image: str) -> tuple[int, int]:
+def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[int, int]:
     """(record, number in it) of an image: by its place among the images of these records, or by its id.
 
     Raises:

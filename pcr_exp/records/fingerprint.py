@@ -21,6 +21,11 @@ def file_size(path: Path) -> int | None:
         return None
 
 
+def sample_bytes(sample: Sample) -> int | None:
+    """Bytes of an image as a file of its own; None if its file cannot be looked at."""
+    return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
+
+
 def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
     """16 hex digits of what the images are: ids, labels and file sizes, in no order and at no place.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -65,7 +65,7 @@ class RecordIndex:
     encoding: str
     fingerprint: str
     num_groups: int
-    classes: dict[str, list[str]]
+    classes: Mapping[str, Sequence[str]]
     records: Sequence[RecordEntry]
     """A list; of a mapped index an `EntryTable`, which makes entries when they are asked for."""
     images: str = ""
@@ -124,7 +124,7 @@ class RecordIndex:
             have = "group 1 only" if self.num_groups == 1 else f"groups 1 to {self.num_groups}"
             raise RecordError(
                 f"scan group {group} was asked for, but the {self.encoding} records of "
-                f"{self.dataset}/{self.split} have {have}. Choose scan.group from these."
+                f"{self.dataset}/{self.split} have {have}. Choose one of these."
             )
 
 

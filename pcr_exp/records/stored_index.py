@@ -45,7 +45,7 @@ def read_index(storage: RangeReader, folder: str) -> RecordIndex:
     Raises:
         RecordError: there is none, or it cannot be read or used.
     """
-    path = _below(folder, INDEX_FILE)
+    path = path_below(folder, INDEX_FILE)
     try:
         num_bytes = storage.size(path)
         mapped = _mapped(storage, folder, num_bytes) if num_bytes >= LARGE_BYTES else None
@@ -58,24 +58,44 @@ def read_index(storage: RangeReader, folder: str) -> RecordIndex:
     return mapped if mapped is not None else parse_index(data, path)
 
 
+def unfit_table(storage: RangeReader, folder: str) -> str | None:
+    """Why `index.table` is left alone and `index.json` parsed instead; None if it is not so, or not there.
+
+    Raises:
+        StorageError: `index.json` cannot be looked at.
+    """
+    num_bytes = storage.size(path_below(folder, INDEX_FILE))
+    try:
+        _map(storage, folder, num_bytes)
+    except (UnfitError, PcrExpError) as error:
+        return str(error)
+    return None
+
+
 def _mapped(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
     """The index by its table, if there is one that is of this index."""
-    path = _below(folder, TABLE_FILE)
     try:
-        num_bytes = storage.size(path)
-    except (PcrExpError, OSError):
-        return None  # as of records that were made before there were tables
-    map_file: Callable[[str], mmap.mmap] | None = getattr(storage, "map", None)
-    start = storage.read(_below(folder, INDEX_FILE), 0, HEAD_BYTES_OF_INDEX)
-    try:
-        if num_bytes > MAX_INDEX_BYTES:
-            raise UnfitError(f"{path} has {num_bytes} bytes, more than the {MAX_INDEX_BYTES} of an index")
-        table = storage.read(path, 0, num_bytes) if map_file is None else map_file(path)
-        return map_table(table, index_bytes, start, path)
+        return _map(storage, folder, index_bytes)
     except (UnfitError, PcrExpError) as error:
         log.warning("%s. It is left alone, and index.json is parsed instead.", str(error).rstrip("."))
         return None
 
 
-def _below(folder: str, file: str) -> str:
+def _map(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
+    """The index by its table; None if there is none. Raises UnfitError or PcrExpError where it is unfit."""
+    path = path_below(folder, TABLE_FILE)
+    try:
+        num_bytes = storage.size(path)
+    except (PcrExpError, OSError):
+        return None  # as of records that were made before there were tables
+    if num_bytes > MAX_INDEX_BYTES:
+        raise UnfitError(f"{path} has {num_bytes} bytes, more than the {MAX_INDEX_BYTES} of an index")
+    map_file: Callable[[str], mmap.mmap] | None = getattr(storage, "map", None)
+    start = storage.read(path_below(folder, INDEX_FILE), 0, HEAD_BYTES_OF_INDEX)
+    table = storage.read(path, 0, num_bytes) if map_file is None else map_file(path)
+    return map_table(table, index_bytes, start, path)
+
+
+def path_below(folder: str, file: str) -> str:
+    """Where a file of a folder lies in a storage, whose own folder is called ""."""
     return f"{folder}/{file}" if folder else file

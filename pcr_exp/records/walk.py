@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import overload
 
 import numpy as np
 
@@ -14,11 +16,16 @@ from pcr_exp.records.format import HEADER_START, stated_header_bytes, unpack_hea
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, RecordIndex
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.stored_index import path_below
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.per_process import PerProcessStorage
 
-_SPLITS = ("", "train/", "tune/", "val/")
-_ENCODINGS = ("pcr", "baseline")
+SUFFIX = ".pcr"
+FOLDERS = (
+    "",
+    *(f"{split}{name}" for split in ("", "train/", "tune/", "val/") for name in ("pcr", "baseline")),
+)
+"""Where below an address the records of a split in one encoding may lie."""
 _LENGTH_BYTES = 4
 
 
@@ -27,7 +34,30 @@ class Found:
     """Records of one split in one encoding, and which of them are meant."""
 
     records: RecordSet
-    numbers: range
+    numbers: Sequence[int]
+
+
+class ClassNumbers(Sequence[str]):
+    """The classes of a label of which only numbers are known, each called by its number.
+
+    They take no more room than the labels that use them, however high their numbers are.
+    """
+
+    def __init__(self, labels: Iterable[int]) -> None:
+        self.used = sorted(set(labels))
+        """Numbers that are labels, rising."""
+
+    def __len__(self) -> int:
+        return self.used[-1] + 1 if self.used else 0
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+    def __getitem__(self, number: int | slice) -> str | list[str]:
+        """Raises IndexError as a list does."""
+        chosen = range(len(self))[number]
+        return str(chosen) if isinstance(chosen, int) else [str(one) for one in chosen]
 
 
 def find_records(root: str) -> list[Found]:
@@ -37,26 +67,43 @@ def find_records(root: str) -> list[Found]:
         RecordError: nothing does, or an index or header is damaged.
         StorageError: the address cannot be opened.
     """
-    root = expanded(root).rstrip("/")
-    if root.endswith(".pcr"):
-        parent, file = root.rpartition("/")[::2]
-        return [_one_record(PerProcessStorage(parent or "."), file)]
-    storage = PerProcessStorage(root)
-    folders = ["", *(f"{split}{encoding}" for split in _SPLITS for encoding in _ENCODINGS)]
-    found = [RecordSet(storage, folder) for folder in folders if _exists(storage, folder)]
+    storage, file = open_address(root)
+    if file is not None:
+        return [find_record(storage, file)]
+    found = [
+        RecordSet(storage, folder) for folder in FOLDERS if exists(storage, path_below(folder, INDEX_FILE))
+    ]
     if not found:
-        storage.opened  # noqa: B018 (an address that cannot be opened says why)
-        raise RecordError(
-            f"{root}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
-            f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
-        )
+        raise no_records(storage)
     return [Found(records, range(len(records.index.records))) for records in found]
+
+
+def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
+    """The storage at an address; of a record, that of its folder and the record's file name."""
+    root = expanded(root).rstrip("/")
+    if not root.endswith(SUFFIX):
+        return PerProcessStorage(root), None
+    parent, file = root.rpartition("/")[::2]
+    return PerProcessStorage(parent or "."), file
+
+
+def no_records(storage: PerProcessStorage) -> RecordError:
+    """No index lies at an address.
+
+    Raises:
+        StorageError: it cannot be opened.
+    """
+    storage.opened  # noqa: B018 (an address that cannot be opened says why)
+    return RecordError(
+        f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
+        f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
+    )
 
 
 def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
     """The index that a record alone would have: a header, then groups that say where they end.
 
-    What classes its labels count is not known: they are numbers.
+    What classes its labels count is not known: they are called by their numbers.
 
     Raises:
         RecordError: the file is no record, cut short or damaged.
@@ -76,7 +123,7 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
         raise RecordError(
             f"{where} is cut short or damaged: it has {num_bytes} bytes, its groups end at {end}."
         )
-    classes = {name: [str(i) for i in range(max(values) + 1)] for name, values in header.labels.items()}
+    classes = {name: ClassNumbers(values) for name, values in header.labels.items()}
     entry = RecordEntry(PurePosixPath(file).name, header.num_samples, tuple(ends), start)
     return RecordIndex(
         dataset=header.dataset,
@@ -91,8 +138,13 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
     )
 
 
-def _one_record(storage: RangeReader, file: str) -> Found:
-    if _exists(storage, ""):
+def find_record(storage: RangeReader, file: str) -> Found:
+    """A record of a folder: by its index, if that lists it, and else by what it says itself.
+
+    Raises:
+        RecordError, StorageError: as `find_records`.
+    """
+    if exists(storage, INDEX_FILE):
         records = RecordSet(storage, "")
         for number, entry in enumerate(records.index.records):
             if entry.file == file:
@@ -100,9 +152,10 @@ def _one_record(storage: RangeReader, file: str) -> Found:
     return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
 
 
-def _exists(storage: RangeReader, folder: str) -> bool:
+def exists(storage: RangeReader, path: str) -> bool:
+    """Whether a file can be looked at."""
     try:
-        storage.size(f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE)
+        storage.size(path)
     except PcrExpError:
         return False
     return True

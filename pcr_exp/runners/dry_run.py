@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.evaluation import EvaluateConfig
+from pcr_exp.config.evaluation import ALL, EvaluateConfig
 from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import (
@@ -141,9 +141,11 @@ def plan_tolerance(config: ToleranceConfig) -> Planned:
 
 def plan_evaluation(config: EvaluateConfig) -> Planned:
     """Images x levels x networks."""
-    index = index_of(config.dataset, config.records, config.split, "baseline")
     levels = 1 + len(config.groups) * len(config.decodes)
     facts = [f"{levels} levels of {config.dataset.name}, into {config.out}"]
+    if config.split == ALL:
+        return Planned([*facts, "images are read from their files, and no records are made"])
+    index = index_of(config.dataset, config.records, config.split, "baseline")
     if index is None:
         return Planned([*facts, "records are not made yet"])
     networks = max(1, len(config.runs))

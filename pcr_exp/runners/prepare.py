@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.runners import PrepareConfig
+from pcr_exp.errors import printable
 from pcr_exp.runners.launch import launch
 from pcr_exp.system import MIB
 
@@ -42,7 +43,7 @@ def prepare(config: PrepareConfig) -> str:
     if config.tracking.name != "none":
         track(config, reports)
     for remark in read_remarks(folder):
-        print(remark)
+        print(printable(remark))
     print(f"{config.records.root}/{folder.name}" if in_bucket else folder)
     return "finished"
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pcr_exp.config.evaluation import EvaluateConfig
+from pcr_exp.config.components import schemas
+from pcr_exp.config.evaluation import DEFAULT_MODEL, EvaluateConfig
 from pcr_exp.config.labels import scan_label
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.evaluation import Trained
-from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.training.checkpoint import load_checkpoint
-from pcr_exp.training.models import open_model
+from pcr_exp.training.models import check_name, open_model
 from pcr_exp.training.normalization import IMAGENET, KEY, Normalization, normalization_of
 
 
@@ -38,71 +38,157 @@ def open_published(config: ModelConfig, num_outputs: int) -> Trained:
         raise ConfigError(
             f"model.name={config.name!r} with model.pretrained={config.pretrained}, "
             f"model.weights={config.weights}: {fresh[-1]} and {len(fresh) - 1} more have no weights for "
-            f"{num_outputs} classes, so there is nothing to evaluate. Wanted trained weights of as many "
-            "outputs: model.weights=<file>, runs=[<folder>], or classes=<file> that names the outputs of the "
-            "published weights."
+            f"{num_outputs} classes, so there is nothing to evaluate. Wanted runs=[<folder>], or "
+            "model.pretrained=true and either model.weights=<file> of as many outputs, or classes=<file> "
+            "that names the outputs of the published weights."
         )
     return Trained(config.name, networks[0], normalization_of(config))
 
 
-def open_runs(config: EvaluateConfig, num_outputs: int, index: RecordIndex) -> list[Trained]:
-    """Return the networks of all finished runs in `config.runs`, in the order of their names.
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run whose checkpoint is evaluated."""
+
+    directory: RunDirectory
+    settings: Mapping[str, Any]
+    """Its `config.yaml`, as plain values."""
+
+    @property
+    def name(self) -> str:
+        """The run's id."""
+        return self.directory.path.name
+
+    @property
+    def dataset_name(self) -> str:
+        """What its dataset is called."""
+        return str(self.settings["dataset"]["name"])
+
+    @property
+    def model_name(self) -> str:
+        """What its network is called."""
+        return str(self.settings["model"]["name"])
+
+    @property
+    def image_size(self) -> int:
+        """Pixels of a side of what the network was looked at with."""
+        return int(self.settings["training"]["eval_image_size"])
+
+
+def find_runs(folders: Sequence[str]) -> list[FinishedRun]:
+    """The finished runs in these folders, or in folders of theirs, by their names.
 
     Raises:
-        RunError: there is none, or one has no checkpoint that fits.
-        ConfigError: a run was of another dataset, label, model or size than is asked for.
+        RunError: there is none, or one is damaged.
+        ConfigError: they are of several models, or were looked at with images of several sizes.
     """
-    trained = []
-    for directory in _finished(config.runs):
-        settings = directory.config()
-        _check_same(directory.path.name, settings, config, num_outputs)
-        plain = replace(config.model, pretrained=False, weights=None)
-        network = open_model(plain, num_outputs)
-        state = load_checkpoint(directory.checkpoint_path)
-        try:
-            network.load_state_dict(state["model"])
-        except (RuntimeError, KeyError) as error:
-            raise RunError(
-                f"{directory.checkpoint_path} does not fit model.name={config.model.name!r} with "
-                f"{num_outputs} classes of {index.dataset} ({str(error).splitlines()[0]}). Was the run made "
-                "of other classes? Restore its dataset, or evaluate another run."
-            ) from error
-        kept = state.get(KEY)
-        normalization = Normalization.from_plain(kept) if kept else IMAGENET
-        scan = scan_label(settings["scan"], settings.get("records"))
-        trained.append(Trained(directory.path.name, network, normalization, scan, settings["seed"]))
-    return trained
-
-
-def _finished(folders: Sequence[str]) -> Iterator[RunDirectory]:
-    found = False
+    found = []
     for folder in map(Path, folders):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in [folder] if (folder / "config.yaml").exists() else inside:
             directory = RunDirectory(path)
             if directory.config_path.exists() and directory.status == "finished":
-                found = True
-                yield directory
+                found.append(FinishedRun(directory, directory.config()))
     if not found:
         raise RunError(f"runs={list(folders)}: no finished run there; wanted folders of runs, or of such.")
+    for run in found[1:]:
+        for what in ("model_name", "image_size"):
+            one, other = getattr(found[0], what), getattr(run, what)
+            if one != other:
+                raise ConfigError(
+                    f"runs={list(folders)}: the {what.replace('_', ' ')} of {found[0].name} is {one}, that "
+                    f"of {run.name} {other}; wanted runs that are alike. Evaluate them one after the other."
+                )
+    return found
 
 
-def _check_same(name: str, run: Mapping[str, Any], config: EvaluateConfig, num_outputs: int) -> None:
-    augment = config.dataset.augment
-    pairs = {
-        "dataset.name": (run["dataset"]["name"], config.dataset.name),
-        "dataset.label": (run["dataset"]["label"], config.dataset.label),
-        "dataset.augment.eval_crop_fraction": (
-            run["dataset"]["augment"]["eval_crop_fraction"],
-            augment.eval_crop_fraction,
-        ),
-        "model.name": (run["model"]["name"], config.model.name),
-        "image_size": (run["training"]["eval_image_size"], config.image_size),
-        "loader.antialias": (run["loader"].get("antialias", False), config.loader.antialias),
-    }
-    for key, (trained, asked) in pairs.items():
-        if trained != asked:
-            raise ConfigError(
-                f"{key}={asked!r}: the run {name}, of {num_outputs} classes, had {trained!r}. Give "
-                f"{key}={trained}, or runs that are alike."
+def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
+    """Refuse what is asked of runs that were made otherwise.
+
+    Raises:
+        ConfigError: their dataset, label, model, or how they were looked at is another; says what to give.
+    """
+    for run in runs:
+        if config.image_size not in (None, run.image_size):
+            raise _another("image_size", config.image_size, run, run.image_size, "Leave it out")
+        if config.model.name not in (DEFAULT_MODEL, run.model_name):
+            raise _another("model.name", config.model.name, run, run.model_name, "Leave model out")
+        dataset = run.settings["dataset"]
+        if config.classes is None and config.dataset.name != run.dataset_name:
+            manifest = run.directory.manifest()
+            command = f" (it was made by `{manifest.command}`)" if manifest is not None else ""
+            remedy = (
+                f"Give its dataset{command}; or, of other photographs, classes=<file> with the run's classes "
+                "in their order, one a line"
             )
+            raise _another("dataset.name", config.dataset.name, run, run.dataset_name, remedy)
+        pairs = {
+            "dataset.label": (dataset["label"], config.dataset.label),
+            "dataset.augment.eval_crop_fraction": (
+                dataset["augment"]["eval_crop_fraction"],
+                config.dataset.augment.eval_crop_fraction,
+            ),
+            "loader.antialias": (
+                run.settings["loader"].get("antialias", False),
+                config.loader.antialias,
+            ),
+        }
+        if config.classes is not None:
+            del pairs["dataset.label"]  # what the photographs' labels are called is theirs
+        for key, (trained, asked) in pairs.items():
+            if trained != asked:
+                raise _another(key, asked, run, trained, f"Give {key}={trained}")
+
+
+def _another(key: str, asked: object, run: FinishedRun, trained: object, remedy: str) -> ConfigError:
+    return ConfigError(f"{key}={asked!r}: the run {run.name} had {trained!r}. {remedy}.")
+
+
+def open_runs(runs: Sequence[FinishedRun], num_outputs: int) -> list[Trained]:
+    """Return the networks of runs, with the weights of their checkpoints.
+
+    Raises:
+        RunError: one has no checkpoint that fits.
+        ConfigError: its model is not known here.
+    """
+    trained = []
+    for run in runs:
+        plain = replace(model_of(run.settings["model"]), pretrained=False, weights=None)
+        network = open_model(plain, num_outputs)
+        path = run.directory.checkpoint_path
+        state = load_checkpoint(path)
+        try:
+            network.load_state_dict(state["model"])
+        except (RuntimeError, KeyError) as error:
+            raise RunError(
+                f"{path} does not fit model.name={run.model_name!r} with {num_outputs} classes "
+                f"({str(error).splitlines()[0]}). Was the run made of other classes? Restore its dataset, "
+                "name its classes in their order (classes=<file>), or evaluate another run."
+            ) from error
+        kept = state.get(KEY)
+        normalization = Normalization.from_plain(kept) if kept else IMAGENET
+        scan = scan_label(run.settings["scan"], run.settings.get("records"))
+        trained.append(Trained(run.name, network, normalization, scan, run.settings["seed"]))
+    return trained
+
+
+def model_of(settings: Mapping[str, Any]) -> ModelConfig:
+    """The settings of a model from those in a run's `config.yaml`, which does not say of which family it is.
+
+    Raises:
+        ConfigError: no family takes them.
+    """
+    refused: ConfigError | None = None
+    for schema in sorted(set(schemas("model").values()), key=lambda schema: len(fields(schema))):
+        if not settings.keys() <= {field.name for field in fields(schema)}:
+            continue
+        try:
+            made: ModelConfig = schema(**settings)
+            check_name(made)
+        except ConfigError as error:
+            refused = error
+        else:
+            return made
+    raise ConfigError(
+        f"model.name={settings.get('name')!r}: no family of models that is known here has it. If it is of a "
+        "package of yours, name that: components=[<package>]." + (f" ({refused})" if refused else "")
+    )

@@ -103,5 +103,5 @@ def _read_fully(descriptor: int, offset: int, length: int) -> bytes:
 
 def _unreadable(file: Path, error: OSError) -> StorageError:
     if isinstance(error, FileNotFoundError):
-        return StorageError(f"{file} does not exist. Check records.root, or make the records first.")
+        return StorageError(f"{file} does not exist. Check the path, or make the records first.")
     return StorageError(f"{file} cannot be read: {error.strerror or error}.")

@@ -68,7 +68,7 @@ def explained(where: str, error: Exception) -> StorageError:
     if name in ("UnauthenticatedError", "PermissionDeniedError"):
         return StorageError(
             f"{where} cannot be read or written: the server refuses it ({status_of(reason)}). Check "
-            "records.root, records.storage_options, and the credentials in the environment "
+            "the address, storage options (records.storage_options), and the credentials in the environment "
             "(AWS_ACCESS_KEY_ID, ...)."
         )
     if name == "NotSupportedError" or "NotPartial" in text:
@@ -78,7 +78,7 @@ def explained(where: str, error: Exception) -> StorageError:
         )
     if is_unknown_name(reason):
         return StorageError(
-            f"{where} cannot be read: nobody knows a server of this name (DNS). Check records.root."
+            f"{where} cannot be read: nobody knows a server of this name (DNS). Check the address."
         )
     if "TimedOut" in text:
         return StorageError(f"{where} cannot be read: the server does not answer (timed out).{often}")
@@ -87,4 +87,4 @@ def explained(where: str, error: Exception) -> StorageError:
 
 def missing(where: str) -> StorageError:
     """No object lies there."""
-    return StorageError(f"{where} does not exist. Check records.root.")
+    return StorageError(f"{where} does not exist. Check the address.")

@@ -221,7 +221,7 @@ class ObjectStorage:
         if str(attributes.get("Content-Type", "")).startswith("text/html"):
             raise StorageError(
                 f"{self.url}/{path}: the server answers with a web page and no record: a login page, or one "
-                "that says what is wrong. Open the address in a browser, and check records.root."
+                "that says what is wrong. Open the address in a browser, and check that it is right."
             )
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ _SUCCESSES = (200, 203, 206)
 
 
 _LOCAL_SCHEMES = ("file://", "local://", "memory://")
+_WANTED_SCHEMES = "s3://, gs://, az://, http://, https:// or another that fsspec knows"
 _RANGE_NOT_SATISFIABLE = 416
 _REFUSALS = {
     401: "the server wants credentials (401 Unauthorized)",
@@ -40,7 +41,7 @@ class FsspecStorage:
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         """`options` are the driver's, such as s3fs' `endpoint_url`, beside its own environment.
 
-        Raises StorageError if the address is unknown to fsspec or its driver is not installed.
+        Raises StorageError if fsspec does not know the scheme, or its driver is not installed or refuses.
         """
         self.url = url.rstrip("/")
         self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
@@ -58,8 +59,13 @@ class FsspecStorage:
                 f"{url} needs a driver that is not installed: {error}. "
                 "`pip install 'pcr-exp[remote]'` brings those of http://, s3:// and gs://."
             ) from error
-        except ValueError as error:
-            raise StorageError(f"{url} is no address that fsspec can open: {error}.") from error
+        # Some drivers connect at once, and each raises errors of its own.
+        except Exception as error:
+            scheme = self.url.partition("://")[0]
+            raise StorageError(
+                f"{url} cannot be opened by fsspec's driver of {scheme}:// ({_named(error)}). Wanted a local "
+                f"folder, or an address of {_WANTED_SCHEMES}."
+            ) from error
         self._root = root.rstrip("/")
 
     @property
@@ -136,12 +142,12 @@ def _over_http(where: str, error: Exception) -> StorageError:
         return _missing(where)
     if status in _REFUSALS:
         return StorageError(
-            f"{where} cannot be read: {_REFUSALS[status]}. Check records.root, and whether it may be read "
+            f"{where} cannot be read: {_REFUSALS[status]}. Check the address, and whether it may be read "
             "from here without a login."
         )
     if is_unknown_name(reason):
         return StorageError(
-            f"{where} cannot be read: nobody knows a server of this name (DNS). Check records.root."
+            f"{where} cannot be read: nobody knows a server of this name (DNS). Check the address."
         )
     if isinstance(reason, TimeoutError):
         return StorageError(f"{where} cannot be read: the server does not answer (timed out).{often}")
@@ -152,7 +158,7 @@ def _over_http(where: str, error: Exception) -> StorageError:
 
 
 def _missing(where: str) -> StorageError:
-    return StorageError(f"{where} does not exist. Check records.root.")
+    return StorageError(f"{where} does not exist. Check the address.")
 
 
 def _named(error: BaseException) -> str:
@@ -190,7 +196,7 @@ async def _require_records(_session: Any, _context: SimpleNamespace, request: An
         sent_on = f" (it was sent on to {response.url})" if response.history else ""
         raise StorageError(
             f"{asked}: the server answers {response.status} with a web page and no record{sent_on}: a login "
-            "page, or one that says what is wrong. Open the address in a browser, and check records.root."
+            "page, or one that says what is wrong. Open the address in a browser, and check that it is right."
         )
     if "Range" in request.headers and response.status == 200:
         response.close()

@@ -6,6 +6,7 @@ import io
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from pcr_exp.__main__ import main
 from pcr_exp.errors import RecordError
 from pcr_exp.images.jpeg import EOI
 from pcr_exp.measuring import doctor
+from pcr_exp.records.format import RecordHeader, pack_record
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.walk import index_of_record
+from pcr_exp.records.walk import ClassNumbers, index_of_record
 from pcr_exp.storage.local import LocalStorage
 
 REPO = Path(__file__).parents[2]
@@ -61,6 +63,31 @@ def test_inspect_of_a_record_lists_its_images_also_without_an_index(copy: Path, 
     assert without.splitlines()[-3:] == with_index.splitlines()[-3:]
 
 
+def test_a_record_whose_label_is_beyond_all_bounds_takes_no_memory(tmp_path: Path, capsys: Output) -> None:
+    header = RecordHeader("d", "train", "baseline", "ab", 1, ["a.jpg", "b.jpg"], {"kind": [2**31, 7]})
+    path = tmp_path / "record-000000.pcr"
+    path.write_bytes(b"".join(pack_record(header, [[b"x"], [b"y"]]).chunks))
+    tracemalloc.start()
+    try:
+        for command in ("inspect", "verify"):
+            assert main([command, str(path)]) == 0
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    said = capsys.readouterr().out
+    assert "label kind: 2 numbers of classes, which an index names (7, 2147483648)" in said
+    assert "a.jpg  kind=2147483648" in said and "1 of 1 records are whole" in said
+
+
+def test_numbers_of_classes_are_a_list_that_is_not_there() -> None:
+    numbers = ClassNumbers([5, 2**31, 5])
+    assert len(numbers) == 2**31 + 1 and numbers.used == [5, 2**31]
+    assert (numbers[3], numbers[-1], numbers[:3]) == ("3", "2147483648", ["0", "1", "2"])
+    with pytest.raises(IndexError):
+        numbers[2**31 + 1]
+    assert len(ClassNumbers([])) == 0
+
+
 def test_a_record_s_own_index_is_the_index_s(split: Path) -> None:
     records = RecordSet(LocalStorage(split / "pcr"), "")
     for entry in records.index.records:
@@ -97,7 +124,7 @@ def test_verify_names_what_is_damaged(copy: Path, capsys: Output) -> None:
     assert "damaged: pcr/record-000002.pcr: image 036.jpg, group 3\n" in said
     assert said.count("image 0") == 1 + said.count("in its image 0")
     assert "baseline/record-000000.pcr: it has" in said and "4 more than its groups" in said
-    assert "record-000003.pcr does not exist" in said
+    assert "missing: baseline/record-000003.pcr: index.json lists it, and it is not there" in said
     assert "record-000004.pcr is damaged in its header" in said
     assert "10 of 14 records are whole" in said
 

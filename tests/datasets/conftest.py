@@ -15,6 +15,7 @@ LABELS = {
     "cars": "model",
     "celebahq": "smiling",
     "folder": "class",
+    "table": "label",
     "photos": "photo",
     "pcr_release": "class",
 }

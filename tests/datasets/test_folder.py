@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pcr_exp.datasets.folder import read
-from pcr_exp.datasets.sample import split_of
+from pcr_exp.datasets.sample import open_dataset, open_images, place, split_of
 from pcr_exp.errors import ConfigError, DatasetError
 
 
@@ -145,3 +145,45 @@ def test_groups_on_both_given_sides_are_said(make_config, put):
 def test_an_expression_that_captures_no_group_is_refused(make_config, expression: str):
     with pytest.raises(ConfigError, match=r"dataset.group_by=.*: wanted null or a regular expression"):
         make_config("folder", group_by=expression)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["cat/1.jpg", "dog/1.jpg"],
+        ["cat/1.jpg"],
+        ["val/cat/1.jpg", "val/dog/1.jpg"],
+        ["train/cat/1.jpg", "val/cat/1.jpg", "val/dog/1.jpg"],
+    ],
+)
+def test_class_folders_that_nothing_could_be_trained_on_can_be_looked_at(make_config, put, files: list[str]):
+    put(*files)
+    images = open_images(make_config("folder", val_fraction=0.001))
+    assert sorted(sample.id for sample in images.samples) == files
+    for sample in images.samples:
+        assert images.classes["class"][sample.labels["class"]] == sample.path.parent.name
+    with pytest.raises(DatasetError):
+        open_dataset(make_config("folder", val_fraction=0.001))
+
+
+def test_a_flat_folder_has_no_labels_and_says_what_gives_them(make_config, put):
+    put("1.jpg", "2.jpg")
+    for look in (open_images, open_dataset):
+        with pytest.raises(DatasetError, match=r"The 2 JPEG files in it have no label: .*dataset=table"):
+            look(make_config("folder"))
+
+
+def test_an_empty_folder_holds_no_class(make_config):
+    with pytest.raises(DatasetError, match="has 0 class folders; wanted one or more"):
+        open_images(make_config("folder"))
+
+
+def test_datasets_of_other_kinds_are_looked_at_in_all_their_splits(make_config):
+    config = make_config("photos", num_train=30, num_val=10, size_px=64, tune_fraction=0.2)
+    dataset, images = open_dataset(config), open_images(config)
+    assert {sample.id for sample in images.samples} == {
+        sample.id for split in dataset.splits.values() for sample in split
+    }
+    assert [sample.id for sample in images.samples] == sorted(
+        (sample.id for sample in images.samples), key=lambda id_: place(id_)
+    )

@@ -97,6 +97,11 @@ def test_a_run_of_a_minute_takes_a_minute(tmp_path: Path) -> None:
     assert long.amounts == whole, "all epochs are done before"
 
 
+def test_photographs_that_are_scored_as_they_lie_are_not_encoded() -> None:
+    planned = plan(compose("evaluate", "dataset=folder", "dataset.root=/photos", "split=all"))
+    assert "5 levels of photos" in planned.words and "no records are made" in planned.words
+
+
 def test_a_run_of_a_minute_of_what_nobody_trained(tmp_path: Path) -> None:
     given = ("training.image_size=37", "training.stop_after_s=60", f"records.root={tmp_path}")
     assert plan(compose("train", *given)).amounts["seconds"] == 60

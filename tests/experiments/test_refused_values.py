@@ -109,7 +109,7 @@ from pcr_exp.errors import ConfigError
             "training.learning_rate=0.0: wanted a number above 0",
         ),
         ("world_size=0", "world_size=0: wanted at least 1"),
-        ("world_size=3", "loader.lanes=8: wanted a multiple of 3.*Set loader.lanes=9"),
+        ("world_size=3", "loader.lanes=8: wanted a multiple of 3.*such as 9"),
         ("loader.lanes=6 training.global_batch_size=256", "loader.lanes=6: wanted a multiple of 4"),
         ("training.learning_rate=0", "training.learning_rate=0.0: wanted a number above 0"),
         ("training.momentum=1", r"training.momentum=1.0: wanted in \[0, 1\)"),

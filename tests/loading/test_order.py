@@ -288,11 +288,11 @@ def test_what_cannot_be_shared_equally_is_refused_with_words() -> None:
         num_slots(16, 48, 2)
     with pytest.raises(ConfigError, match=r"training\.global_batch_size=0: wanted a multiple"):
         num_slots(16, 0, 1)
+    with pytest.raises(ConfigError, match=r"training\.batch_size=0: wanted a whole number, at least 1"):
+        num_slots(0, None, 1)
     with pytest.raises(ConfigError, match=r"rank=2: wanted a rank of world_size=2"):
         open_share(2, 2, batch_size=1, global_batch_size=None)
     check_lanes(8, 4, 2)
-    message = (
-        r"loader\.lanes=8: wanted a multiple of 3, .*world_size=3, 1 of each process.*Set loader\.lanes=9"
-    )
+    message = r"loader\.lanes=8: wanted a multiple of 3, .*world_size=3, 1 of each process.*such as 9"
     with pytest.raises(ConfigError, match=message):
         check_lanes(8, 3, 3)

@@ -50,7 +50,7 @@ def test_others_of_the_record_stand_in(damaged: RecordSet, caplog: pytest.LogCap
         assert prefix.encoded(i) == whole.encoded(stands_in)
         assert prefix.ids[i] == whole.ids[stands_in]
         assert prefix.labels["number"][i] == whole.labels["number"][stands_in]
-    assert "loader.on_corrupt=replace: in epoch 1" in caplog.text
+    assert " on_corrupt=replace: in epoch 1" in caplog.text
     again = read_with_replacements(damaged, 0, 5, seed=3, epoch=0)
     others = [dict(read_with_replacements(damaged, 0, 5, seed=3, epoch=epoch).replaced) for epoch in range(6)]
     assert dict(again.replaced) == others[0]

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pcr_exp.errors import ConfigError
+from pcr_exp.measuring import stalls as stalls_module
 from pcr_exp.measuring.stalls import Stalls, measure
 
 BATCH_SIZE = 10
@@ -105,8 +106,103 @@ def test_batches_of_all_kinds(batch: Any) -> None:
     assert stalls.model_images_per_s == 4
 
 
+def sized(num_images: int, pass_time: Callable[[float], None]) -> Iterator[torch.Tensor]:
+    """An epoch of so many images in batches of 64; a batch takes the loader 10 ms, however many it holds."""
+    for first in range(0, num_images, 64):
+        pass_time(0.01)
+        yield torch.zeros(min(64, num_images - first), 3)
+
+
+class Epochs:
+    """An iterable of epochs that are all alike."""
+
+    def __init__(self, epoch: Callable[[], Iterator[torch.Tensor]]) -> None:
+        self.epoch, self.num_epochs = epoch, 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        self.num_epochs += 1
+        return self.epoch()
+
+
+@pytest.mark.parametrize("num_images", [20 * 64 + 1, 20 * 64 + 63])
+def test_a_last_batch_that_is_not_full_changes_nothing(num_images: int) -> None:
+    """A step takes 5 ms and 1 ms an image: on a batch of one it is most of what a full one takes."""
+
+    def found(num_images: int) -> Stalls:
+        clock = Clock()
+        loader = Epochs(lambda: sized(num_images, clock.pass_time))
+        step = lambda batch: clock.pass_time(0.005 + 0.001 * len(batch))  # noqa: E731
+        return measure(loader, step, num_batches=20, num_warmup=3, now=clock)
+
+    whole, ragged = found(20 * 64), found(num_images)
+    assert ragged.model_images_per_s == pytest.approx(64 / 0.069) == whole.model_images_per_s
+    assert ragged.together_images_per_s == pytest.approx(64 / 0.079) == whole.together_images_per_s
+    assert ragged.loader_images_per_s == pytest.approx(64 / 0.01) == whole.loader_images_per_s
+    assert ragged.advice == whole.advice
+
+
+def test_a_device_is_waited_for_where_the_size_changes_and_not_at_every_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps return at once; what they take is seen when the device is waited for."""
+    clock, queued_s, num_waits = Clock(), 0.0, 0
+
+    def wait() -> bool:
+        nonlocal queued_s, num_waits
+        clock.pass_time(queued_s)
+        queued_s, num_waits = 0.0, num_waits + 1
+        return True
+
+    def step(batch: torch.Tensor) -> None:
+        nonlocal queued_s
+        queued_s += 0.1 * len(batch) / 64
+
+    monkeypatch.setattr(stalls_module, "_wait_for_device", wait)
+    loader = Epochs(lambda: sized(20 * 64 + 1, lambda _: None))
+    found = measure(loader, step, num_batches=20, num_warmup=3, now=clock)
+    assert found.model_images_per_s == pytest.approx(640) == found.together_images_per_s
+    assert num_waits < 15
+
+
+@pytest.mark.parametrize(("num_full", "num_rounds"), [(1, 21), (5, 4), (20, 2), (21, 1)])
+def test_fewer_than_eleven_full_batches_go_round_again(num_full: int, num_rounds: int) -> None:
+    clock = Clock()
+    loader = Epochs(lambda: sized(num_full * 64 + (num_full == 5), clock.pass_time))
+    seen: list[int] = []
+
+    def step(batch: torch.Tensor) -> None:
+        seen.append(len(batch))
+        clock.pass_time(0.01)
+
+    stalls = measure(loader, step, now=clock)
+    assert stalls.num_batches >= 11 and loader.num_epochs == 2 * num_rounds
+    assert seen[-1] == 64 and stalls.model_images_per_s == pytest.approx(6400)
+    assert stalls.together_images_per_s == pytest.approx(3200)
+
+
+def test_batches_of_all_sizes_end_somewhere() -> None:
+    clock = Clock()
+    endless = [torch.zeros(num_images) for num_images in range(1, 1000)]
+    stalls = measure(endless, lambda _: clock.pass_time(1.0), num_batches=5, num_warmup=0, now=clock)
+    assert stalls.num_batches == 1 and stalls.model_images_per_s == 10
+
+
+def test_a_model_alone_that_is_slower_than_training_is_a_disturbed_measurement() -> None:
+    clock = Clock()
+    took_s = iter([0.01] * 23 + [0.02] * 23)  # another program takes half of the cores
+    loader = Loader(clock.pass_time, 0.0001)
+    stalls = measure(loader, lambda _: clock.pass_time(next(took_s)), num_batches=20, num_warmup=3, now=clock)
+    assert stalls.is_disturbed and stalls.advice.startswith("The measurement was disturbed: the model alone")
+    assert "disturbed" in str(stalls) and "stalls " not in str(stalls)
+    assert not found(0.0002, 0.01).is_disturbed
+
+
 def test_what_cannot_be_measured() -> None:
-    with pytest.raises(ConfigError, match="num_warmup=10: the loader's iteration ended before any batch"):
-        measure([torch.zeros(2)] * 10, lambda _: None)
+    with pytest.raises(ConfigError, match="num_warmup=10: the loader gave 10 batches and no more, so that"):
+        measure(iter([torch.zeros(2)] * 10), lambda _: None)
+    with pytest.raises(ConfigError, match="num_batches=0: wanted at least 1"):
+        measure([torch.zeros(2)], lambda _: None, num_batches=0)
+    with pytest.raises(ConfigError, match="num_warmup=-1: wanted 0 or more"):
+        measure([torch.zeros(2)], lambda _: None, num_warmup=-1)
     with pytest.raises(ConfigError, match="the loader gave a str: wanted a tensor or array"):
         measure(["image"] * 20, lambda _: None)

@@ -169,6 +169,13 @@ def test_scores_under_weights_are_scikit_learns() -> None:
         score("f1", classes, log_odds, labels, weights)
 
 
+def test_recall_takes_no_room_for_classes_that_no_image_has() -> None:
+    labels = np.array([2**31, 3, 3, 2**31])
+    weights = np.array([[1.0, 1, 1, 1], [1, 0, 1, 0]])
+    said = score("balanced_accuracy", np.array([2**31, 3, 0, 7]), np.full(4, np.nan), labels, weights)
+    assert said.tolist() == [0.5, 0.5]
+
+
 def test_an_interval_is_scipys_bootstrap() -> None:
     rng = np.random.default_rng(0)
     lost = rng.choice([-1.0, 0.0, 1.0], size=400, p=[0.05, 0.8, 0.15])

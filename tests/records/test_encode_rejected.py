@@ -12,7 +12,7 @@ from records_storage import FolderStorage
 
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as jpeg_codec
-from pcr_exp.records import encode as encode_module
+from pcr_exp.records import fingerprint as fingerprint_module
 from pcr_exp.records.reader import RecordSet
 
 
@@ -99,7 +99,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_meanwhile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = write_images(tmp_path / "in", GOOD)
-    monkeypatch.setattr(encode_module, "file_size", lambda path: path.stat().st_size + 1)
+    monkeypatch.setattr(fingerprint_module, "file_size", lambda path: path.stat().st_size + 1)
     with pytest.raises(ImageError, match=r"changed while it was being encoded: \d+ bytes before, \d+ now"):
         encode(samples, tmp_path / "out")
 

@@ -77,7 +77,7 @@ def test_a_group_that_is_not_there(group: int) -> None:
 
 
 def test_a_group_that_a_baseline_lacks() -> None:
-    with pytest.raises(RecordError, match=r"have group 1 only\. Choose scan\.group"):
+    with pytest.raises(RecordError, match=r"have group 1 only\. Choose one of these"):
         make_index(num_groups=1).prefix_bytes(0, 2)
 
 

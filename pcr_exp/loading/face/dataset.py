@@ -89,7 +89,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
     @property
     def classes(self) -> list[str]:
         """The class names."""
-        return self.records.index.classes[self.label]
+        return list(self.records.index.classes[self.label])
 
     @property
     def targets(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ def choose_label(index: RecordIndex, label: str | None) -> str:
     names = sorted(index.classes)
     if label is None and len(names) == 1:
         return names[0]
-    if label not in index.classes:
+    if label is None or label not in index.classes:
         raise ConfigError(
             f"label={label!r}: wanted one of {', '.join(names)}, the labels that the records of "
             f"{index.dataset}/{index.split} have."
@@ -33,7 +33,7 @@ def choose_label(index: RecordIndex, label: str | None) -> str:
     return label
 
 
-def label_values(classes: list[str], labels: Labels) -> npt.NDArray[np.int64]:
+def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[np.int64]:
     """[number of classes] the integer of each class.
 
     Raises:

@@ -8,7 +8,7 @@ loader.observe(loss=float(loss))     # only for policies that follow training
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,11 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pcr_exp.config.check import require
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.loader import ANTIALIAS, LoaderConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.face.arguments import named_as_arguments
 from pcr_exp.loading.face.observing import Observer
 from pcr_exp.loading.face.position import Position
 from pcr_exp.loading.face.scan import Scan, asks_the_model, policy_of_scan
@@ -47,6 +49,7 @@ class DatasetLoader:
     epoch, the first after `load_state_dict` or `set_epoch` the one that was asked for.
     """
 
+    @named_as_arguments()
     def __init__(
         self,
         records: RecordSet,
@@ -70,6 +73,12 @@ class DatasetLoader:
         lanes: int | None = None,
         reads_in_flight: int | None = None,
         timeout_s: float | None = 300.0,
+        on_corrupt: str = "fail",
+        crop_scale: Sequence[float] | None = None,
+        crop_ratio: Sequence[float] | None = None,
+        horizontal_flip: bool | None = None,
+        eval_crop_fraction: float | None = None,
+        antialias: bool | None = None,
         probe: AskModel | None = None,
     ) -> None:
         """Nothing is read before the first batch.
@@ -86,7 +95,7 @@ class DatasetLoader:
                 `augment=False` centre crops. The fastest way: no more is decoded than a crop shows.
             augment: Whether these crops are random.
             shuffle: Whether an epoch has an order of its own, or that of the records.
-            drop_last: Leave out a last batch that is shorter.
+            drop_last: Leave out a last batch that is shorter. One full batch must be there.
             seed: Of order and transforms. All processes give the same.
             rank: This process's number.
             world_size: How many processes share an epoch; each gives as many batches.
@@ -98,6 +107,14 @@ class DatasetLoader:
                 default 8, or as many more as processes can share.
             reads_in_flight: Reads under way at a time (None: 4).
             timeout_s: An error, if nothing has come for this long (None: no limit).
+            on_corrupt: `fail` stops at the first image that is damaged; `replace` takes another of its
+                record, which follows from seed and epoch, and logs it.
+            crop_scale: With `image_size`: smallest and largest share of an image's area that a random crop
+                takes (None: 0.08 and 1).
+            crop_ratio: Lowest and highest columns / rows of it (None: 3/4 and 4/3).
+            horizontal_flip: Whether half of these crops are mirrored (None: yes).
+            eval_crop_fraction: Share of the short side that a centre crop takes (None: 0.875).
+            antialias: Whether crops that shrink are filtered (None: yes).
             probe: For policies that try scan groups on the model: gives the scores of its candidates.
 
         Raises:
@@ -113,6 +130,13 @@ class DatasetLoader:
         share = open_share(rank, world_size, batch_size=batch_size, global_batch_size=global_batch_size)
         if lanes is None:
             lanes = -(-_LANES // share.num_slots) * share.num_slots
+        crops = {
+            "crop_scale": crop_scale,
+            "crop_ratio": crop_ratio,
+            "horizontal_flip": horizontal_flip,
+            "eval_crop_fraction": eval_crop_fraction,
+            "antialias": antialias,
+        }
         storage = getattr(records.storage, "opened", None)
         self._consensus = _open_consensus(world_size)
         self._policy = policy_of_scan(
@@ -127,8 +151,14 @@ class DatasetLoader:
         self._loader = RecordLoader(
             records,
             self._policy,
-            LoaderConfig(num_workers=num_workers, lanes=lanes, decode=decode, timeout_s=timeout_s),
-            transform=_transform(transform, images_as, image_size, augment=augment),
+            LoaderConfig(
+                num_workers=num_workers,
+                lanes=lanes,
+                decode=decode,
+                timeout_s=timeout_s,
+                on_corrupt=on_corrupt,
+            ),
+            transform=_transform(transform, images_as, image_size, crops, augment=augment),
             label=label,
             batch_size=batch_size,
             seed=seed,
@@ -139,6 +169,11 @@ class DatasetLoader:
             global_batch_size=global_batch_size,
         )
         samples_per_slot = share.samples_per_slot(records.index.num_samples)
+        wanted = (
+            f"at most {samples_per_slot}, this process's images of an epoch, or drop_last=False, as no batch "
+            "would ever be full"
+        )
+        require(not drop_last or batch_size <= samples_per_slot, "batch_size", batch_size, wanted)
         self._num_updates = samples_per_slot // batch_size if drop_last else self._loader.num_batches
         self._num_parts = len(share.slots)
         self.batch_size = batch_size
@@ -278,18 +313,30 @@ class DatasetLoader:
 
 
 def _transform(
-    transform: Callable[..., Any] | None, images_as: str, image_size: int | None, *, augment: bool
+    transform: Callable[..., Any] | None,
+    images_as: str,
+    image_size: int | None,
+    crops: Mapping[str, Any],
+    *,
+    augment: bool,
 ) -> Transform | WholeImageTransform:
+    given = {name: value for name, value in crops.items() if value is not None}
     if transform is not None and image_size is not None:
         raise ConfigError(f"image_size={image_size}: wanted either a transform or image_size, not both.")
     if transform is not None:
+        if given:
+            name, value = next(iter(given.items()))
+            raise ConfigError(f"{name}={value!r}: wanted image_size with it; a transform crops by itself.")
         return WholeImageTransform(transform, images_as)
     if image_size is None:
         raise ConfigError(
             "transform=None: wanted a transform, which ends with images of one size, or image_size=224 for "
             "this loader's own crops."
         )
-    return (TrainTransform if augment else EvalTransform)(image_size, AugmentConfig())
+    require(image_size >= 1, "image_size", image_size, "at least 1")
+    antialias = given.pop("antialias", ANTIALIAS)
+    kind = TrainTransform if augment else EvalTransform
+    return kind(image_size, AugmentConfig(**given), antialias=antialias)
 
 
 def _open_consensus(world_size: int) -> Consensus:

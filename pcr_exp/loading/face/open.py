@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pcr_exp.config.check import expanded
+from pcr_exp.config.check import expanded, require
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import PcrExpError, RecordError
 from pcr_exp.loading.face.dataset import RecordDataset, StaticDataset
@@ -53,7 +53,9 @@ def open(
         RecordError: there are no records, they are damaged, or they lack the scan group.
         StorageError: the address cannot be opened.
     """
+    require(max_pixels >= 1, "max_pixels", max_pixels, "at least 1")
     storage = PerProcessStorage(expanded(os.fspath(root)))
+    storage.opened  # noqa: B018 (an address that cannot be opened says why)
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
     kind = StaticDataset if seed is None and is_static(scan) else RecordDataset

@@ -8,10 +8,14 @@ A policy's settings are those of its option in `configs/scan/`.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from pcr_exp.config.components import component, schemas
 from pcr_exp.config.scan import FULL, ScanConfig
@@ -34,7 +38,7 @@ def encoding_of(scan: Scan) -> str:
 
 def is_static(scan: Scan) -> bool:
     """Whether it means one scan group in every epoch."""
-    return not isinstance(scan, Mapping) and scan not in schemas("scan")
+    return not isinstance(scan, Mapping) and scan not in list(schemas("scan"))
 
 
 def policy_of_scan(scan: Scan, run: PolicyInputs) -> ScanPolicy:
@@ -94,14 +98,34 @@ def _settings(scan: Scan) -> ScanConfig:
         )
     schema = component("scan", name).schema
     assert schema is not None
-    known = {field.name for field in fields(schema)}
-    unknown = sorted(given.keys() - known)
+    known = {field.name: field.type for field in fields(schema)}
+    unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise ConfigError(f"scan={scan!r}: {name} has no {unknown[0]!r}; it has {', '.join(sorted(known))}.")
     if "floor" in known:
         given["floor"] = _floor(given.get("floor", 1))
-    settings: ScanConfig = schema(**given)
+    typed = OmegaConf.structured(schema)
+    for key, value in given.items():
+        try:
+            typed[key] = value
+        except OmegaConfBaseException as error:
+            wanted = f"{key!r} of {name} is {value!r}, wanted {known[key]}"
+            raise ConfigError(f"scan={scan!r}: {wanted}.{_meant(key, known)}") from error
+    try:
+        built: Any = OmegaConf.to_object(typed)
+        group = typed["group"]
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"scan={scan!r}: {error}.") from error
+    settings: ScanConfig = built
+    if "group" in given and settings.group != group:  # all schemas have it, and not all use it
+        raise ConfigError(f"scan={scan!r}: {name} does not use 'group'.{_meant('group', known)}")
     return settings
+
+
+def _meant(key: str, known: Mapping[str, Any]) -> str:
+    own = known.keys() - {key} - {field.name for field in fields(ScanConfig)}
+    near = difflib.get_close_matches(key, own, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _floor(scan: Scan) -> ScanConfig:

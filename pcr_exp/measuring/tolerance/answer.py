@@ -83,7 +83,7 @@ def _balanced_accuracy(
 ) -> Floats:
     # Recall of each class, and the mean over the classes that a resample has.
     right = classes == labels
-    members = np.eye(int(labels.max()) + 1)[labels]
+    members = (labels[:, None] == np.unique(labels)).astype(np.float64)
     counts = weights @ members
     with np.errstate(invalid="ignore"):
         recalls = weights @ (members * right[:, None]) / counts

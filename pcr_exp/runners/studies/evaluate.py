@@ -1,24 +1,45 @@
 """Evaluate trained networks at scan groups and decode modes; draw what is lost."""
 
-from dataclasses import asdict
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 from pcr_exp.analysis.evaluation.page import check_headline, write_evaluation
-from pcr_exp.config.evaluation import EvaluateConfig
-from pcr_exp.errors import ConfigError
+from pcr_exp.config.evaluation import ALL, IMAGE_SIZE, EvaluateConfig
+from pcr_exp.datasets.sample import Sample, open_images
+from pcr_exp.errors import ConfigError, DatasetError, ImageError
+from pcr_exp.images.codec import find_codec
 from pcr_exp.loading.transform import EvalTransform
-from pcr_exp.measuring.evaluation import Trained, levels_of, outputs_of_classes, score_images
-from pcr_exp.records.dataset_facts import describe_dataset
-from pcr_exp.records.index import RecordIndex
+from pcr_exp.measuring.evaluated_images import file_batches, record_batches
+from pcr_exp.measuring.evaluation import (
+    Level,
+    LevelBatch,
+    Trained,
+    levels_of,
+    outputs_of_classes,
+    score_images,
+)
+from pcr_exp.records.dataset_facts import (
+    NUM_MEASURED,
+    DatasetFacts,
+    describe_dataset,
+    facts_of,
+    read_image_file,
+)
+from pcr_exp.records.fingerprint import images_key, sample_bytes
 from pcr_exp.records.prepare import ensure_records
 from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
-from pcr_exp.runs.checkpoints import open_published, open_runs
+from pcr_exp.runs.checkpoints import FinishedRun, check_asked, find_runs, open_published, open_runs
 from pcr_exp.runs.data import dataset_facts, open_unthrottled
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import AUC, headline_of, open_task
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(config: EvaluateConfig) -> str:
@@ -26,39 +47,37 @@ def evaluate(config: EvaluateConfig) -> str:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     device = open_device(config.device)
-    with counting_bar("records") as tell:
-        ensure_records(config.dataset, config.records, progress=tell)
-    baseline, progressive = (
-        open_unthrottled(config.dataset, config.records, config.split, encoding)
-        for encoding in ("baseline", "pcr")
-    )
-    outputs, num_outputs = outputs_of(config, baseline.index)
     headline = headline_of(config.task)
     check_headline(headline.name)
-    open_task(config.task, baseline.index.classes[config.dataset.label])  # refuses what does not suit it
-    trained = open_trained(config, num_outputs, baseline.index, device)
+    runs = find_runs(config.runs) if config.runs else []
+    check_asked(config, runs)
+    if config.split == ALL and any(run.dataset_name == config.dataset.name for run in runs):
+        log.warning("split=all: these runs are scored on images that they were trained on, among others")
+    image_size = runs[0].image_size if runs else config.image_size or IMAGE_SIZE
+    transform = EvalTransform(image_size, config.dataset.augment, antialias=config.loader.antialias)
+    levels = levels_of(config.groups, config.decodes, config.records.scans.name)
+    images = (images_in_files if config.split == ALL else images_in_records)(config, levels, transform)
+    outputs, num_outputs = outputs_of(config, images.classes)
+    open_task(config.task, images.classes)  # refuses what does not suit it
+    trained = open_trained(config, runs, num_outputs, device)
     with counting_bar("images") as tell:
         scores = score_images(
             trained,
-            levels_of(baseline, progressive, config.groups, config.decodes, config.records.scans.name),
-            config.loader,
-            EvalTransform(config.image_size, config.dataset.augment, antialias=config.loader.antialias),
-            label=config.dataset.label,
+            images.batches,
             outputs=outputs,
-            batch_size=config.batch_size,
             device=device,
             margins=headline is AUC,
-            progress=tell,
+            progress=lambda done: tell(done, images.num * len(levels)),
         )
     settings = {
-        "dataset": describe_dataset(config.dataset.name, dataset_facts(config.dataset, config.records)),
+        "dataset": images.name,
         "label": config.dataset.label,
         "split": config.split,
-        "fingerprint": baseline.index.fingerprint,
-        "image_size_px": config.image_size,
+        "fingerprint": images.fingerprint,
+        "image_size_px": image_size,
         "antialias": config.loader.antialias,
         "headline": headline.name,
-        "model": config.model.name,
+        "model": runs[0].model_name if runs else config.model.name,
         "num_threads": torch.get_num_threads(),
     }
     out = Path(config.out)
@@ -69,13 +88,90 @@ def evaluate(config: EvaluateConfig) -> str:
     return "finished"
 
 
-def outputs_of(config: EvaluateConfig, index: RecordIndex) -> tuple[torch.Tensor, int]:
-    """Which of the networks' outputs stands for each class, and how many outputs they have."""
-    if config.dataset.label not in index.classes:
-        raise ConfigError(
-            f"dataset.label={config.dataset.label!r}: the records have {', '.join(sorted(index.classes))}."
-        )
-    names = index.classes[config.dataset.label]
+@dataclass(frozen=True, slots=True)
+class EvaluatedImages:
+    """What is scored."""
+
+    name: str
+    """What they are, measured: `ImageNet, ten classes, 224 px, q75`."""
+    num: int
+    """Images, each of which is scored at every level; fewer, if some are left out."""
+    classes: list[str]
+    """Of the label."""
+    fingerprint: str
+    batches: Iterator[LevelBatch]
+
+
+def images_in_records(
+    config: EvaluateConfig, levels: Sequence[Level], transform: EvalTransform
+) -> EvaluatedImages:
+    """A split's images, in records that are made if they are missing.
+
+    Raises:
+        ConfigError: they have no such label.
+        PcrExpError: they cannot be made or opened.
+    """
+    try:
+        with counting_bar("records") as tell:
+            ensure_records(config.dataset, config.records, progress=tell)
+    except DatasetError as error:
+        raise DatasetError(
+            f"{error} To score every image as it lies, without a training split or records: split={ALL}."
+        ) from error
+    records = {
+        encoding: open_unthrottled(config.dataset, config.records, config.split, encoding)
+        for encoding in ("baseline", "pcr")
+    }
+    index, label = records["baseline"].index, config.dataset.label
+    if label not in index.classes:
+        raise ConfigError(f"dataset.label={label!r}: the records have {', '.join(sorted(index.classes))}.")
+    batches = record_batches(
+        records, levels, config.loader, transform, label=label, batch_size=config.batch_size
+    )
+    name = describe_dataset(config.dataset.name, dataset_facts(config.dataset, config.records))
+    return EvaluatedImages(name, index.num_samples, list(index.classes[label]), index.fingerprint, batches)
+
+
+def images_in_files(
+    config: EvaluateConfig, levels: Sequence[Level], transform: EvalTransform
+) -> EvaluatedImages:
+    """Every image of the dataset, read from its file; of these the first `dataset.max_val_images`.
+
+    Raises:
+        ConfigError, DatasetError: as `open_images`.
+        RecordError: there is nothing to cut them into scans with.
+    """
+    found, label = open_images(config.dataset), config.dataset.label
+    samples = found.samples[: config.dataset.max_val_images]
+    codec = find_codec(config.records.codec_id, "records.codec")
+    codec.check_installed()
+    batches = file_batches(
+        samples,
+        levels,
+        codec,
+        transform,
+        label=label,
+        batch_size=config.batch_size,
+        max_pixels=config.records.max_pixels,
+        on_error=config.records.on_error,
+        num_threads=config.records.num_workers,
+    )
+    key = images_key([(sample, sample_bytes(sample)) for sample in samples])
+    name = describe_dataset(config.dataset.name, _facts_of_files(samples, label))
+    return EvaluatedImages(name, len(samples), found.classes[label], key, batches)
+
+
+def _facts_of_files(samples: Sequence[Sample], label: str) -> DatasetFacts:
+    measured = []
+    for sample in samples[:NUM_MEASURED]:
+        with suppress(ImageError, OSError):  # what cannot be scored is told when it is its turn
+            measured.append(read_image_file(sample.path.read_bytes()))
+    num_classes = len({sample.labels[label] for sample in samples})
+    return facts_of(measured, num_images=len(samples), num_classes=num_classes)
+
+
+def outputs_of(config: EvaluateConfig, names: Sequence[str]) -> tuple[torch.Tensor, int]:
+    """Which of the networks' outputs stands for each of the classes, and how many outputs they have."""
     if config.classes is None:
         return torch.arange(len(names)), len(names)
     path = Path(config.classes)
@@ -86,13 +182,10 @@ def outputs_of(config: EvaluateConfig, index: RecordIndex) -> tuple[torch.Tensor
 
 
 def open_trained(
-    config: EvaluateConfig, num_outputs: int, index: RecordIndex, device: torch.device
+    config: EvaluateConfig, runs: Sequence[FinishedRun], num_outputs: int, device: torch.device
 ) -> list[Trained]:
     """The networks, on the device and in eval mode."""
-    if not config.runs:
-        trained = [open_published(config.model, num_outputs)]
-    else:
-        trained = open_runs(config, num_outputs, index)
+    trained = open_runs(runs, num_outputs) if runs else [open_published(config.model, num_outputs)]
     for each in trained:
         each.network.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return trained

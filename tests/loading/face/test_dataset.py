@@ -18,7 +18,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 import pcr_exp as pcr
-from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.face import dataset
 from pcr_exp.loading.whole_images import WholeImageTransform
@@ -209,6 +209,11 @@ def test_labels_are_any_integers(split: Path) -> None:
         ({"name": "schedule", "gruops": [1]}, ConfigError, "schedule has no 'gruops'; it has .*groups"),
         ({"name": "schedule", "groups": [1], "milestones": [1]}, ConfigError, "scan.milestones"),
         ({"name": "balanced", "floor": "plateaux"}, ConfigError, "scan='plateaux': wanted"),
+        (SCHEDULE | {"group": [2, 10]}, ConfigError, "'group' of schedule is .*int. Did you mean 'groups'"),
+        (SCHEDULE | {"group": 7}, ConfigError, "schedule does not use 'group'. Did you mean 'groups'"),
+        (SCHEDULE | {"milestones": 3}, ConfigError, r"'milestones' of schedule is 3, wanted list\[int\]"),
+        (SCHEDULE | {"groups": ["${x}"]}, ConfigError, "scan=.*groups.*Interpolation key 'x' not found"),
+        (["group_1"], ConfigError, r"scan=\['group_1'\]: wanted group_1"),
     ],
 )
 def test_scans_that_are_not_there(split: Path, scan: Any, error: type[Exception], message: str) -> None:
@@ -229,6 +234,18 @@ def test_the_folder_may_be_the_split_s_or_its_encoding_s(split: Path, tmp_path: 
     shutil.copytree(split, tmp_path / "val")
     with pytest.raises(RecordError, match=r"It holds splits: open one of .*val"):
         pcr.open(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "s4"])
+def test_a_scheme_that_cannot_be_opened_is_named(scheme: str) -> None:
+    wanted = rf"{scheme}://x\.invalid/y cannot be opened by .* {scheme}://.*Wanted a local folder, or .*s3://"
+    with pytest.raises(StorageError, match=wanted):
+        pcr.open(f"{scheme}://x.invalid/y")
+
+
+def test_no_image_has_less_than_a_pixel(split: Path) -> None:
+    with pytest.raises(ConfigError, match="max_pixels=0: wanted at least 1"):
+        pcr.open(split, max_pixels=0)
 
 
 def test_from_a_server_too_and_after_a_fork(split: Path) -> None:

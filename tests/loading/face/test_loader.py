@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 import pcr_exp as pcr
-from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.face.dataset import RecordDataset
 from pcr_exp.loading.face.loader import DatasetLoader
 from pcr_exp.loading.face.observing import Observer
@@ -205,8 +206,57 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         loader(None)
     with pytest.raises(ConfigError, match="image_size=32: wanted either a transform or image_size"):
         loader(lambda pixels: pixels, image_size=32)
-    with pytest.raises(ConfigError, match="rank=2: wanted a rank of world_size=2"):
-        loader(lambda pixels: pixels, rank=2, world_size=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: wanted a whole number, at least 1"),
+        ({"batch_size": "16"}, "batch_size='16': wanted a whole number"),
+        ({"global_batch_size": 24}, "global_batch_size=24: wanted a multiple of 16, batch_size=16 x world"),
+        ({"rank": 2, "world_size": 2}, "rank=2: wanted a rank of world_size=2"),
+        ({"world_size": 0}, "world_size=0: wanted at least 1"),
+        ({"lanes": 3, "world_size": 2}, "lanes=3: wanted a multiple of 2, .*such as 4"),
+        ({"num_workers": -1}, "num_workers=-1: wanted 0 or more"),
+        ({"reads_in_flight": 0}, "reads_in_flight=0: wanted None or 1 to 512"),
+        ({"timeout_s": 0}, "timeout_s=0: wanted seconds above 0, or None"),
+        ({"decode": "fast"}, "decode='fast': wanted libjpeg or"),
+        ({"on_corrupt": "skip"}, "on_corrupt='skip': wanted fail or replace"),
+        ({"image_size": 0}, "image_size=0: wanted at least 1"),
+        ({"crop_scale": (0.5, 2)}, r"crop_scale=\(0.5, 2\): wanted 0 < low <= high <= 1"),
+        ({"crop_ratio": 0.5}, r"crop_ratio=0.5: wanted two numbers"),
+        ({"eval_crop_fraction": 0}, "eval_crop_fraction=0: wanted a share"),
+        ({"image_size": None, "transform": random_crop, "antialias": False}, "antialias=False: wanted image"),
+        ({"batch_size": 10000, "drop_last": True}, "batch_size=10000: wanted at most 100, .*drop_last=False"),
+        ({"batch_size": 51, "drop_last": True, "world_size": 2}, "batch_size=51: wanted at most 50"),
+    ],
+)
+def test_what_is_refused_has_the_name_of_its_argument(
+    open_loader: Open, split: Path, given: dict[str, Any], message: str
+) -> None:
+    plain = pcr.open(split, label="number")
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        open_loader(plain, **({"image_size": 32} | given))
+
+
+def test_a_last_full_batch_is_enough(open_loader: Open, split: Path) -> None:
+    loader = open_loader(pcr.open(split, label="number"), image_size=32, batch_size=100, drop_last=True)
+    assert len(loader) == len(taken(iter(loader))) == 1
+
+
+def test_another_image_in_place_of_a_damaged_one(open_loader: Open, split: Path, tmp_path: Path) -> None:
+    shutil.copytree(split / "pcr", tmp_path / "pcr")
+    damaged = pcr.open(tmp_path, label="number")
+    file = tmp_path / damaged.records.path(0)
+    place = int(damaged.records.read_prefix(0, 2).bounds(2)[3])
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(RecordError, match=r"record pcr/record-000000\.pcr"):
+        taken(iter(open_loader(damaged, image_size=32)))
+    seen = taken(iter(open_loader(damaged, image_size=32, on_corrupt="replace")))
+    numbers = [number for labels, _ in seen for number in labels]
+    assert len(numbers) == 100 and set(numbers) == set(range(100)) - {3}
 
 
 def test_labels_are_the_user_s(open_loader: Open, split: Path) -> None:
