@@ -1,6 +1,7 @@
 """The errors that people read: each says what was given, what was wanted and what to do."""
 
 from pcr_exp.places import as_typed
+from pcr_exp.redaction import redacted_text
 
 
 def printable(text: str) -> str:
@@ -20,11 +21,11 @@ class PcrExpError(Exception):
     """Base of every error that this package raises on purpose. Runners print it without a traceback.
 
     Its message is one line, made `printable`. Commands in it are those of a checkout; it has them as they are
-    typed here.
+    typed here. Secrets in it, such as the password of an address, are not shown.
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(printable(as_typed(message)))
+        super().__init__(printable(redacted_text(as_typed(message))))
 
 
 class ConfigError(PcrExpError):
@@ -56,6 +57,14 @@ class RecordError(PcrExpError):
 
 class StorageError(PcrExpError):
     """Storage could not deliver the bytes that were asked for."""
+
+
+class MissingFileError(StorageError):
+    """Storage answered that there is no such file."""
+
+
+class RefusedError(StorageError):
+    """Storage answered that this file is not for us; some servers say so of files that do not exist."""
 
 
 class RunError(PcrExpError):

@@ -7,7 +7,7 @@ import pytest
 
 REPO = Path(__file__).parents[1]
 LAYERS = [
-    {"places"},
+    {"places", "redaction"},
     {"errors", "numerics"},
     {"system"},
     {"config"},

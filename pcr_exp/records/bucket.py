@@ -28,6 +28,7 @@ from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.below import StorageBelow
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.open import open_remote
+from pcr_exp.storage.opening import opening
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ def check_bucket(dataset: DatasetConfig, records: RecordsConfig) -> str:
         StorageError: the store does not let itself be read.
     """
     storage, name = _open(records), records_folder(dataset, records)
-    sizes = dict(storage.sizes(name))
+    with opening():
+        sizes = dict(storage.sizes(name))
     small = _read_small_files(storage, name)
     for path in small.keys() & set(_INDEXES):
         for entry in parse_index(small[path], f"{storage}/{name}/{path}").records:
@@ -173,7 +175,8 @@ def _header(local: Path, entry: RecordEntry) -> bytes:
 
 def _read_small_files(storage: ObjectStorage, name: str) -> dict[str, bytes]:
     """All that lies in the bucket but records, by path."""
-    there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE]}
+    with opening():
+        there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE]}
     return {path: storage.read(f"{name}/{path}", 0, size) for path, size in there.items() if size is not None}
 
 

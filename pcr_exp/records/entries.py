@@ -1,4 +1,4 @@
-"""What an index says of each record: as objects, or as the rows of a table that is mapped."""
+"""What an index says of each record: as objects, or as the rows of a table."""
 
 from __future__ import annotations
 

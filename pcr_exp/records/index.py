@@ -67,7 +67,7 @@ class RecordIndex:
     num_groups: int
     classes: Mapping[str, Sequence[str]]
     records: Sequence[RecordEntry]
-    """A list; of a mapped index an `EntryTable`, which makes entries when they are asked for."""
+    """A list; of an index with a table an `EntryTable`, which makes entries when they are asked for."""
     images: str = ""
     """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"

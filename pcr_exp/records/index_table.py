@@ -1,4 +1,4 @@
-"""`index.table`: the entries of a large index as rows of equal length, which are mapped and not parsed.
+"""`index.table`: the entries of a large index as rows of equal length, which are not parsed.
 
     magic (8) | format version u32 | head length u32 | bytes of index.json u64
     xxh3_64 of its first 4,096 bytes u64 | number of rows u64 | F u32 | P u32
@@ -8,13 +8,13 @@
 
 Numbers are little-endian, without gaps between them; texts are ASCII, filled up with zeros. The table is made
 of `index.json`, says nothing that does not stand there, and counts only beside the very file that it was made
-of: so anything may be done to records by programs that know nothing of it. Objects for 10^6 records are 2 GB,
-in every process; rows are 130 MB of the page cache, which all processes of a host share.
+of: so anything may be done to records by programs that know nothing of it. Objects for 10^6 records are 2 GB
+in every process, rows 110 MB. They are read and not mapped, for a file that is cut short while it is mapped
+kills the process.
 """
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import replace
 from typing import Any
@@ -28,9 +28,7 @@ from pcr_exp.records.entries import EntryTable, row_type
 from pcr_exp.records.format import MAX_SAMPLES, MIN_HEADER_BYTES, VERSION
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import MAX_RECORD_BYTES, RecordIndex, dump_index, parse_index
-from pcr_exp.records.strict_json import UnfitError
-
-Bytes = bytes | memoryview | mmap.mmap
+from pcr_exp.records.strict_json import MAX_HEX_KEY, MAX_WORD, UnfitError
 
 MAGIC = b"\x89PCT\r\n\x1a\n"
 HEAD_BYTES_OF_INDEX = 4096
@@ -75,8 +73,8 @@ def dump_table(index: RecordIndex, index_file: bytes) -> bytes:
     return preamble + _CHECKSUM.pack(_checksum(preamble, rest)) + rest
 
 
-def map_table(data: Bytes, index_bytes: int, index_start: bytes, where: str) -> RecordIndex:
-    """The index whose entries lie in `data`, which is kept: bytes, or a mapped file.
+def parse_table(data: bytes, index_bytes: int, index_start: bytes, where: str) -> RecordIndex:
+    """The index whose entries lie in `data`, which is kept.
 
     Args:
         data: All of `index.table`; `where` names it in errors.
@@ -99,6 +97,11 @@ def map_table(data: Bytes, index_bytes: int, index_start: bytes, where: str) -> 
         raise UnfitError(f"{where} was made of another index.json than lies beside it")
     if _CHECKSUM.unpack_from(view, _PREAMBLE.size) != (_checksum(preamble, view[_HEAD_START:]),):
         raise UnfitError(f"{where} is damaged: its checksum does not match")
+    if not (1 <= file_bytes <= MAX_WORD and 1 <= fingerprint_bytes <= MAX_HEX_KEY):
+        raise UnfitError(
+            f"{where} has file names of {file_bytes} bytes and fingerprints of {fingerprint_bytes}, wanted 1 "
+            f"to {MAX_WORD} and 1 to {MAX_HEX_KEY}"
+        )
     rows_start = _HEAD_START + head_bytes
     try:
         head = parse_index(bytes(view[_HEAD_START:rows_start]), where)
@@ -126,7 +129,7 @@ def _check_rows(rows: npt.NDArray[Any], where: str) -> None:
             raise UnfitError(f"{where} has a row, {first + int(np.argmin(fits))}, that no record can be")
 
 
-def _checksum(preamble: Bytes, rest: Bytes) -> int:
+def _checksum(preamble: bytes | memoryview, rest: bytes | memoryview) -> int:
     digest = xxhash.xxh3_64(preamble)
     digest.update(rest)
     return digest.intdigest()

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import xxhash
 
-from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.errors import RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.records.groups import Table
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
+from pcr_exp.storage.local import LocalStorage
 
 
 class _Record(NamedTuple):
@@ -92,7 +93,7 @@ class StoredImages:
         return pieces
 
     def _find_all(self) -> dict[str, tuple[_Record, int]]:
-        storage = _Folder(self.folder)
+        storage = LocalStorage(self.folder)
         places: dict[str, tuple[_Record, int]] = {}
         for split in self._splits:
             whole, cut = (RecordSet(storage, f"{split}/{encoding}") for encoding in ("baseline", "pcr"))
@@ -113,26 +114,6 @@ class StoredImages:
                 record = _Record(cut, number, groups, originals)
                 places.update((image_id, (record, i)) for i, image_id in enumerate(ids))
         return places
-
-
-class _Folder:
-    """Range reads below a local folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        """As `RangeReader` says. Raises StorageError."""
-        try:
-            with (self.root / path).open("rb") as file:
-                file.seek(offset)
-                return file.read(min(length, max(0, self.size(path) - offset)))
-        except OSError as error:
-            raise StorageError(f"{self.root / path} cannot be read: {error.strerror}.") from error
-
-    def size(self, path: str) -> int:
-        """As `RangeReader` says."""
-        return (self.root / path).stat().st_size
 
 
 def _tables(records: RecordSet, number: int) -> tuple[list[str], list[Table]]:

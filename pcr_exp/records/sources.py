@@ -24,6 +24,7 @@ from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.records.strict_json import Check, UnfitError, fields, mapping_of, parse_json, text, texts, wholes
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.regular import open_regular_file, read_regular
 
 SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"
@@ -159,7 +160,7 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
 def read_source(folder: Path) -> Source | None:
     """What records in `folder` were made from; None if that was not kept, or not in this form."""
     try:
-        content = parse_json((folder / SOURCE_FILE).read_bytes(), _MAX_SOURCE_BYTES)
+        content = parse_json(read_regular(folder / SOURCE_FILE), _MAX_SOURCE_BYTES)
         fields(_SOURCE)(content, "")
         return Source(**content)
     except (OSError, UnfitError):
@@ -169,7 +170,7 @@ def read_source(folder: Path) -> Source | None:
 def read_images(folder: Path) -> dict[str, SourceImage] | None:
     """The images that records in `folder` were made from, by id; None if they were not kept."""
     try:
-        with gzip.open(folder / IMAGES_FILE) as file:
+        with open_regular_file(folder / IMAGES_FILE) as packed, gzip.open(packed) as file:
             # By the MiB: a read makes room for all that it is asked for.
             num_reads = _MAX_IMAGES_BYTES // MIB
             data = b"".join(islice(iter(lambda: file.read(MIB), b""), num_reads))

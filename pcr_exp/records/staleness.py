@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
@@ -26,6 +25,7 @@ from pcr_exp.records.sources import (
     write_source,
 )
 from pcr_exp.storage import RangeReader
+from pcr_exp.storage.local import LocalStorage
 
 
 def of_other_bytes(
@@ -50,7 +50,7 @@ def of_other_bytes(
         OSError: they cannot be read.
     """
     other = []
-    storage = stored or _Folder(folder)
+    storage = stored or LocalStorage(folder)
     for split in sorted({images[id_].split for id_ in files}):
         wanted = {id_ for id_ in files if images[id_].split == split}
         records = RecordSet(storage, f"{split}/baseline")
@@ -65,19 +65,6 @@ def of_other_bytes(
                         other.append(id_)
         other += wanted & {id_ for id_, _ in read_rejected(folder / split)}
     return sorted(other)
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    root: Path
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        with (self.root / path).open("rb") as file:
-            file.seek(offset)
-            return file.read(length)
-
-    def size(self, path: str) -> int:
-        return (self.root / path).stat().st_size
 
 
 def _holds(file: Path | PackedImage, content: bytes) -> bool:

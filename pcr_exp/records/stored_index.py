@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import mmap
-from collections.abc import Callable
 from pathlib import Path
 
-from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.errors import MissingFileError, PcrExpError, RecordError
 from pcr_exp.records.entries import TABLE_FILE
 from pcr_exp.records.index import INDEX_FILE, MAX_INDEX_BYTES, RecordIndex, dump_index, parse_index
-from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, map_table
+from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, parse_table
 from pcr_exp.records.strict_json import UnfitError
 from pcr_exp.storage import RangeReader
+from pcr_exp.storage.opening import opening
 from pcr_exp.system.atomic import write_atomic
 
 log = logging.getLogger(__name__)
@@ -40,22 +39,24 @@ def write_index(folder: Path, index: RecordIndex) -> None:
 
 
 def read_index(storage: RangeReader, folder: str) -> RecordIndex:
-    """The index of the records in `folder`, read through the storage, or mapped where the storage can.
+    """The index of the records in `folder`, by its table if it has one.
 
     Raises:
-        RecordError: there is none, or it cannot be read or used.
+        RecordError: there is none, or it cannot be used.
+        StorageError: it cannot be read.
     """
     path = path_below(folder, INDEX_FILE)
     try:
-        num_bytes = storage.size(path)
-        mapped = _mapped(storage, folder, num_bytes) if num_bytes >= LARGE_BYTES else None
-        data = b"" if mapped is not None else storage.read(path, 0, min(num_bytes, MAX_INDEX_BYTES + 1))
-    except (PcrExpError, OSError) as error:
+        with opening():
+            num_bytes = storage.size(path)
+            found = _by_table(storage, folder, num_bytes) if num_bytes >= LARGE_BYTES else None
+            data = b"" if found is not None else storage.read(path, 0, min(num_bytes, MAX_INDEX_BYTES + 1))
+    except (MissingFileError, OSError) as error:
         raise RecordError(
             f"no records can be opened at {path}: {error} "
             "Make them with `python -m experiments.prepare` and the same dataset and records.root."
         ) from error
-    return mapped if mapped is not None else parse_index(data, path)
+    return found if found is not None else parse_index(data, path)
 
 
 def unfit_table(storage: RangeReader, folder: str) -> str | None:
@@ -66,34 +67,32 @@ def unfit_table(storage: RangeReader, folder: str) -> str | None:
     """
     num_bytes = storage.size(path_below(folder, INDEX_FILE))
     try:
-        _map(storage, folder, num_bytes)
+        _table(storage, folder, num_bytes)
     except (UnfitError, PcrExpError) as error:
         return str(error)
     return None
 
 
-def _mapped(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
+def _by_table(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
     """The index by its table, if there is one that is of this index."""
     try:
-        return _map(storage, folder, index_bytes)
+        return _table(storage, folder, index_bytes)
     except (UnfitError, PcrExpError) as error:
         log.warning("%s. It is left alone, and index.json is parsed instead.", str(error).rstrip("."))
         return None
 
 
-def _map(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
+def _table(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
     """The index by its table; None if there is none. Raises UnfitError or PcrExpError where it is unfit."""
     path = path_below(folder, TABLE_FILE)
     try:
         num_bytes = storage.size(path)
     except (PcrExpError, OSError):
-        return None  # as of records that were made before there were tables
+        return None
     if num_bytes > MAX_INDEX_BYTES:
         raise UnfitError(f"{path} has {num_bytes} bytes, more than the {MAX_INDEX_BYTES} of an index")
-    map_file: Callable[[str], mmap.mmap] | None = getattr(storage, "map", None)
     start = storage.read(path_below(folder, INDEX_FILE), 0, HEAD_BYTES_OF_INDEX)
-    table = storage.read(path, 0, num_bytes) if map_file is None else map_file(path)
-    return map_table(table, index_bytes, start, path)
+    return parse_table(storage.read(path, 0, num_bytes), index_bytes, start, path)
 
 
 def path_below(folder: str, file: str) -> str:

@@ -14,7 +14,13 @@ from typing import Any
 
 Check = Callable[[Any, str], None]
 
+MAX_WORD, MAX_HEX_KEY = 200, 64
+"""Characters that a word and a key have at most."""
 _MAX_SHOWN = 60
+
+
+_HEX_KEY = re.compile(f"[0-9a-f]{{0,{MAX_HEX_KEY}}}")
+_BARE_WORD = re.compile(f"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_WORD - 1}}}")
 
 
 class UnfitError(ValueError):
@@ -46,14 +52,14 @@ def text(value: Any, place: str) -> None:
 
 
 def hex_key(value: Any, place: str) -> None:
-    """Hexadecimal digits, at most 64; none where a key is not known."""
-    if type(value) is not str or not re.fullmatch("[0-9a-f]{0,64}", value):
+    """Hexadecimal digits, at most MAX_HEX_KEY; none where a key is not known."""
+    if type(value) is not str or not _HEX_KEY.fullmatch(value):
         raise _unfit(place, value, "a key of hexadecimal digits")
 
 
 def word(value: Any, place: str) -> None:
     """A bare name, which can be part of a path but never lead out of a folder."""
-    if type(value) is not str or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", value):
+    if type(value) is not str or not _BARE_WORD.fullmatch(value):
         raise _unfit(place, value, "a bare name of letters, digits, '.', '_' and '-'")
 
 

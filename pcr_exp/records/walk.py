@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 
 from pcr_exp.config.check import expanded
-from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.errors import MissingFileError, RecordError, RefusedError
 from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import HEADER_START, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import table_bytes
@@ -18,6 +18,7 @@ from pcr_exp.records.index import INDEX_FILE, RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.stored_index import path_below
 from pcr_exp.storage import RangeReader
+from pcr_exp.storage.opening import opening
 from pcr_exp.storage.per_process import PerProcessStorage
 
 SUFFIX = ".pcr"
@@ -70,9 +71,14 @@ def find_records(root: str) -> list[Found]:
     storage, file = open_address(root)
     if file is not None:
         return [find_record(storage, file)]
+    refusals: list[RefusedError] = []
     found = [
-        RecordSet(storage, folder) for folder in FOLDERS if exists(storage, path_below(folder, INDEX_FILE))
+        RecordSet(storage, folder)
+        for folder in FOLDERS
+        if exists(storage, path_below(folder, INDEX_FILE), refusals)
     ]
+    if not found and refusals:
+        raise refusals[0]
     if not found:
         raise no_records(storage)
     return [Found(records, range(len(records.index.records))) for records in found]
@@ -152,10 +158,15 @@ def find_record(storage: RangeReader, file: str) -> Found:
     return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
 
 
-def exists(storage: RangeReader, path: str) -> bool:
-    """Whether a file can be looked at."""
+def exists(storage: RangeReader, path: str, refusals: list[RefusedError] | None = None) -> bool:
+    """Whether a file lies there; a refusal is added to `refusals`, as it may mean that there is none."""
     try:
-        storage.size(path)
-    except PcrExpError:
+        with opening():
+            storage.size(path)
+    except MissingFileError:
+        return False
+    except RefusedError as error:
+        if refusals is not None:
+            refusals.append(error)
         return False
     return True

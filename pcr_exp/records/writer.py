@@ -24,6 +24,7 @@ from pcr_exp.records.receipts import (
 )
 from pcr_exp.records.stored_index import write_index
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.regular import read_regular
 
 ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
 """Encoding, which is also its folder's name -> the codec that stores images in it."""
@@ -131,7 +132,7 @@ class SplitWriter:
         """Give up records that were made of something else: without their index, an encode replaces them."""
         for encoding in ENCODINGS:
             path = self._index_path(encoding)
-            if path.exists() and parse_index(path.read_bytes(), str(path)).fingerprint != self.fingerprint:
+            if path.exists() and parse_index(read_regular(path), str(path)).fingerprint != self.fingerprint:
                 path.unlink()
 
     def read_indexes(self) -> dict[str, RecordIndex]:
@@ -164,7 +165,7 @@ class SplitWriter:
             path = self._index_path(encoding)
             if not path.exists():
                 continue
-            indexes[encoding] = parse_index(path.read_bytes(), str(path))
+            indexes[encoding] = parse_index(read_regular(path), str(path))
         return indexes
 
     def _index_path(self, encoding: str) -> Path:

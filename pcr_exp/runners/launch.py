@@ -23,6 +23,7 @@ from rich.console import Console
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.places import CONFIGS
+from pcr_exp.redaction import redacted_text
 from pcr_exp.runners.outcomes import (
     FAILED,
     INTERRUPTED,
@@ -155,14 +156,14 @@ class Job(Generic[T]):
             return Outcome(name, self.task(loaded))
         except PcrExpError as error:
             if os.environ.get("HYDRA_FULL_ERROR") == "1":
-                traceback.print_exc()
+                print(redacted_text(traceback.format_exc()), file=sys.stderr)
             tell(error)
             return Outcome(name, FAILED, str(error))
         except Exception as error:
             self.signalled.raise_if_so()
             # Not ours: the traceback is what a bug report needs.
-            traceback.print_exc()
-            return Outcome(name, FAILED, f"{type(error).__name__}: {error}")
+            print(redacted_text(traceback.format_exc()), file=sys.stderr)
+            return Outcome(name, FAILED, redacted_text(f"{type(error).__name__}: {error}"))
 
     def _planned(self, name: str, config: T) -> Outcome:
         from pcr_exp.runners.dry_run import plan

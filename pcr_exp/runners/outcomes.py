@@ -21,6 +21,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
+from pcr_exp.redaction import redacted
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 
@@ -137,7 +138,7 @@ def _planned(hydra: Any) -> list[PlannedJob]:
 def write_outcome(folder: Path, number: int, outcome: Outcome) -> None:
     """Write how job `number` stands, in place of what was there."""
     make_folder(folder)
-    write_atomic(folder / f"job-{number:04d}{_rank()}.json", [json.dumps(asdict(outcome)).encode()])
+    write_atomic(folder / f"job-{number:04d}{_rank()}.json", [json.dumps(redacted(asdict(outcome))).encode()])
 
 
 def forget_outcome(folder: Path, number: int) -> None:

@@ -21,6 +21,7 @@ from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import ensure_records, records_folder
+from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.stored_index import read_index
 from pcr_exp.runs.bars import counting_bar
@@ -94,6 +95,7 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
     storage = CountingStorage(open_root(config.records, limits, bucket=bucket))
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
+    require_files(train, open_root(config.records))  # what is no part of training is not slowed down
     cache = None if plain else _open_cache(config, train)
     if cache is not None:
         train = RecordSet(cache, train.folder, max_pixels=max_pixels, index=train.index)
@@ -140,7 +142,9 @@ def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str,
     folder = records_folder(dataset, records)
     limit = {"tune": dataset.max_tune_images, "val": dataset.max_val_images}.get(split)
     storage = open_root(records)
-    return RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=records.max_pixels)
+    found = RecordSet(storage, f"{folder}/{split}/{encoding}", limit, max_pixels=records.max_pixels)
+    require_files(found)
+    return found
 
 
 def images_key_of(config: TrainConfig) -> str:

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.errors import RunError
+from pcr_exp.redaction import RedactingFormatter, redacted
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
@@ -145,7 +146,7 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
         if directory.status != "finished":
             # What may differ (workers, logging, paths) is as this session has it.
             settings = {key: value for key, value in asdict(config).items() if key not in OF_THE_COMMAND}
-            text = OmegaConf.to_yaml(OmegaConf.create(settings))
+            text = OmegaConf.to_yaml(OmegaConf.create(redacted(settings)))
             write_atomic(directory.config_path, [text.encode()])
         yield directory
 
@@ -209,10 +210,10 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Append everything from level INFO that `pcr_exp` logs; other handlers get it as well."""
+    """Append everything from level INFO that `pcr_exp` logs, less secrets; other handlers get it as well."""
     logger = logging.getLogger("pcr_exp")
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

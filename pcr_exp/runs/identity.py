@@ -14,6 +14,7 @@ from pcr_exp.config.records import SCANS, codec_id_of
 from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
+from pcr_exp.redaction import redacted
 from pcr_exp.system.keys import key_of
 from pcr_exp.training.task import headline_of_task
 
@@ -84,10 +85,11 @@ def run_id(config: TrainConfig, images: str) -> str:
 def identity(config: Mapping[str, Any], images: str) -> dict[str, Any]:
     """Return all that decides what a run learns: its scientific configuration, its images, our numerics.
 
-    Plain dicts; `images` as in `run_id`. How many processes share the work counts where they send something
-    else than their gradients, or over a network that is slowed down: otherwise only the global batch does.
+    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`. How many processes share the
+    work counts where they send something else than their gradients, or over a network that is slowed down:
+    otherwise only the global batch does.
     """
-    part = scientific_part(config)
+    part: dict[str, Any] = redacted(scientific_part(config))
     training, world_size = part["training"], config["world_size"]
     global_batch_size = training.get("global_batch_size") or training["batch_size"] * world_size
     part["training"] = {**training, "global_batch_size": global_batch_size}

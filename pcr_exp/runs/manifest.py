@@ -15,6 +15,7 @@ from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import RecordIndex
+from pcr_exp.redaction import redacted_text
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys
 from pcr_exp.system.atomic import write_atomic
@@ -147,7 +148,8 @@ def begin_at(manifest: Manifest, step: int) -> None:
 
 def end(manifest: Manifest, status: str, error: str | None = None) -> None:
     """Say how the session, and so far the run, ended."""
-    manifest.status, manifest.error, manifest.finished_at = status, error, utc_now()
+    manifest.status, manifest.finished_at = status, utc_now()
+    manifest.error = None if error is None else redacted_text(error)
     manifest.sessions[-1].status, manifest.sessions[-1].finished_at = status, manifest.finished_at
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pcr_exp.config.runners import TrackingConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.redaction import redacted
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: 
         run_id: The run's name, and its identity for the tracker: a resumed run continues it.
         folder: The run directory; the tracker keeps its files there.
         run_config: The whole configuration as plain dicts, and `labels`: storage, scan and network in words.
+            The tracker is not told the secrets in it.
     """
     if config.name == "none":
         return NoTracker()
-    return WandbTracker(config, run_id, folder, run_config)
+    return WandbTracker(config, run_id, folder, redacted(run_config))
 
 
 class WandbTracker:

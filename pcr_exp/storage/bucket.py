@@ -9,12 +9,14 @@ The file's name says whose it is (`new_bucket_path`): those of processes that di
 from __future__ import annotations
 
 import atexit
+import errno
 import fcntl
 import functools
 import math
 import mmap
 import os
 import re
+import stat
 import struct
 import tempfile
 import threading
@@ -27,8 +29,8 @@ from pathlib import Path
 
 from pcr_exp.errors import StorageError
 from pcr_exp.system import MIB
+from pcr_exp.system.own_folder import shared_folder
 
-SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "pcr-exp-throttle-"
 _NAME = re.compile(re.escape(_PREFIX) + r"(\d+)-(\d+)-(\d+)-")
 
@@ -112,8 +114,7 @@ class Bucket:
 
     def _attach(self, *, create: bool) -> None:
         try:
-            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            self._descriptor = os.open(self.path, flags, 0o600)
+            self._descriptor = open_own(self.path, create=create)
         except OSError as error:
             raise StorageError(f"no throttle can be opened at {self.path}: {error.strerror}.") from error
         if create and os.fstat(self._descriptor).st_size == 0:
@@ -169,14 +170,28 @@ def _boot_id() -> bytes:
         return bytes(16)
 
 
+def open_own(path: Path, *, create: bool) -> int:
+    """A descriptor of a file of this user's, through no symbolic link.
+
+    Raises:
+        OSError: it cannot be opened, or is another user's or no regular file.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, 0o600)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "it is another user's, or no regular file", str(path))
+    return descriptor
+
+
 def new_bucket_path() -> Path:
-    """An empty file for a new bucket: in /dev/shm (memory, no disk) if there is one, else the temp folder.
+    """An empty file for a new bucket, in this user's `shared_folder`.
 
     Its name says which process made it, and the file goes with that process at the latest, whether or not a
     throttle was ever opened there. Files whose makers were killed are removed.
     """
-    in_memory = os.access(SHARED_MEMORY, os.W_OK)
-    folder = SHARED_MEMORY if in_memory else Path(tempfile.gettempdir())
+    folder = shared_folder()
     remove_ownerless(folder)
     pid = os.getpid()
     prefix = f"{_PREFIX}{pid}-{_started(pid) or 0}-{_pid_namespace()}-"

@@ -9,11 +9,15 @@ It is never the only copy of anything: a cache that is lost, damaged or full cos
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Protocol
 
 import xxhash
@@ -21,11 +25,28 @@ from filelock import FileLock
 
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import RangeReader
-from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder
+from pcr_exp.system.atomic import (
+    TEMPORARY_SUFFIX,
+    create_temporary,
+    explain_os_error,
+    make_folder,
+    write_atomic,
+)
+from pcr_exp.system.own_folder import require_own, require_safe_parent
+from pcr_exp.system.regular import read_regular, require_regular
 
 log = logging.getLogger(__name__)
 
+CACHE_FOLDER = "pcr-exp-cache"
+"""The cache's own, inside the folder that is named."""
+CACHE_TAG = "CACHEDIR.TAG"
+"""Marks it as one that can be made again, for backup programs too (bford.info/cachedir)."""
+_TAG = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# A cache of pcr-exp: beginnings of records, which can be read again. It may be removed at any time.\n"
+)
 _SUFFIX = ".prefix"
+_USED = "used"
 _CHECKSUM_BYTES = 8
 
 
@@ -76,25 +97,25 @@ class MemoryCache:
 
 
 class DiskCache:
-    """Prefixes in a local folder, `max_bytes` of them, for all processes of a host that name the same one.
+    """Prefixes in a local folder, `max_bytes` of them, for all processes of a user that name the same one.
 
-    A file is a checksum and a prefix, and is replaced as a whole. It is not synced: one that a crash has
-    damaged does not match its checksum, and is read anew. A lock, which the kernel drops when its holder
-    dies, guards the sum of all sizes.
+    They lie in a folder of their own inside it, `pcr-exp-cache`, which a CACHEDIR.TAG marks as the cache's;
+    nothing else is read, counted, changed or removed. A file is a checksum and a prefix, and is replaced as a
+    whole. It is not synced: one that a crash has damaged does not match its checksum, and is read anew. A
+    lock, which the kernel drops when its holder dies, guards the sum of all sizes.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        """Raises StorageError if the folder cannot be written to."""
-        make_folder(folder)
-        self._folder = folder
+        """Raises StorageError if there is no such cache and none can be made, or others can write to it."""
+        self._folder = _cache_folder(folder)
         self._max_bytes = max_bytes
-        self._lock = FileLock(folder / "lock", thread_local=False, fallback_to_soft=False)
+        self._lock = FileLock(self._folder / "lock", thread_local=False, fallback_to_soft=False)
         self._threads = threading.Lock()
-        with self._threads, self._lock:
-            for path in folder.rglob(f"*{TEMPORARY_SUFFIX}"):  # of a process that was killed
-                path.unlink()
-            sizes = [path.stat().st_size for path in folder.rglob(f"*{_SUFFIX}")]
-            self._write_used(sum(sizes) - _CHECKSUM_BYTES * len(sizes))
+        try:
+            with self._threads, self._lock:
+                self._write_used(self._tidy())
+        except OSError as error:
+            raise explain_os_error(error, Path(error.filename or self._folder)) from error
 
     @property
     def num_bytes(self) -> int:
@@ -104,7 +125,7 @@ class DiskCache:
     def get(self, path: str) -> bytes:
         """As the protocol's."""
         try:
-            stored = self._file(path).read_bytes()
+            stored = read_regular(self._file(path))
         except OSError:
             return b""
         prefix = stored[_CHECKSUM_BYTES:]
@@ -124,16 +145,32 @@ class DiskCache:
     def forget(self, path: str) -> bool:
         """As the protocol's."""
         file = self._file(path)
-        with self._threads, self._lock:
-            if not file.exists():
-                return False
-            num_bytes = file.stat().st_size - _CHECKSUM_BYTES
-            file.unlink()
-            self._write_used(self.num_bytes - num_bytes)
+        try:
+            with self._threads, self._lock:
+                num_bytes = _num_kept(file)
+                if num_bytes is None:
+                    return False
+                file.unlink()
+                self._write_used(self.num_bytes - num_bytes)
+        except OSError as error:
+            log.warning("the cache in %s cannot forget %s: %s", self._folder, path, error)
+            return False
         return True
 
+    def _tidy(self) -> int:
+        """Remove what processes that were killed have left; give the bytes of all prefixes."""
+        num_bytes = 0
+        for folder, _, names in os.walk(self._folder):
+            for file in (Path(folder, name) for name in names):
+                with suppress(OSError):  # what is no file of the cache's stays
+                    if file.name.endswith(_SUFFIX):
+                        num_bytes += _num_kept(file) or 0
+                    elif file.name.endswith(_SUFFIX + TEMPORARY_SUFFIX) and _num_kept(file) is not None:
+                        file.unlink()
+        return num_bytes
+
     def _put(self, file: Path, prefix: bytes) -> None:
-        before = file.stat().st_size - _CHECKSUM_BYTES if file.exists() else 0
+        before = _num_kept(file) or 0
         used = self.num_bytes
         room = max(0, self._max_bytes - used)  # other processes may have been given more
         kept = prefix[: before + room]
@@ -141,17 +178,71 @@ class DiskCache:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(file.name + TEMPORARY_SUFFIX)
-        temporary.write_bytes(xxhash.xxh3_64_digest(kept) + kept)
+        with os.fdopen(create_temporary(temporary), "wb") as written:
+            written.write(xxhash.xxh3_64_digest(kept) + kept)
         self._write_used(used + len(kept) - before)  # a crash from here on counts too much, not too little
         temporary.replace(file)
 
     def _write_used(self, num_bytes: int) -> None:
-        temporary = self._folder / f"used{TEMPORARY_SUFFIX}"
-        temporary.write_text(str(num_bytes))
-        temporary.replace(self._folder / "used")
+        temporary = self._folder / f"{_USED}{TEMPORARY_SUFFIX}"
+        with os.fdopen(create_temporary(temporary), "w") as written:
+            written.write(str(num_bytes))
+        temporary.replace(self._folder / _USED)
 
     def _file(self, path: str) -> Path:
         return self._folder / f"{path}{_SUFFIX}"
+
+
+def _num_kept(file: Path) -> int | None:
+    """Bytes of the prefix in a file; None if there is none. Raises OSError if it is no regular file."""
+    try:
+        status = file.lstat()
+    except FileNotFoundError:
+        return None
+    require_regular(status, file)
+    return max(0, status.st_size - _CHECKSUM_BYTES)
+
+
+def _cache_folder(named: Path) -> Path:
+    """The cache's own folder inside the one that was named, made if it is not there.
+
+    Of several processes that make it at a time, all find the same: it appears whole, with its tag.
+
+    Raises:
+        StorageError: other users can write there, something else is in its place, or the disk refuses.
+    """
+    make_folder(named)
+    folder = named / CACHE_FOLDER
+    try:
+        require_safe_parent(named)
+        if not os.path.lexists(folder) or _is_empty(folder):
+            _make_tagged(named, folder)
+        require_own(folder)
+        tag = folder / CACHE_TAG
+        if not tag.is_file() or read_regular(tag) != _TAG:
+            raise StorageError(
+                f"{folder} is there already and is no cache of this program's (it has no {CACHE_TAG} that "
+                "says so): it stays as it is. Move it away, or name another folder as storage.cache."
+            )
+    except OSError as error:
+        raise explain_os_error(error, Path(error.filename or folder)) from error
+    return folder
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
+
+
+def _make_tagged(named: Path, folder: Path) -> None:
+    made = Path(mkdtemp(prefix=f".{CACHE_FOLDER}-", dir=named))  # for this user alone
+    try:
+        write_atomic(made / CACHE_TAG, [_TAG])
+        made.rename(folder)  # over an empty folder, and over nothing else
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 class CachedStorage:
@@ -203,7 +294,7 @@ class CachedStorage:
 
 
 def open_cache(place: str, max_bytes: int, key: str) -> PrefixCache:
-    """The cache that `storage.cache` names: `memory`, or a local folder.
+    """The cache that `storage.cache` names: `memory`, or a local folder, which gets a folder for it.
 
     Args:
         place: The name.
@@ -211,13 +302,16 @@ def open_cache(place: str, max_bytes: int, key: str) -> PrefixCache:
         key: Of what is cached; records of another key never meet.
 
     Raises:
-        StorageError: the folder cannot be written to.
+        StorageError: the folder cannot be written to, other users can, or what lies there is no cache.
     """
     if place == "memory":
         return MemoryCache(max_bytes)
     if "://" in place:
         raise StorageError(f"storage.cache={place!r}: wanted memory, or a local folder.")
-    return _Keyed(DiskCache(Path(os.path.expandvars(place)).expanduser(), max_bytes), key)
+    try:
+        return _Keyed(DiskCache(Path(os.path.expandvars(place)).expanduser(), max_bytes), key)
+    except StorageError as error:
+        raise StorageError(f"storage.cache={place!r}: {error}") from error
 
 
 class _Keyed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -50,11 +49,6 @@ class CountingStorage:
             self.busy_s += ended_s - self._counted_until_s
             self._counted_until_s = ended_s
         return data
-
-    @property
-    def map(self) -> Callable[[str], mmap.mmap] | None:
-        """The inner storage's, of which nothing is counted; None where it maps no files."""
-        return getattr(self.inner, "map", None)
 
     @property
     def reads_many(self) -> bool:

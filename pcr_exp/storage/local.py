@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcr_exp.errors import StorageError
+from pcr_exp.errors import MissingFileError, StorageError
 from pcr_exp.storage.many_reads import find_many_reads
+from pcr_exp.system.regular import open_regular, require_regular
 
 _MAX_TOGETHER_BYTES = 2**24
 
@@ -28,16 +28,16 @@ class LocalStorage:
         """Bytes `[offset, offset + length)` of a file; fewer at its end.
 
         Raises:
-            StorageError: the file is missing or cannot be read.
+            StorageError: the file is missing, no regular file, or cannot be read.
         """
         file = f"{self._root}/{path}"  # pathlib would take longer than the read
         try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor, status = open_regular(file)
             try:
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
                 # An index may claim any length: pread makes room for all of it before it reads.
-                num_bytes = min(length, max(0, os.fstat(descriptor).st_size - offset))
+                num_bytes = min(length, max(0, status.st_size - offset))
                 return _read_fully(descriptor, offset, num_bytes) if num_bytes else b""
             finally:
                 os.close(descriptor)
@@ -55,31 +55,18 @@ class LocalStorage:
             return [self.read(*place) for place in places]
         try:
             return library.read([(f"{self._root}/{path}", offset, length) for path, offset, length in places])
-        except OSError as error:
-            raise _unreadable(Path(error.filename), error) from error
+        except OSError:
+            return [self.read(*place) for place in places]  # says what is wrong with which
 
     def size(self, path: str) -> int:
-        """Length of a file in bytes. Raises StorageError if it is missing."""
+        """Length of a file in bytes. Raises StorageError if it is missing, or no regular file."""
         file = self.root / path
         try:
-            return file.stat().st_size
+            status = file.stat()
+            require_regular(status, file)
         except OSError as error:
             raise _unreadable(file, error) from error
-
-    def map(self, path: str) -> mmap.mmap:
-        """A file as memory that all processes share, whose pages come when they are touched; read only.
-
-        Raises:
-            StorageError: it is missing, empty, or cannot be read.
-        """
-        file = self.root / path
-        try:
-            with file.open("rb") as opened:
-                return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        except ValueError as error:
-            raise StorageError(f"{file} cannot be read: {error}.") from error
+        return status.st_size
 
     def __str__(self) -> str:
         return str(self.root)
@@ -102,6 +89,6 @@ def _read_fully(descriptor: int, offset: int, length: int) -> bytes:
 
 
 def _unreadable(file: Path, error: OSError) -> StorageError:
-    if isinstance(error, FileNotFoundError):
-        return StorageError(f"{file} does not exist. Check the path, or make the records first.")
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError(f"{file} does not exist. Check the path, or make the records first.")
     return StorageError(f"{file} cannot be read: {error.strerror or error}.")

@@ -15,7 +15,7 @@ import numpy as np
 
 from pcr_exp.system.c_library import built_library, load_own, opened
 
-VERSION = 1
+VERSION = 2
 """`pcr_many_reads_version` of the library that these types are of."""
 _NUMBERS = ctypes.POINTER(ctypes.c_int64)
 _FUNCTIONS = {

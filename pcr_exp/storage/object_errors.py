@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pcr_exp.errors import StorageError
+from pcr_exp.storage import failures
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _LASTING = {
@@ -12,6 +13,15 @@ _LASTING = {
     *("NotSupported", "InvalidPath", "UnknownConfigurationKey"),
 }
 """What the errors are called that a second request would meet too."""
+_SENT_AROUND = "error following redirect"
+_NO_RANGES = "NotPartial"
+_OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|Content-Range header not present")
+_NO_LENGTH = "Content-Length Header missing"
+_CREDENTIALS = re.compile(
+    r"169\.254\.\d+\.\d+|/latest/(?:api/token|meta-data)|computeMetadata|metadata/identity|token request"
+)
+"""Where the client looks for credentials that neither the environment nor a setting has."""
+_REFUSED = ("ConnectionRefused", "NetworkUnreachable", "HostUnreachable", "dns error")
 
 
 def is_passing(error: BaseException) -> bool:
@@ -29,13 +39,30 @@ def is_passing(error: BaseException) -> bool:
     if status is not None:
         return is_passing_status(status)
     text = str(error)
-    return "NotPartial" not in text and not is_unknown_name(error) and "HTTP error" in text
+    lasts = _NO_RANGES in text or _SENT_AROUND in text or _NO_LENGTH in text or _OTHER_RANGE.search(text)
+    return not lasts and not is_unknown_name(error) and "HTTP error" in text
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether nobody is there to answer, or nobody knows who asks."""
+    text = str(error)
+    return any(sign in text for sign in _REFUSED) or wants_credentials(error)
 
 
 def is_unknown_name(error: BaseException) -> bool:
     """Whether the server's name does not exist, as far as DNS knows (and not for the moment only)."""
     text = str(error)
     return "dns error" in text and "Temporary failure" not in text
+
+
+def wants_credentials(error: BaseException) -> bool:
+    """Whether it failed on its way to credentials, and not to the object."""
+    return _is_of_obstore(error) and _CREDENTIALS.search(first_line(error)) is not None
+
+
+def is_other_than_asked(error: BaseException) -> bool:
+    """Whether the server sent a whole file, or something of no known length: a web page, perhaps."""
+    return _NO_RANGES in str(error) or "NotSupported" in type(error).__name__ or _NO_LENGTH in str(error)
 
 
 def _is_of_obstore(error: BaseException) -> bool:
@@ -55,36 +82,32 @@ def first_line(error: BaseException) -> str:
 
 def explained(where: str, error: Exception) -> StorageError:
     """What a user can do about an error of obstore's, or about the last of several (`GaveUpError`)."""
-    from pcr_exp.storage.retry import GaveUpError
+    from pcr_exp.storage.retry import GaveUpError, retry_after_s
 
     often, reason = "", error
     if isinstance(error, GaveUpError):
-        often = f" It was tried {error.num_attempts} times in {error.elapsed_s:.1f} s."
         assert isinstance(error.error, Exception)
         reason = error.error
+        often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason))
     name, text = type(reason).__name__, str(reason)
     if isinstance(reason, FileNotFoundError):
-        return missing(where)
+        return failures.missing(where)
+    if wants_credentials(reason):
+        return failures.no_credentials(where)
     if name in ("UnauthenticatedError", "PermissionDeniedError"):
-        return StorageError(
-            f"{where} cannot be read or written: the server refuses it ({status_of(reason)}). Check "
-            "the address, storage options (records.storage_options), and the credentials in the environment "
-            "(AWS_ACCESS_KEY_ID, ...)."
-        )
-    if name == "NotSupportedError" or "NotPartial" in text:
-        return StorageError(
-            f"{where}: the server ignores range requests and sends whole files. Records need a server that "
-            "answers them with 206 (nginx, S3, ...); Python's http.server does not."
-        )
+        return failures.refused(where, status_of(reason))
+    if name == "NotSupportedError" or _NO_RANGES in text:
+        return failures.no_ranges(where)
+    if _SENT_AROUND in text:
+        return failures.sent_around(where)
+    if _OTHER_RANGE.search(text):
+        return failures.other_range(where)
+    if _NO_LENGTH in text:
+        return failures.no_length(where)
     if is_unknown_name(reason):
-        return StorageError(
-            f"{where} cannot be read: nobody knows a server of this name (DNS). Check the address."
-        )
+        return failures.unknown_name(where)
+    if "ConnectionRefused" in text:
+        return failures.nobody_listens(where, often)
     if "TimedOut" in text:
-        return StorageError(f"{where} cannot be read: the server does not answer (timed out).{often}")
-    return StorageError(f"{where} cannot be read: {name}: {first_line(reason)}.{often}")
-
-
-def missing(where: str) -> StorageError:
-    """No object lies there."""
-    return StorageError(f"{where} does not exist. Check the address.")
+        return failures.silent(where, often)
+    return failures.other(where, reason, often)

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pcr_exp.errors import StorageError
-from pcr_exp.storage.object_errors import explained, first_line, is_passing, missing, status_of
-from pcr_exp.storage.remote import CONNECT_TIMEOUT_S, SILENCE_TIMEOUT_S
+from pcr_exp.config.credentials import how_to_give_credentials
+from pcr_exp.errors import MissingFileError, StorageError
+from pcr_exp.redaction import redacted_text
+from pcr_exp.storage import failures
+from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.object_errors import (
+    explained,
+    first_line,
+    is_other_than_asked,
+    is_passing,
+    is_refusal,
+    status_of,
+)
+from pcr_exp.storage.remote import CONNECT_TIMEOUT_S, SILENCE_TIMEOUT_S, request_headers
 
 if TYPE_CHECKING:
-    from obstore import UpdateVersion
+    from obstore import GetResult, UpdateVersion
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "http://", "https://")
@@ -35,7 +45,7 @@ Answer = TypeVar("Answer")
 
 
 class ObjectStorage:
-    """Objects below an address. Every read is one ranged request of exactly the bytes asked for.
+    """Objects below an address. Every read is one ranged request, and no more is read than was asked for.
 
     An object that is another than at its first read, by its ETag, is an error: records of two encodes would
     be mixed, and the index would not fit.
@@ -53,6 +63,7 @@ class ObjectStorage:
         try:
             from obstore.store import from_url
 
+            from pcr_exp.storage.plain_http import AskedToWait
             from pcr_exp.storage.retry import Retrying
         except ImportError as error:
             raise StorageError(
@@ -70,6 +81,7 @@ class ObjectStorage:
             # One that brings bytes may take as long as it needs.
             "timeout": _NO_LIMIT,
             "allow_http": f"{endpoint}{self.url}".startswith("http://"),
+            "default_headers": request_headers(self.url),
         }
         config: dict[str, Any] = {} if self.url.startswith("http") else {"config": settings}
         try:
@@ -78,10 +90,11 @@ class ObjectStorage:
                 self.url, **config, client_options=client, retry_config={"max_retries": 0}
             )
         except Exception as error:  # the library's own, with no common base
-            raise StorageError(f"{url} cannot be opened: {first_line(error)}.") from error
-        self._retrying = Retrying(is_passing)
-        self._tags: dict[str, str] = {}
-        self._lock = threading.Lock()
+            remedy = f" {how_to_give_credentials(url)}" if "Account must be specified" in str(error) else ""
+            raise StorageError(f"{url} cannot be opened: {first_line(error)}.{remedy}") from error
+        self._retrying = Retrying(is_passing, is_refusal)
+        self._asked_to_wait = AskedToWait()
+        self._tags = SeenTags()
 
     @property
     def num_retries(self) -> int:
@@ -93,7 +106,8 @@ class ObjectStorage:
 
         Raises:
             StorageError: it is missing or has changed, the request failed (several times, where that may
-                pass), the server knows no ranges, or what it sends is a web page.
+                pass), the server knows no ranges, or it sends more than that, a web page, or something
+                compressed.
             ReadCancelledError: `interruptible`'s event was set before it was made again.
         """
         if length == 0:
@@ -102,10 +116,11 @@ class ObjectStorage:
 
         def attempt() -> bytes:
             answer = obstore.get(self._store, path, options={"range": (offset, offset + length)})
-            self._require_record(path, answer.attributes)
-            self._require_unchanged(path, answer.meta["e_tag"])
-            return bytes(answer.bytes())
+            require_record(where, answer.attributes)
+            self._tags.require_same(where, answer.meta["e_tag"])
+            return _received(answer, where, length, at_start=offset == 0)
 
+        where = f"{self.url}/{path}"
         try:
             return self._ask(attempt, path)
         except StorageError as error:
@@ -117,19 +132,22 @@ class ObjectStorage:
         """Length of an object in bytes. Raises StorageError as `read` does."""
         size = self.size_or_none(path)
         if size is None:
-            raise missing(f"{self.url}/{path}")
+            raise failures.missing(f"{self.url}/{path}")
         return size
 
     def size_or_none(self, path: str) -> int | None:
         """The same; None if there is no such object."""
         import obstore
 
+        def attempt() -> int:
+            answer = obstore.get(self._store, path, options={"head": True})
+            require_record(f"{self.url}/{path}", answer.attributes)
+            return int(answer.meta["size"])
+
         try:
-            return self._ask(lambda: int(obstore.head(self._store, path)["size"]), path)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
+            return self._ask(attempt, path)
+        except MissingFileError:
+            return None
 
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
         """(path, bytes) of every object below a folder. Raises StorageError as `read` does."""
@@ -153,12 +171,15 @@ class ObjectStorage:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        self._tags.pop(path, None)
+        where = f"{self.url}/{path}"
+        self._tags.forget(where)
 
         def attempt() -> None:
             if replaces is not None:
                 found = obstore.get(self._store, path)
-                if bytes(found.bytes()) != replaces:
+                if found.meta["size"] != len(replaces):
+                    raise AlreadyExistsError(path)
+                if _received(found, where, len(replaces)) != replaces:
                     raise AlreadyExistsError(path)
                 # Of what was read: S3 and Azure know it by its ETag, Google by its generation.
                 meta = found.meta
@@ -188,7 +209,7 @@ class ObjectStorage:
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, path)
 
-        self._tags.pop(path, None)
+        self._tags.forget(f"{self.url}/{path}")
         self._ask(attempt, path)
 
     def _ask(self, attempt: Callable[[], Answer], path: str) -> Answer:
@@ -199,33 +220,52 @@ class ObjectStorage:
                 "does not survive that. Start worker processes with multiprocessing_context='forkserver'."
             )
         _client_process = os.getpid()
+        where = f"{self.url}/{path}"
         try:
-            return self._retrying.call(attempt, f"{self.url}/{path}")
+            return self._retrying.call(lambda: self._with_headers(attempt, path), redacted_text(where))
         except StorageError:
             raise
         except Exception as error:  # the library's own, with no common base
-            raise explained(f"{self.url}/{path}", error) from getattr(error, "error", error)
+            reason = getattr(error, "error", error)
+            if is_other_than_asked(reason) and self.url.startswith("http"):
+                from pcr_exp.storage.plain_http import look_for_page
 
-    def _require_unchanged(self, path: str, tag: str | None) -> None:
-        if tag is None:
-            return
-        with self._lock:
-            first = self._tags.setdefault(path, tag)
-        if first != tag:
-            raise StorageError(
-                f"{self.url}/{path} was replaced while it was in use: its ETag is {tag}, at its first read "
-                f"it was {first}. Records must not change under a run: go on when nobody writes there."
-            )
+                look_for_page(where, where)
+            raise explained(where, error) from reason
 
-    def _require_record(self, path: str, attributes: Mapping[Any, Any]) -> None:
-        if str(attributes.get("Content-Type", "")).startswith("text/html"):
-            raise StorageError(
-                f"{self.url}/{path}: the server answers with a web page and no record: a login page, or one "
-                "that says what is wrong. Open the address in a browser, and check that it is right."
-            )
+    def _with_headers(self, attempt: Callable[[], Answer], path: str) -> Answer:
+        """The attempt, whose error has the `Retry-After` that the client does not tell."""
+        from pcr_exp.storage.plain_http import ASKS_TO_WAIT
+
+        try:
+            return attempt()
+        except Exception as error:
+            if not isinstance(error, StorageError) and status_of(error) in ASKS_TO_WAIT:
+                error.headers = self._asked_to_wait.headers(lambda: self._plain_url(path))  # type: ignore[attr-defined]
+            raise
+
+    def _plain_url(self, path: str) -> str | None:
+        """An address of an object that any client may ask for its headers; None where there is none."""
+        import obstore
+
+        if self.url.startswith("http"):
+            return f"{self.url}/{path}"
+        try:
+            store: Any = self._store  # some kinds cannot sign, and say so
+            return str(obstore.sign(store, "HEAD", path, timedelta(minutes=1)))
+        except Exception:  # the library's own
+            return None
 
     def __str__(self) -> str:
-        return self.url
+        return redacted_text(self.url)
+
+
+def _received(answer: GetResult, where: str, length: int, *, at_start: bool = False) -> bytes:
+    """The body, of which no more than `length` bytes are read."""
+    body = Body(where, length)
+    for part in answer.stream(min_chunk_size=length + 1):
+        body.add(part)
+    return body.whole(at_start=at_start)
 
 
 def usable() -> bool:

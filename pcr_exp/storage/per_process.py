@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Callable
 
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.redaction import redacted_text
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
 
@@ -36,11 +35,6 @@ class PerProcessStorage:
         return self.opened.is_remote
 
     @property
-    def map(self) -> Callable[[str], mmap.mmap] | None:
-        """As the opened storage's."""
-        return self.opened.map
-
-    @property
     def opened(self) -> CountingStorage:
         """This process's own.
 
@@ -56,4 +50,4 @@ class PerProcessStorage:
         return {"root": self.root, "_opened": None}
 
     def __str__(self) -> str:
-        return self.root
+        return redacted_text(self.root)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import os
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import fsspec
 
+from pcr_exp.config.credentials import HTTP_AUTHORIZATION
 from pcr_exp.errors import StorageError
+from pcr_exp.redaction import redacted_text
+from pcr_exp.storage import failures
+from pcr_exp.storage.answers import Body, SeenTags, require_record
 
 if TYPE_CHECKING:
     from pcr_exp.storage.retry import Retrying
@@ -17,16 +24,11 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 60.0
 """A request ends when nothing has come for this long; one that brings bytes may take as long as it needs."""
+_MAX_REDIRECTS = 10
 _SUCCESSES = (200, 203, 206)
-
-
 _LOCAL_SCHEMES = ("file://", "local://", "memory://")
 _WANTED_SCHEMES = "s3://, gs://, az://, http://, https:// or another that fsspec knows"
-_RANGE_NOT_SATISFIABLE = 416
-_REFUSALS = {
-    401: "the server wants credentials (401 Unauthorized)",
-    403: "the server refuses it (403 Forbidden)",
-}
+_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
 Answer = TypeVar("Answer")
 
@@ -34,8 +36,9 @@ Answer = TypeVar("Answer")
 class FsspecStorage:
     """Files below an fsspec address. Every read is a ranged request of exactly the bytes asked for.
 
-    Over HTTP, a request that failed on its way is made again (`storage.retry`). The drivers of s3:// and
-    gs:// do so by themselves: botocore and s3fs five times, gcsfs six times.
+    Over HTTP, no more is read than was asked for, a file whose ETag changes is an error, and a request that
+    failed on its way is made again (`storage.retry`). Other drivers read what the server sends and tell no
+    ETags; those of s3:// and gs:// repeat requests by themselves: botocore and s3fs five times, gcsfs six.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
@@ -47,12 +50,13 @@ class FsspecStorage:
         self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
         """Whether what comes may be damaged on its way, and be right when it is read again."""
         self._retrying: Retrying | None = None
+        self._tags = SeenTags()
         try:
             if self.url.startswith(("http://", "https://")):
                 from pcr_exp.storage.retry import Retrying
 
                 self._retrying = Retrying()
-            own = http_options() if self._retrying is not None else {}
+            own = _http_options(self.url) if self._retrying is not None else {}
             self._filesystem, root = fsspec.core.url_to_fs(self.url, **own, **(options or {}))
         except ImportError as error:
             raise StorageError(
@@ -63,8 +67,8 @@ class FsspecStorage:
         except Exception as error:
             scheme = self.url.partition("://")[0]
             raise StorageError(
-                f"{url} cannot be opened by fsspec's driver of {scheme}:// ({_named(error)}). Wanted a local "
-                f"folder, or an address of {_WANTED_SCHEMES}."
+                f"{url} cannot be opened by fsspec's driver of {scheme}:// ({failures.in_short(error)}). "
+                f"Wanted a local folder, or an address of {_WANTED_SCHEMES}."
             ) from error
         self._root = root.rstrip("/")
 
@@ -78,14 +82,16 @@ class FsspecStorage:
 
         Raises:
             StorageError: the file is missing, the request failed (several times, where that may pass), the
-                server knows no ranges, or what it sends is a web page.
+                server knows no ranges, or it sends more than that, a web page, or something compressed.
             ReadCancelledError: `interruptible`'s event was set before it was made again.
         """
         if length == 0:
             return b""
         file = f"{self._root}/{path}"
         try:
-            return self._ask(lambda: self._filesystem.cat_file(file, start=offset, end=offset + length), path)
+            if self._retrying is not None:
+                return self._ask(lambda: self._read_over_http(file, offset, length), path)
+            data: bytes = self._filesystem.cat_file(file, start=offset, end=offset + length)
         except StorageError:
             raise
         # Drivers raise errors of their own libraries (aiohttp, botocore, ...) with no common base.
@@ -93,6 +99,9 @@ class FsspecStorage:
             if getattr(error, "status", None) == _RANGE_NOT_SATISFIABLE:
                 return b""  # how HTTP says that a file ends before `offset`
             raise self._unreadable(path, error) from error
+        if len(data) > length:
+            raise failures.too_long(f"{self.url}/{path}", length)
+        return data
 
     def size(self, path: str) -> int:
         """Length of a file in bytes.
@@ -108,99 +117,133 @@ class FsspecStorage:
         except Exception as error:
             raise self._unreadable(path, error) from error
         if size is None:
-            raise StorageError(f"{self.url}/{path}: the server does not tell its size.")
+            raise failures.no_length(f"{self.url}/{path}")
         return size
 
     def _ask(self, attempt: Callable[[], Answer], path: str) -> Answer:
-        return attempt() if self._retrying is None else self._retrying.call(attempt, f"{self.url}/{path}")
+        where = redacted_text(f"{self.url}/{path}")
+        return attempt() if self._retrying is None else self._retrying.call(attempt, where)
+
+    def _read_over_http(self, url: str, offset: int, length: int) -> bytes:
+        """In the driver's thread, with its session: the driver itself reads answers to their end."""
+        found: bytes = fsspec.asyn.sync(self._filesystem.loop, self._receive, url, offset, length)
+        return found
+
+    async def _receive(self, url: str, offset: int, length: int) -> bytes:
+        session = await self._filesystem.set_session()
+        settings = {"max_redirects": _MAX_REDIRECTS, **self._filesystem.kwargs}
+        settings["headers"] = {
+            **settings.get("headers", {}),
+            "Range": f"bytes={offset}-{offset + length - 1}",
+        }
+        async with session.get(self._filesystem.encode_url(url), **settings) as answer:
+            answer.raise_for_status()
+            if not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
+                answer.close()
+                raise failures.other_range(url)
+            self._tags.require_same(url, answer.headers.get("ETag"))
+            body = Body(url, length)
+            try:
+                async for part in answer.content.iter_any():
+                    body.add(part)
+            except StorageError:
+                answer.close()  # what is still to come is not waited for
+                raise
+        return body.whole(at_start=offset == 0)
 
     def _unreadable(self, path: str, error: Exception) -> StorageError:
         where = f"{self.url}/{path}"
         if self._retrying is not None:
             return _over_http(where, error)
         if isinstance(error, FileNotFoundError):
-            return _missing(where)
-        return StorageError(f"{where} cannot be read: {_named(error)}.")
+            return failures.missing(where)
+        if type(error).__name__ == "NoCredentialsError":  # botocore's
+            return failures.no_credentials(where)
+        if isinstance(error, PermissionError):
+            return failures.refused(where, None)
+        return failures.other(where, error)
 
     def __str__(self) -> str:
-        return self.url
+        return redacted_text(self.url)
 
 
 def _over_http(where: str, error: Exception) -> StorageError:
-    from pcr_exp.storage.retry import GaveUpError, is_unknown_name, reason_of, retry_after_s
+    import aiohttp
+
+    from pcr_exp.storage.retry import GaveUpError, is_refused, is_unknown_name, reason_of, retry_after_s
 
     often = ""
     reason: BaseException = error
     if isinstance(error, GaveUpError):
         reason = error.error
-        often = f" It was tried {error.num_attempts} times in {error.elapsed_s:.1f} s."
+        often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason_of(reason)))
     reason = reason_of(reason)
     status = getattr(reason, "status", None)
     if isinstance(reason, StorageError):
         return reason
     if isinstance(reason, FileNotFoundError) or status == 404:
-        return _missing(where)
-    if status in _REFUSALS:
-        return StorageError(
-            f"{where} cannot be read: {_REFUSALS[status]}. Check the address, and whether it may be read "
-            "from here without a login."
-        )
+        return failures.missing(where)
+    if status in (401, 403):
+        return failures.refused(where, status)
+    if isinstance(reason, aiohttp.TooManyRedirects):
+        return failures.sent_around(where)
     if is_unknown_name(reason):
-        return StorageError(
-            f"{where} cannot be read: nobody knows a server of this name (DNS). Check the address."
-        )
+        return failures.unknown_name(where)
+    if is_refused(reason):
+        return failures.nobody_listens(where, often)
     if isinstance(reason, TimeoutError):
-        return StorageError(f"{where} cannot be read: the server does not answer (timed out).{often}")
-    wait_s = retry_after_s(reason)
-    if wait_s:
-        often += f" The server asks to come back in {wait_s:.0f} s."
-    return StorageError(f"{where} cannot be read: {_named(reason)}.{often}")
+        return failures.silent(where, often)
+    return failures.other(where, reason, often)
 
 
-def _missing(where: str) -> StorageError:
-    return StorageError(f"{where} does not exist. Check the address.")
+def request_headers(url: str) -> dict[str, str]:
+    """What every request for records says: the bytes as they lie there, and who asks, if http is to know."""
+    # Compressed on the way, a range would be of other bytes than those asked for.
+    headers = {"Accept-Encoding": "identity"}
+    authorization = os.environ.get(HTTP_AUTHORIZATION)
+    if not url.startswith(("http://", "https://")):
+        return headers
+    address = urlsplit(url)
+    if address.username is not None:
+        login = f"{unquote(address.username)}:{unquote(address.password or '')}"
+        authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
+    return headers | ({"Authorization": authorization} if authorization else {})
 
 
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def http_options() -> dict[str, Any]:
+def _http_options(url: str) -> dict[str, Any]:
     """Options for fsspec's driver of http:// and https://."""
-    return {"get_client": _open_session, "skip_instance_cache": True}
 
+    async def open_session(**settings: Any) -> Any:
+        import aiohttp
 
-async def _open_session(**settings: Any) -> Any:
-    import aiohttp
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_end.append(_require_records)
+        headers = request_headers(url) | dict(settings.pop("headers", None) or {})
+        if urlsplit(url).username is not None:
+            headers.pop("Authorization")  # aiohttp takes it from the address itself
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_TIMEOUT_S
+            ),
+            headers=headers,
+            trace_configs=[tracing],
+            **settings,
+        )
 
-    tracing = aiohttp.TraceConfig()
-    tracing.on_request_end.append(_require_records)
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_TIMEOUT_S
-        ),
-        # Compressed on the way, a range would be of other bytes than those asked for.
-        headers={"Accept-Encoding": "identity"},
-        trace_configs=[tracing],
-        **settings,
-    )
+    return {"get_client": open_session, "skip_instance_cache": True}
 
 
 async def _require_records(_session: Any, _context: SimpleNamespace, request: Any) -> None:
     # Called when the answer's headers are there: the whole file, sent instead, is not downloaded first.
-    response = request.response
-    if response.status in _SUCCESSES and response.headers.get("Content-Type", "").startswith("text/html"):
-        response.close()
-        asked = response.history[0].url if response.history else request.url
-        sent_on = f" (it was sent on to {response.url})" if response.history else ""
-        raise StorageError(
-            f"{asked}: the server answers {response.status} with a web page and no record{sent_on}: a login "
-            "page, or one that says what is wrong. Open the address in a browser, and check that it is right."
-        )
-    if "Range" in request.headers and response.status == 200:
-        response.close()
-        raise StorageError(
-            f"{request.url}: the server ignores range requests and sends whole files. Records need a server "
-            "that answers them (nginx, S3, ...); Python's http.server does not."
-        )
+    answer = request.response
+    if answer.status not in _SUCCESSES:
+        return
+    try:
+        asked = answer.history[0].url if answer.history else request.url
+        require_record(str(asked), answer.headers, str(answer.url) if answer.history else "")
+        if "Range" in request.headers and answer.status != _PARTIAL_CONTENT:
+            raise failures.no_ranges(str(request.url))
+    except StorageError:
+        answer.close()
+        raise

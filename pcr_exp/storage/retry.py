@@ -14,6 +14,9 @@ from typing import TypeVar
 import tenacity
 
 from pcr_exp.errors import StorageError
+from pcr_exp.redaction import redacted_text
+from pcr_exp.storage.failures import in_short
+from pcr_exp.storage.opening import is_opening
 from pcr_exp.storage.throttle import sleep
 
 log = logging.getLogger(__name__)
@@ -26,10 +29,13 @@ BACKOFF_S = 0.5
 """Before the second attempt, up to that much more by chance; doubled before each further one."""
 PATIENCE_S = 120.0
 """No attempt begins later than this after the first."""
+NUM_ATTEMPTS_OPENING = 2
+"""While records are opened, of what is refused at once."""
 _QUIET_S = 5.0
 """However many threads warn, one warning in this time is logged."""
 _REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS = 408, 425, 429
 _NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
+_NOBODY_THERE = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 class GaveUpError(Exception):
@@ -45,9 +51,17 @@ class GaveUpError(Exception):
 class Retrying:
     """Calls that are made again, counted. Thread safe."""
 
-    def __init__(self, passes: Callable[[BaseException], bool] | None = None) -> None:
-        """`passes(error)` says whether the same call may succeed a little later; None: `is_passing`."""
+    def __init__(
+        self,
+        passes: Callable[[BaseException], bool] | None = None,
+        refuses: Callable[[BaseException], bool] | None = None,
+    ) -> None:
+        """`passes(error)` says whether the same call may succeed a little later; None: `is_passing`.
+
+        `refuses(error)` says whether nobody is there to answer; None: `is_refusal`.
+        """
         self._passes = passes or is_passing
+        self._refuses = refuses or is_refusal
         self.num_retries = 0
         """Attempts beyond the first, of all calls."""
         self._lock = threading.Lock()
@@ -59,13 +73,14 @@ class Retrying:
         Made again is what may pass. Anything else is raised at once, as it is.
 
         Raises:
-            GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S.
+            GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S; or records
+                are opened (`storage.opening`), and it was refused twice.
             ReadCancelledError: this thread's `interruptible` event was set while it waited.
         """
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._passes),
             wait=_wait_s,
-            stop=tenacity.stop_after_attempt(NUM_ATTEMPTS) | tenacity.stop_before_delay(PATIENCE_S),
+            stop=self._gives_up,
             before_sleep=lambda state: self._tell(state, what),
             sleep=sleep,
         )
@@ -78,19 +93,27 @@ class Retrying:
             elapsed_s = retrying.statistics.get("delay_since_first_attempt", 0.0)
             raise GaveUpError(failure, state.attempt_number, elapsed_s) from failure
 
+    def _gives_up(self, state: tenacity.RetryCallState) -> bool:
+        too_late = tenacity.stop_before_delay(PATIENCE_S)(state)
+        return too_late or state.attempt_number >= self._num_attempts(_failure(state))
+
+    def _num_attempts(self, error: BaseException) -> int:
+        return NUM_ATTEMPTS_OPENING if is_opening() and self._refuses(error) else NUM_ATTEMPTS
+
     def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
         now_s = time.monotonic()
+        error = _failure(state)
         with self._lock:
             self.num_retries += 1
+            if self._num_attempts(error) == NUM_ATTEMPTS_OPENING:
+                return  # an error or an answer is about to come
             if self._told_s is not None and now_s - self._told_s < _QUIET_S:
                 return
             self._told_s = now_s
-        error = _failure(state)
         log.warning(
-            "%s: %s: %s. Attempt %d of %d follows in %.1f s (%d repeated so far).",
+            "%s: %s. Attempt %d of %d follows in %.1f s (%d repeated so far).",
             what,
-            type(error).__name__,
-            str(error).partition("\n")[0],
+            redacted_text(in_short(error)),
             state.attempt_number + 1,
             NUM_ATTEMPTS,
             state.upcoming_sleep,
@@ -141,6 +164,13 @@ def is_unknown_name(error: BaseException) -> bool:
 def is_refused(error: BaseException) -> bool:
     """Whether the machine is there, and nobody listens."""
     return getattr(error, "errno", None) == errno.ECONNREFUSED
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether nobody is there to answer: the port is closed, or the machine or its name is not found."""
+    reason = reason_of(error)
+    is_name = isinstance(getattr(reason, "os_error", None), socket.gaierror)
+    return is_name or getattr(reason, "errno", None) in _NOBODY_THERE
 
 
 def retry_after_s(error: BaseException) -> float | None:

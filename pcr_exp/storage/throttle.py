@@ -79,8 +79,8 @@ class Throttle:
     """A bucket and the clock it is kept by. Picklable: a copy in another process shares the same bucket.
 
     The state lies in a file of 72 bytes: the one that `create` was given (ranks of a host give the same), or
-    a new one in /dev/shm (else the temp folder). The process that made the file removes it when its Throttle
-    goes away or the process ends; others that have it open are not disturbed.
+    a new one in the user's own folder in /dev/shm (else the temp folder). The process that made the file
+    removes it when its Throttle goes away or the process ends; others that have it open are not disturbed.
     """
 
     def __init__(

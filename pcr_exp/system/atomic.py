@@ -39,8 +39,17 @@ def make_folder(folder: Path) -> None:
         raise explain_os_error(error, folder) from error
 
 
+def create_temporary(path: Path) -> int:
+    """A descriptor of a new file: what a killed process has left is removed, and no link is followed.
+
+    Raises OSError if something else is in its place.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
 def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    descriptor = create_temporary(path)
     try:
         for chunk in chunks:
             rest = memoryview(chunk)

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from pcr_exp.errors import PcrExpError
 from pcr_exp.system.atomic import explain_os_error, write_atomic
+from pcr_exp.system.own_folder import shared_folder
 
 HOLDER_SUFFIX = ".holder"
 HOST_LOCK = "pcr_exp.exclusive"
@@ -98,25 +98,20 @@ def hold_when_free(path: Path, waits_for: Callable[[str], object], *, poll_s: fl
 def hold_host(
     waits_for: Callable[[str], object], *, folder: Path | None = None, poll_s: float = 1.0
 ) -> Iterator[None]:
-    """Hold the one lock of this host, for what must have the machine to itself; wait until it is free.
+    """Hold a user's one lock of this host, for what must have the machine to itself; wait until it is free.
 
-    Containers that do not share the folder do not see each other.
+    Other users have locks of their own, and containers that do not share the folder do not see each other.
 
     Args:
         waits_for: Told before waiting which process holds it.
-        folder: Where the lock lies; by default one that all processes of the host share.
+        folder: Where the lock lies; by default one that all of the user's processes on the host share.
         poll_s: Seconds between two tries.
 
     Raises:
-        StorageError: the folder cannot be written to, or the lock is another user's.
+        StorageError: the folder cannot be written to, or another user has put something in its place.
     """
-    with hold_when_free((folder or _host_folder()) / HOST_LOCK, waits_for, poll_s=poll_s):
+    with hold_when_free((folder or shared_folder()) / HOST_LOCK, waits_for, poll_s=poll_s):
         yield
-
-
-def _host_folder() -> Path:
-    memory = Path("/dev/shm")  # TMPDIR may be a user's own
-    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def is_held(path: Path) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from pcr_exp.places import COMMAND, as_typed
+from pcr_exp.redaction import redacted_words
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lazy import torch
 
@@ -69,12 +70,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def command_line() -> str:
-    """Return the command that began this process, as anyone would type it: with no path of this machine.
+    """Return the command that began this process, as anyone would type it, with no path of this machine.
 
-    Folders below the working folder are named from there, those below the user's home with `~`; of others
-    only the last name is kept, as in `dataset.root=<folder>/photos`. (config.yaml has them whole.)
+    Secrets are hidden. Folders below the working folder are named from there, those below the user's home
+    with `~`; of others only the last name is kept, as in `dataset.root=<folder>/photos`. (config.yaml has
+    them whole.)
     """
-    words = _typed(sys.orig_argv[1:])
+    words = redacted_words(_typed(sys.orig_argv[1:]))
     return shlex.join(_without_machine(word) for word in words)
 
 

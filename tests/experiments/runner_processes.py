@@ -128,5 +128,9 @@ def locked_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def shared_memory() -> set[str]:
-    """Names of the files in /dev/shm that are this package's or torch's."""
-    return {path.name for path in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+    """The files in /dev/shm, of this package in a folder of the user's, and of torch."""
+    own = SHARED_MEMORY / f"pcr-exp-{os.geteuid()}"
+    if not SHARED_MEMORY.is_dir():
+        return set()
+    inside = own.iterdir() if own.is_dir() else iter([])
+    return {str(path) for path in [*SHARED_MEMORY.iterdir(), *inside]} - {str(own)}

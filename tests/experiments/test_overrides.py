@@ -37,6 +37,23 @@ def test_a_key_that_cannot_be_read_is_told_without_advice_on_quotes() -> None:
         check_overrides(["--seed=1"], sweeps=False)
 
 
+@pytest.mark.parametrize(
+    ("typed", "way"),
+    [
+        ("records.storage_options.client_kwargs.aws_secret_access_key=Xy1", r"environment \(s3://: AWS_ACC"),
+        ("+records.storage_options={client_kwargs:{sas_token:Xy1}}", r"AZURE_STORAGE_SAS_TOKEN"),
+        ("records.root=https://me:Xy1@host/records", "PCR_EXP_HTTP_AUTHORIZATION"),
+        ("records.root=https://host/records?sig=Xy1", "PCR_EXP_HTTP_AUTHORIZATION"),
+        ("model.api_token=Xy1", r"type model\.api_token='\$\{oc\.env:NAME\}'"),
+    ],
+)
+def test_a_secret_is_refused_before_a_sweep_or_a_run_writes_it_down(typed: str, way: str) -> None:
+    with pytest.raises(ConfigError, match=rf"=\*\*\*: a secret, .*{way}") as raised:
+        check_overrides(["seed=1", typed], sweeps=True)
+    assert "Xy1" not in str(raised.value)
+    check_overrides(["model.api_token='${oc.env:NAME}'", "+a.b={skip_signature:true}"], sweeps=True)
+
+
 def test_what_can_be_read_is_left_alone() -> None:
     check_overrides(["a=/my photos/x", "+b=[1,2]", "~c", "d", "e={x: 1}", "f=", 'g="a,b"'], sweeps=False)
 

@@ -12,7 +12,7 @@ import pytest
 from pcr_exp.analysis.model import scale
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.measuring.scale.order_cost import (
-    mapped_index,
+    index_by_table,
     measure,
     order_of_an_epoch,
     parsed_index,
@@ -80,7 +80,7 @@ def test_the_cost_of_an_order_and_of_an_index_is_measured(tmp_path: Path) -> Non
     order = order_of_an_epoch(5000)
     assert order["cpu_s"] > order["first_batch_cpu_s"] > 0
     write_index_of(5_000_000, tmp_path)
-    parsed, mapped = parsed_index(tmp_path), mapped_index(tmp_path)
+    parsed, mapped = parsed_index(tmp_path), index_by_table(tmp_path)
     assert (
         parsed["file_bytes"] == (tmp_path / "index.json").stat().st_size > mapped["file_bytes"] > 4883 * 100
     )
@@ -106,7 +106,7 @@ def test_simulations_lie_beside_the_formula() -> None:
     costs = pd.DataFrame(
         [
             {"what": what, "num_images": num, "peak_mib": num / 1e5, "cpu_s": num / 1e7}
-            for what in ("order_of_an_epoch", "parsed_index", "mapped_index")
+            for what in ("order_of_an_epoch", "parsed_index", "index_by_table")
             for num in (10**6, 10**7)
         ]
     )

@@ -246,5 +246,5 @@ def test_a_storage_s_own_error_is_passed_on() -> None:
         def read(self, path: str, offset: int, length: int) -> bytes:
             raise AssertionError(f"{path} was read at {offset} for {length} though its size is not known")
 
-    with pytest.raises(RecordError, match="the server is down"):
+    with pytest.raises(StorageError, match=r"^x/index\.json: the server is down\.$"):
         read_index(Down(), "x")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import pickle
 import struct
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +18,15 @@ from hypothesis import strategies as st
 from records_storage import MemoryStorage
 
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.errors import RecordError
 from pcr_exp.records import stored_index
 from pcr_exp.records.entries import EntryTable, RecordEntry
 from pcr_exp.records.index import RecordIndex, dump_index
-from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, map_table
+from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, parse_table
 from pcr_exp.records.stored_index import read_index, write_index
 from pcr_exp.records.strict_json import UnfitError
-from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.per_process import PerProcessStorage
 
 NUM_GROUPS = 3
 CLASSES = {"make": ["Audi", "BMW"]}
@@ -53,15 +54,15 @@ def index_of(num_records: int) -> RecordIndex:
     return RecordIndex("cars", "train", "pcr", "f00d", NUM_GROUPS, CLASSES, records, "abba", "mine")
 
 
-def mapped(index: RecordIndex, table: bytes | None = None) -> RecordIndex:
+def parsed(index: RecordIndex, table: bytes | None = None) -> RecordIndex:
     data = dump_index(index)
-    return map_table(table or dump_table(index, data), len(data), data[:HEAD_BYTES_OF_INDEX], "here")
+    return parse_table(table or dump_table(index, data), len(data), data[:HEAD_BYTES_OF_INDEX], "here")
 
 
 @given(st.dictionaries(FILES, ROWS, max_size=6))
 def test_a_table_says_what_the_index_says(rows: dict[str, tuple[int, int, list[int], str | None]]) -> None:
     index = replace(index_of(0), records=[entry_of(file, row) for file, row in rows.items()])
-    found = mapped(index)
+    found = parsed(index)
     assert list(found.records) == index.records == list(found.records[:])
     assert replace(found, records=[]) == replace(index, records=[])
     assert found.sizes.tolist() == index.sizes.tolist() == [entry.num_samples for entry in index.records]
@@ -74,7 +75,7 @@ def test_a_table_says_what_the_index_says(rows: dict[str, tuple[int, int, list[i
 
 def test_entries_are_a_sequence() -> None:
     index = index_of(5)
-    found = mapped(index).records
+    found = parsed(index).records
     assert isinstance(found, EntryTable) and len(found) == 5
     assert found[-1] == index.records[-1] and found[1:3] == index.records[1:3]
     assert list(pickle.loads(pickle.dumps(found))) == index.records, "spawned workers are sent it"
@@ -93,10 +94,10 @@ def test_no_damaged_byte_goes_unseen() -> None:
     table = dump_table(index, dump_index(index))
     for byte in range(len(table)):
         with pytest.raises(UnfitError):
-            mapped(index, damaged_anywhere(table, byte))
+            parsed(index, damaged_anywhere(table, byte))
     for end in range(1, len(table)):
         with pytest.raises(UnfitError):
-            mapped(index, table[:end])
+            parsed(index, table[:end])
 
 
 def resealed(change: Callable[[bytearray], None]) -> bytes:
@@ -124,6 +125,14 @@ def set_row(offset: int, layout: str, value: int | bytes) -> Callable[[bytearray
         (lambda table: struct.pack_into("<I", table, 8, 3), "is of format version 3, wanted 2"),
         (lambda table: struct.pack_into("<I", table, 12, 7), "is damaged: it is not JSON"),
         (lambda table: struct.pack_into("<Q", table, 32, 3), "wanted 3 rows of"),
+        (lambda table: struct.pack_into("<I", table, 40, 2**31), "has file names of 2147483648 bytes"),
+        (lambda table: struct.pack_into("<I", table, 40, 0), "file names of 0 bytes .* wanted 1 to 200"),
+        (lambda table: struct.pack_into("<I", table, 44, 2**32 - 1), "fingerprints of 4294967295, wanted"),
+        (
+            lambda table: struct.pack_into("<I", table, 44, 0),
+            "fingerprints of 0, wanted 1 to 200 and 1 to 64",
+        ),
+        (lambda table: struct.pack_into("<Q", table, 32, 2**64 - 1), "wanted 18446744073709551615 rows"),
         (set_row(17, "<I", 0), "has a row, 1, that no record can be"),
         (set_row(17, "<I", 2**20 + 1), "has a row, 1, that"),
         (set_row(21, "<Q", 25), "has a row, 1, that"),
@@ -134,12 +143,12 @@ def set_row(offset: int, layout: str, value: int | bytes) -> Callable[[bytearray
 )
 def test_what_no_index_can_say_is_refused(change: Callable[[bytearray], None], message: str) -> None:
     with pytest.raises(UnfitError, match=message):
-        mapped(index_of(2), resealed(change))
+        parsed(index_of(2), resealed(change))
 
 
 @pytest.mark.parametrize("offset, value", [(0, b"../../etc/passwd"), (0, b"\xff"), (ROW_BYTES - 1, b"g")])
 def test_a_row_of_a_file_elsewhere_is_refused_when_it_is_looked_at(offset: int, value: bytes) -> None:
-    found = mapped(index_of(2), resealed(set_row(offset, f"{len(value)}s", value)))
+    found = parsed(index_of(2), resealed(set_row(offset, f"{len(value)}s", value)))
     assert found.records[0] == index_of(2).records[0]
     with pytest.raises(RecordError, match=r"index\.table cannot be used, at record 1: .* Remove it"):
         found.records[1]
@@ -155,23 +164,34 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordIndex:
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_a_large_index_is_mapped_and_not_parsed(large: RecordIndex, tmp_path: Path, slow: bool) -> None:
+def test_a_large_index_is_not_parsed(large: RecordIndex, tmp_path: Path, slow: bool) -> None:
     limits = StorageConfig(name="it", bandwidth_mib_per_s=1000 if slow else None)
     found = read_index(open_storage(str(tmp_path), limits), "pcr")
     assert isinstance(found.records, EntryTable) and list(found.records) == large.records
     assert found.num_samples == large.num_samples
 
 
-def test_mapping_goes_through_what_counts_and_what_opens_anew(large: RecordIndex, tmp_path: Path) -> None:
-    counted = CountingStorage(LocalStorage(tmp_path))
-    for storage in (counted, PerProcessStorage(str(tmp_path))):
-        assert list(read_index(storage, "pcr").records) == large.records
-    assert counted.bytes_read <= HEAD_BYTES_OF_INDEX, "the table was mapped"
-    elsewhere = CountingStorage(MemoryStorage({}))
-    assert elsewhere.map is None
+def test_a_table_that_is_cut_short_while_it_is_in_use_kills_nobody(
+    large: RecordIndex, tmp_path: Path
+) -> None:
+    """In a process of its own: a signal would end it."""
+    program = f"""
+    import os
+    from pcr_exp.records import stored_index
+    from pcr_exp.storage.local import LocalStorage
+    stored_index.LARGE_BYTES = 1000
+    index = stored_index.read_index(LocalStorage({str(tmp_path)!r}), "pcr")
+    os.truncate({str(tmp_path / "pcr" / "index.table")!r}, 100)
+    print([record.num_samples for record in index.records], index.num_samples, type(index.records).__name__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
+    )
+    wanted = [record.num_samples for record in large.records]
+    assert (done.returncode, done.stdout) == (0, f"{wanted} {large.num_samples} EntryTable\n"), done.stderr
 
 
-def test_storage_that_maps_nothing_gives_bytes(large: RecordIndex, tmp_path: Path) -> None:
+def test_a_table_is_read_through_any_storage(large: RecordIndex, tmp_path: Path) -> None:
     files = {f"s/{path.name}": path.read_bytes() for path in (tmp_path / "pcr").iterdir()}
     assert files.keys() == {"s/index.json", "s/index.table"}
     found = read_index(MemoryStorage(files), "s")
@@ -194,9 +214,7 @@ def test_an_empty_table_is_left_alone(
     (tmp_path / "pcr" / "index.table").write_bytes(b"")
     with caplog.at_level(logging.WARNING):
         assert read_index(LocalStorage(tmp_path), "pcr") == large
-    assert "index.table cannot be read: cannot mmap an empty file. It is left alone" in caplog.text
-    with pytest.raises(StorageError, match="does not exist"):
-        LocalStorage(tmp_path).map("pcr/nothing")
+    assert "index.table is no table of records. It is left alone" in caplog.text
 
 
 def test_a_small_index_has_no_table(large: RecordIndex, tmp_path: Path) -> None:

@@ -169,5 +169,5 @@ def test_records_that_go_away(samples: list[Sample], tmp_path: Path) -> None:
     reuse = StoredImages(tmp_path / "old")
     assert reuse.groups("444.jpg", GOOD["444"]) is not None
     (tmp_path / "old/train/pcr/record-000000.pcr").unlink()
-    with pytest.raises(StorageError, match=r"record-000000\.pcr cannot be read: No such file"):
+    with pytest.raises(StorageError, match=r"record-000000\.pcr does not exist"):
         encode(samples, tmp_path / "new", reuse=reuse)

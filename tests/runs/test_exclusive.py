@@ -38,7 +38,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The host's lock lies here: no run outside the test waits for it, or keeps it."""
     folder = tmp_path / "host"
     folder.mkdir()
-    monkeypatch.setattr(lock, "_host_folder", lambda: folder)
+    monkeypatch.setattr(lock, "shared_folder", lambda: folder)
     return folder
 
 

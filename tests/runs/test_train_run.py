@@ -23,7 +23,7 @@ from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.session import Session
 from pcr_exp.runs.train_run import RunOutcome, run_training
-from pcr_exp.storage import bucket
+from pcr_exp.system import own_folder
 from pcr_exp.training.trainer import Trainer
 
 CLOCKS = ("train_s", "wait_s", "eval_s", "other_s")
@@ -105,13 +105,14 @@ def test_a_finished_run_is_skipped_without_a_throttle(
 ) -> None:
     """It made an empty file in /dev/shm each time."""
     (shared := tmp_path / "shared").mkdir()
-    monkeypatch.setattr(bucket, "SHARED_MEMORY", shared)
+    monkeypatch.setattr(own_folder, "SHARED_MEMORY", shared)
     config = configure(training__epochs=1, storage__bandwidth_mib_per_s=100.0)
     run_training(config, progress=False)
-    for left in shared.iterdir():
+    (mine,) = shared.iterdir()
+    for left in mine.iterdir():
         left.unlink()
     assert run_training(config, progress=False).status == "skipped"
-    assert list(shared.iterdir()) == []
+    assert list(mine.iterdir()) == []
 
 
 def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Path) -> None:

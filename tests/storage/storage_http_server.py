@@ -1,5 +1,6 @@
 """A small HTTP server of one folder that answers range requests; what it does wrong can be chosen."""
 
+import gzip
 import socket
 import struct
 import threading
@@ -49,8 +50,22 @@ class RangeServer(ThreadingHTTPServer):
         """Only requests of paths that hold this are treated badly."""
         self.flips = False
         """Send the last byte with all bits flipped."""
+        self.sends_more_bytes = 0
+        """Send so many bytes beyond those that were asked for, and announce them."""
+        self.is_chunked = False
+        """Announce no length, and send in chunks: with `sends_more_bytes`, those follow."""
+        self.gzips = False
+        """Send the body compressed, whatever was asked for."""
+        self.other_range = 0
+        """Say that the bytes begin so much later than those that were asked for."""
+        self.num_body_bytes = 0
+        """Sent in bodies so far."""
+        self.authorizations: list[str | None] = []
+        """The Authorization header of every request."""
+        self.accepted_encodings: list[str | None] = []
+        """The Accept-Encoding header of every request."""
         self.script: list[dict[str, Any]] = []
-        """What is done to one such request after the other, each time something else, by the names above."""
+        """What is done to one such GET after the other, each time something else, by the names above."""
         self.num_bad: int | None = None
         """How many requests all of this is done to; None: to all."""
 
@@ -75,15 +90,20 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(self.server.delay_s)
         self._answer(with_body=True)
 
+    do_PUT = do_GET  # noqa: N815
+
     def _answer(self, *, with_body: bool) -> None:
         server, asked = self.server, self.headers.get("Range")
         with server.lock:
             server.requests.append((self.command, self.path, asked))
+            server.authorizations.append(self.headers.get("Authorization"))
+            server.accepted_encodings.append(self.headers.get("Accept-Encoding"))
             concerned = server.only in self.path
             self._is_bad = concerned and (server.num_bad is None or server.num_bad > 0)
             if self._is_bad and server.num_bad:
                 server.num_bad -= 1
-            self._how = server.script.pop(0) if concerned and server.script else None
+            is_scripted = concerned and self.command == "GET" and server.script
+            self._how = server.script.pop(0) if is_scripted else None
             self._is_bad = self._is_bad or self._how is not None
         time.sleep(self._wrong("silent_s") or 0)
         if self._wrong("resets"):
@@ -102,7 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             self._send(416, b"")
         else:
-            self._content_range = f"bytes {first}-{min(last, len(data) - 1)}/{len(data)}"
+            moved = self._wrong("other_range") or 0
+            self._content_range = f"bytes {first + moved}-{min(last, len(data) - 1) + moved}/{len(data)}"
             self._send(206, data[first : last + 1], with_body=with_body)
 
     def _wrong(self, name: str) -> Any:
@@ -117,9 +138,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _send(self, status: int, body: bytes, *, with_body: bool = True) -> None:
+        if self._wrong("gzips"):
+            body = gzip.compress(body)
+        num_more = self._wrong("sends_more_bytes") or 0
         self.send_response(status)
-        if self.server.tells_size or self.command == "GET":
-            self.send_header("Content-Length", str(len(body)))
+        if self._wrong("gzips"):
+            self.send_header("Content-Encoding", "gzip")
+        if self._wrong("is_chunked"):
+            self.send_header("Transfer-Encoding", "chunked")
+        elif self.server.tells_size or self.command == "GET":
+            self.send_header("Content-Length", str(len(body) + num_more))
         if status in (200, 206):
             self.send_header("Last-Modified", "Sat, 01 Jan 2000 00:00:00 GMT")
             self.send_header("ETag", f'"{self._wrong("revision") or 0}"')
@@ -140,7 +168,15 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(self._wrong("stall_s") or 0.05)  # what was sent arrives before the reset
             self._reset()
         elif with_body:
-            self.wfile.write(body)
+            self._write(body)
+            for sent in range(0, num_more, 2**16):
+                self._write(bytes(min(2**16, num_more - sent)))
+            if self._wrong("is_chunked"):
+                self.wfile.write(b"0\r\n\r\n")
+
+    def _write(self, data: bytes) -> None:
+        self.server.num_body_bytes += len(data)
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if self._wrong("is_chunked") else data)
 
     def log_message(self, *_: object) -> None:
         pass

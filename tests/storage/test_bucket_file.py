@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.config.storage import StorageConfig
+from pcr_exp.errors import StorageError
 from pcr_exp.storage import bucket
 from pcr_exp.storage.bucket import new_bucket_path, remove_ownerless
 from pcr_exp.storage.throttle import Throttle
+from pcr_exp.system import own_folder
 
 REPO = Path(__file__).parents[2]
 
@@ -19,9 +21,9 @@ HOLDER = """
 import sys
 from pathlib import Path
 from pcr_exp.config.storage import StorageConfig
-from pcr_exp.storage import bucket
+from pcr_exp.system import own_folder
 from pcr_exp.storage.throttle import Throttle
-bucket.SHARED_MEMORY = Path(sys.argv[1])
+own_folder.SHARED_MEMORY = Path(sys.argv[1])
 throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1))
 print(throttle.path, flush=True)
 sys.stdin.read()
@@ -30,9 +32,9 @@ sys.stdin.read()
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the place of /dev/shm."""
-    monkeypatch.setattr(bucket, "SHARED_MEMORY", tmp_path)
-    return tmp_path
+    """The user's own, in the place of /dev/shm."""
+    monkeypatch.setattr(own_folder, "SHARED_MEMORY", tmp_path)
+    return own_folder.shared_folder()
 
 
 def files(folder: Path) -> set[Path]:
@@ -41,7 +43,7 @@ def files(folder: Path) -> set[Path]:
 
 def test_what_a_killed_process_left_is_removed_when_the_next_throttle_is_made(folder: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)],
+        [sys.executable, "-c", HOLDER, str(folder.parent)],
         env={**os.environ, "PYTHONPATH": str(REPO)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -88,9 +90,9 @@ def test_where_starting_times_are_not_told_a_living_pid_is_enough(
 
 
 def test_without_shared_memory_the_temp_folder_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "SHARED_MEMORY", folder / "missing")
-    monkeypatch.setattr(bucket.tempfile, "gettempdir", lambda: str(folder))
-    assert new_bucket_path().parent == folder
+    monkeypatch.setattr(own_folder, "SHARED_MEMORY", folder / "missing")
+    monkeypatch.setattr(own_folder.tempfile, "gettempdir", lambda: str(folder))
+    assert new_bucket_path().parent.parent == folder
 
 
 def test_a_file_that_another_process_removes_first_is_no_error(
@@ -108,12 +110,32 @@ def test_a_file_that_another_process_removes_first_is_no_error(
 
 def test_a_file_that_nobody_opened_goes_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from pcr_exp.storage import bucket\n"
-        "bucket.SHARED_MEMORY = Path(sys.argv[1])\n"
+        "import os, sys; from pathlib import Path\n"
+        "from pcr_exp.storage import bucket; from pcr_exp.system import own_folder\n"
+        "own_folder.SHARED_MEMORY = Path(sys.argv[1])\n"
         "path = bucket.new_bucket_path()\n"
         "if os.fork() == 0: sys.exit()\n"
         "os.wait(); assert path.exists(), 'a child removed it'"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True)
-    assert files(tmp_path) == set()
+    (folder,) = files(tmp_path)
+    assert files(folder) == set()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "other user"])
+def test_what_is_put_in_a_throttle_s_place_is_not_opened(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, victim = tmp_path / "bucket", tmp_path / "victim"
+    victim.write_bytes(b"a file of mine")
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.touch()
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StorageError, match="no throttle can be opened at"):
+        Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1), path)
+    assert victim.read_bytes() == b"a file of mine"

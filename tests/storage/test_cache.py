@@ -1,6 +1,7 @@
 """The cache that grows: what it saves, its limit, several processes, crashes and damage."""
 
 import logging
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,15 @@ import pytest
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, StorageError
-from pcr_exp.storage.cache import CachedStorage, DiskCache, MemoryCache, PrefixCache, open_cache
+from pcr_exp.storage.cache import (
+    CACHE_FOLDER,
+    CACHE_TAG,
+    CachedStorage,
+    DiskCache,
+    MemoryCache,
+    PrefixCache,
+    open_cache,
+)
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 
@@ -93,13 +102,13 @@ def test_a_process_that_was_given_less_keeps_nothing_more(tmp_path: Path, record
 def test_what_a_crash_leaves_behind_does_no_harm(
     tmp_path: Path, records: CountingStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = tmp_path / "cache"
-    storage = CachedStorage(records, DiskCache(folder, 10_000))
+    folder = tmp_path / "cache" / CACHE_FOLDER
+    storage = CachedStorage(records, DiskCache(folder.parent, 10_000))
     storage.read("a.pcr", 0, 1000)
     (folder / "a.pcr.prefix").write_bytes((folder / "a.pcr.prefix").read_bytes()[:500])  # not synced in time
     (folder / "b.pcr.prefix.tmp").write_bytes(b"half of it")
     (folder / "used").write_text("9999")
-    reopened = DiskCache(folder, 10_000)
+    reopened = DiskCache(folder.parent, 10_000)
     assert not (folder / "b.pcr.prefix.tmp").exists()
     assert reopened.num_bytes == 492
     with caplog.at_level(logging.WARNING, "pcr_exp"):
@@ -125,12 +134,161 @@ os._exit(9)
 
 def test_a_disk_that_refuses_costs_reads_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = DiskCache(tmp_path / "cache", 10_000)
-    (tmp_path / "cache" / "deep").write_text("a file where a folder is wanted")
+    (tmp_path / "cache" / CACHE_FOLDER / "deep").write_text("a file where a folder is wanted")
     cache.put("deep/a.pcr", b"abc")
     assert "keeps nothing more" in caplog.text
     assert cache.get("deep/a.pcr") == b""
     with pytest.raises(StorageError, match="cannot be written"):
-        DiskCache(tmp_path / "cache" / "deep" / "deeper", 1)
+        DiskCache(tmp_path / "cache" / CACHE_FOLDER / "deep" / "deeper", 1)
+
+
+@pytest.fixture
+def thesis(tmp_path: Path) -> Path:
+    """A folder full of someone's work, some of it called as the cache calls its own."""
+    folder = tmp_path / "home"
+    (folder / "thesis" / "x.tmp").mkdir(parents=True)
+    (folder / "y.prefix").mkdir()
+    for name in ("thesis/ch1.tmp", "thesis/ch1.prefix", "a.pcr.prefix", "b.pcr.prefix.tmp", "lock", "used"):
+        (folder / name).write_text(f"all of {name}")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str | None]:
+    """Every file with what is in it, and every folder, less the cache's."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else None
+        for path in folder.rglob("*")
+        if CACHE_FOLDER not in path.parts
+    }
+
+
+def test_a_cache_touches_nothing_but_its_own(thesis: Path, records: CountingStorage) -> None:
+    before = contents(thesis)
+    for _ in range(2):
+        cache = DiskCache(thesis, 10_000)
+        CachedStorage(records, cache).read("a.pcr", 0, 4000)
+        assert cache.get("thesis/ch1") == b""
+        assert cache.num_bytes == 4000, "what others keep is not counted"
+        assert contents(thesis) == before
+    own = thesis / CACHE_FOLDER
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert (own / CACHE_TAG).read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    assert cache.forget("a.pcr") and not cache.forget("a.pcr")
+    assert contents(thesis) == before
+
+
+def test_what_is_no_file_of_the_cache_s_stays_in_its_folder_too(
+    tmp_path: Path, records: CountingStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = DiskCache(tmp_path / "cache", 10_000)
+    own = tmp_path / "cache" / CACHE_FOLDER
+    victim = tmp_path / "victim"
+    victim.write_text("a file of mine")
+    (own / "a.pcr.prefix").mkdir()
+    (own / "x.prefix.tmp").mkdir()
+    (own / "y.prefix.tmp").symlink_to(victim)
+    (own / "z.prefix").symlink_to(victim)
+    (own / "c.pcr.prefix.tmp").symlink_to(victim)
+    (own / "notes.tmp").write_text("mine")
+    os.mkfifo(own / "b.pcr.prefix")
+    before = sorted(own.iterdir())
+    for reopened in (cache, DiskCache(tmp_path / "cache", 10_000)):
+        for name in ("a.pcr", "b.pcr"):
+            assert CachedStorage(records, reopened).read(name, 0, 1000) == CONTENT[:1000]
+            assert reopened.get(name) == b"" and not reopened.forget(name)
+        assert reopened.num_bytes == 0
+        assert sorted(own.iterdir()) == before
+    assert CachedStorage(records, cache).read("c.pcr", 0, 1000) == CONTENT[:1000]
+    assert cache.get("c.pcr") == CONTENT[:1000]
+    assert victim.read_text() == "a file of mine", "no link is followed"
+    assert "keeps nothing more" in caplog.text and "cannot forget" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["a file in it", "a file", "a link", "another tag", "a folder as lock"])
+def test_what_is_no_cache_is_refused_and_stays(tmp_path: Path, what: str) -> None:
+    own = tmp_path / CACHE_FOLDER
+    if what == "a file":
+        own.write_text("work")
+    elif what == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        own.symlink_to(tmp_path / "elsewhere")
+    elif what == "a folder as lock":
+        DiskCache(tmp_path, 10)
+        (own / "lock").unlink(missing_ok=True)
+        (own / "lock").mkdir()
+    else:
+        own.mkdir(mode=0o700)
+        (own / (CACHE_TAG if what == "another tag" else "work")).write_text("work")
+    before = sorted(tmp_path.rglob("*"))
+    wanted = {
+        "a file in it": "is no cache of this program's .* Move it away, or name another folder as storage",
+        "another tag": "is no cache of this program's",
+        "a file": "is no folder: it is left alone",
+        "a link": "is a symbolic link: it is left alone",
+        "a folder as lock": "lock cannot be written: Is a directory",
+    }
+    with pytest.raises(StorageError, match=wanted[what]):
+        DiskCache(tmp_path, 10)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_of_that_name_becomes_the_cache(tmp_path: Path) -> None:
+    (tmp_path / CACHE_FOLDER).mkdir()
+    DiskCache(tmp_path, 10).put("a.pcr", b"abc")
+    assert DiskCache(tmp_path, 10).get("a.pcr") == b"abc"
+    assert [path.name for path in tmp_path.iterdir()] == [CACHE_FOLDER]
+
+
+def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    DiskCache(tmp_path, 10)
+    tmp_path.chmod(0o777)
+    with pytest.raises(StorageError, match=r"can be written to by other users.*`chmod go-w"):
+        DiskCache(tmp_path, 10)
+    tmp_path.chmod(0o1777)  # as /tmp: nobody can put another folder in its place
+    DiskCache(tmp_path, 10)
+    (tmp_path / CACHE_FOLDER).chmod(0o770)
+    with pytest.raises(StorageError, match=rf"{CACHE_FOLDER} can be written to by other users"):
+        DiskCache(tmp_path, 10)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_cache_of_another_user_is_refused(tmp_path: Path) -> None:
+    DiskCache(tmp_path, 10)
+    os.chown(tmp_path / CACHE_FOLDER, 12345, 12345)
+    with pytest.raises(StorageError, match=r"belongs to another user \(uid 12345\)"):
+        DiskCache(tmp_path, 10)
+
+
+def test_processes_that_open_it_at_a_time_find_one_cache(tmp_path: Path) -> None:
+    """Real processes, which begin together: none finds the folder without its tag."""
+    program = f"""
+import sys
+from pathlib import Path
+from pcr_exp.storage.cache import DiskCache
+print("ready", flush=True)
+number = int(sys.stdin.readline())
+for turn in range(20):
+    cache = DiskCache(Path({str(tmp_path)!r}) / str(turn), 10_000)
+    cache.put(f"{{number}}.pcr", bytes(100))
+"""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    for number, process in enumerate(processes):
+        assert process.stdin is not None
+        process.stdin.write(b"%d\n" % number)
+        process.stdin.flush()
+    assert [process.wait(60) for process in processes] == [0] * 4
+    for process in processes:
+        process.communicate()
+    for turn in range(20):
+        assert [path.name for path in (tmp_path / str(turn)).iterdir()] == [CACHE_FOLDER]
+        cache = DiskCache(tmp_path / str(turn), 10_000)
+        assert cache.num_bytes == 400
+        assert all(cache.get(f"{number}.pcr") == bytes(100) for number in range(4))
 
 
 def test_where_a_cache_may_lie(tmp_path: Path) -> None:
@@ -140,6 +298,9 @@ def test_where_a_cache_may_lie(tmp_path: Path) -> None:
     assert (one.get("a.pcr"), other.get("a.pcr")) == (b"abc", b"")
     with pytest.raises(StorageError, match=r"storage\.cache='s3://b': wanted memory, or a local folder"):
         open_cache("s3://b", 10, "key")
+    (tmp_path / "file").write_text("work")
+    with pytest.raises(StorageError, match=r"storage\.cache='.*file': .*file cannot be written"):
+        open_cache(str(tmp_path / "file"), 10, "key")
     for settings in ({"cache": "memory"}, {"cache_mib": 5.0}, {"cache": "memory", "cache_mib": -1.0}):
         with pytest.raises(ConfigError, match=r"storage\.cache_mib"):
             StorageConfig(name="cached", **settings)  # type: ignore[arg-type]

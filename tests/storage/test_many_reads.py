@@ -100,6 +100,6 @@ def test_a_library_that_does_not_fit_is_not_used(tmp_path: Path, monkeypatch: py
 
 
 def test_a_library_of_another_version_is_refused(library: ManyReads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_reads, "VERSION", 2)
-    with pytest.raises(AttributeError, match=r"is of version 1, wanted 2: install pcr-exp again"):
+    monkeypatch.setattr(many_reads, "VERSION", 3)
+    with pytest.raises(AttributeError, match=r"is of version 2, wanted 3: install pcr-exp again"):
         ManyReads(library.path)

@@ -106,7 +106,7 @@ def test_a_size_is_asked_for_again_too(server: RangeServer, storage: FsspecStora
     ("status", "words"),
     [
         (400, "400"),
-        (401, "the server wants credentials .*whether it may be read from here without a login"),
+        (401, r"the server refuses it \(401 Unauthorized: .*environment: PCR_EXP_HTTP_AUTHORIZATION"),
         (403, r"the server refuses it \(403 Forbidden\)\. Check the address"),
         (404, None),
         (410, "410"),
@@ -117,7 +117,7 @@ def test_what_will_not_pass_is_asked_for_once(
     server: RangeServer, storage: FsspecStorage, status: int, words: str | None
 ) -> None:
     misbehave(server, None, status=status)
-    wanted = rf"a\.pcr cannot be read: .*{words}" if words else r"a\.pcr does not exist\. Check the address"
+    wanted = rf"a\.pcr.*: .*{words}" if words else r"a\.pcr does not exist\. Check the address"
     with pytest.raises(StorageError, match=wanted):
         storage.read("a.pcr", 0, 10)
     assert len(server.requests) == 1
@@ -133,11 +133,11 @@ def test_a_name_that_nobody_knows_is_told_at_once(
     unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     calls = []
 
-    def cat_file(*_: object, **__: object) -> bytes:
+    async def connect(*_: object, **__: object) -> None:
         calls.append(1)
         raise aiohttp.ClientConnectorError(SimpleNamespace(host="nowhere", port=80, ssl=True), unknown)
 
-    monkeypatch.setattr(storage._filesystem, "cat_file", cat_file)
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect)
     with pytest.raises(StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"):
         storage.read("a.pcr", 0, 10)
     assert len(calls) == 1
@@ -190,13 +190,13 @@ def test_retry_after_is_a_number_or_a_date() -> None:
 
 
 def test_a_web_page_is_called_one(server: RangeServer, storage: FsspecStorage) -> None:
-    page = rf"{server.url}/login\.html: the server answers 206 with a web page and no record: a login page"
+    page = rf"{server.url}/login\.html: the server answers with a web page and no record: a login page"
     with pytest.raises(StorageError, match=page):
         storage.read("login.html", 0, 10)
     misbehave(server, None, knows_ranges=False)
-    with pytest.raises(StorageError, match="the server answers 200 with a web page and no record: a login"):
+    with pytest.raises(StorageError, match=page):
         storage.read("login.html", 0, 10)
-    with pytest.raises(StorageError, match="the server answers 200 with a web page"):
+    with pytest.raises(StorageError, match=page):
         storage.size("login.html")
     assert storage.num_retries == 0
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.records import MAX_PIXELS
-from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.errors import MissingFileError, RecordError, RefusedError
 from pcr_exp.loading.face.dataset import RecordDataset, StaticDataset
 from pcr_exp.loading.face.labels import Labels
 from pcr_exp.loading.face.scan import ALL, Scan, encoding_of, is_static
 from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.opening import opening
 from pcr_exp.storage.per_process import PerProcessStorage
 
 
@@ -50,7 +52,7 @@ def open(
 
     Raises:
         ConfigError: an argument cannot work with these records.
-        RecordError: there are no records, they are damaged, or they lack the scan group.
+        RecordError: there are no records, they are damaged or not all there, or they lack the scan group.
         StorageError: the address cannot be opened.
     """
     require(max_pixels >= 1, "max_pixels", max_pixels, "at least 1")
@@ -58,6 +60,7 @@ def open(
     storage.opened  # noqa: B018 (an address that cannot be opened says why)
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
+    require_files(records)
     kind = StaticDataset if seed is None and is_static(scan) else RecordDataset
     return kind(
         records,
@@ -73,15 +76,19 @@ def open(
 
 def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
     """Where in the storage the records are: in a folder of their encoding's name, or right there."""
-    reasons = []
+    reasons: list[MissingFileError | RefusedError] = []
     for folder in (encoding, ""):
         try:
-            storage.size(f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE)
+            with opening():
+                storage.size(f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE)
             return folder
-        except PcrExpError as error:
-            reasons.append(str(error))
+        except (MissingFileError, RefusedError) as error:
+            reasons.append(error)  # who may not list a bucket is refused what is not there
+    for reason in reasons:
+        if isinstance(reason, RefusedError):
+            raise reason
     splits = [] if "://" in storage.root else _splits(Path(storage.root), encoding)
-    hint = f"It holds splits: open one of {', '.join(splits)}." if splits else reasons[0]
+    hint = f"It holds splits: open one of {', '.join(splits)}." if splits else str(reasons[0])
     raise RecordError(
         f"no records can be opened at {storage}: there is neither {encoding}/{INDEX_FILE} nor {INDEX_FILE}. "
         f"{hint} Wanted the folder of a split, which `python -m experiments.prepare` makes."

@@ -46,7 +46,7 @@ def measure(num_images: int) -> list[Row]:
         if num_images <= MAX_ORDER_IMAGES:
             made.insert(0, (order_of_an_epoch, num_images))
         if (folder / TABLE_FILE).exists():
-            made.append((mapped_index, folder))
+            made.append((index_by_table, folder))
         return [
             {"what": what.__name__, "num_images": num_images, **_in_its_own_process(_measured, what, of)}
             for what, of in made
@@ -82,7 +82,7 @@ def parsed_index(folder: Path) -> Row:
     return _opened(lambda: parse_index((folder / INDEX_FILE).read_bytes(), INDEX_FILE), folder / INDEX_FILE)
 
 
-def mapped_index(folder: Path) -> Row:
+def index_by_table(folder: Path) -> Row:
     """The same index by its table."""
     return _opened(lambda: read_index(LocalStorage(folder), ""), folder / TABLE_FILE)
 

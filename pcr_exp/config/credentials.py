@@ -1,0 +1,31 @@
+"""Where credentials for records belong: in the environment, under the names that each kind of address has."""
+
+from __future__ import annotations
+
+HTTP_AUTHORIZATION = "PCR_EXP_HTTP_AUTHORIZATION"
+"""Environment variable that holds the `Authorization` header of requests to http:// and https://."""
+
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with AWS_SESSION_TOKEN if they are temporary",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, the path of a key file",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+    "http": f"{HTTP_AUTHORIZATION}, such as 'Bearer ...'",
+}
+_PUBLIC = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}
+_SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "abfs": "az", "abfss": "az", "azure": "az", "adl": "az"}
+
+
+def credential_variables(address: str = "") -> str:
+    """The environment variables that give credentials for an address, in words; of all kinds without one."""
+    scheme = address.partition("://")[0]
+    known = _VARIABLES.get(_SAME.get(scheme, scheme))
+    return known or "; ".join(f"{name}://: {variables}" for name, variables in _VARIABLES.items())
+
+
+def how_to_give_credentials(address: str) -> str:
+    """A sentence about an address that wants credentials, or others than it was given."""
+    scheme = address.partition("://")[0]
+    kind = _SAME.get(scheme, scheme)
+    public = f"; for a public bucket, {_PUBLIC[kind]}=true" if kind in _PUBLIC else ""
+    files = "; ~/.aws is not read" if kind == "s3" else ""
+    return f"Set in the environment: {credential_variables(address)}{public}{files}."

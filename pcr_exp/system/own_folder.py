@@ -1,0 +1,93 @@
+"""Folders that one user alone can write to, also in places that all users of a host share.
+
+A name in /dev/shm or /tmp that anyone can guess may be there already: a symbolic link to a file of the
+victim's, or a lock that is never let go. In a folder that is a user's own, names may be plain.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from pcr_exp.errors import StorageError
+from pcr_exp.system.atomic import explain_os_error
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Memory that has names, on Linux; no disk is involved."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def shared_folder() -> Path:
+    """This user's folder in a place that all processes of the host share, made if need be.
+
+    It lies in /dev/shm, or in the temp folder where that cannot be used.
+
+    Raises:
+        StorageError: neither can be: another user has put something in its place.
+    """
+    name = f"pcr-exp-{os.geteuid()}"
+    if os.access(SHARED_MEMORY, os.W_OK):
+        with suppress(StorageError):
+            return own_folder(SHARED_MEMORY / name)
+    return own_folder(Path(tempfile.gettempdir()) / name)  # TMPDIR may be a user's own
+
+
+def own_folder(path: Path) -> Path:
+    """A folder for this user alone, made if it is not there; its parent exists.
+
+    Raises:
+        StorageError: something else is there, it is another user's, or others can write to it.
+    """
+    try:
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        require_own(path)
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    return path
+
+
+def require_own(path: Path) -> None:
+    """Look whether a folder is this user's, and nobody else can write to it.
+
+    Raises:
+        StorageError: it is not, or is no folder.
+        OSError: it cannot be looked at.
+    """
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no folder"
+        raise StorageError(f"{path} is {kind}: it is left alone. Remove it, if it is yours.")
+    if status.st_uid != os.geteuid():
+        raise StorageError(
+            f"{path} belongs to another user (uid {status.st_uid}), who could change what lies there: it is "
+            "left alone. Let them remove it, or use another place."
+        )
+    if status.st_mode & _OTHERS_WRITE:
+        raise StorageError(
+            f"{path} can be written to by other users: what lies there may be theirs. Look at it, then "
+            f"`chmod go-w {path}`, or remove it."
+        )
+
+
+def require_safe_parent(path: Path) -> None:
+    """Look whether other users cannot put a folder of theirs in place of one that is made in this one.
+
+    In a sticky folder, as /tmp is, they cannot. Of a group, the user's own counts as the user.
+
+    Raises:
+        StorageError: they can.
+        OSError: it cannot be looked at.
+    """
+    status = path.stat()
+    is_theirs = status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and status.st_gid != os.getegid()
+    )
+    if is_theirs and not status.st_mode & stat.S_ISVTX:
+        raise StorageError(
+            f"{path} can be written to by other users, who could put files of theirs in place of ours. Use "
+            f"a folder of your own, such as {path}/{os.environ.get('USER', 'mine')}, or `chmod go-w {path}`."
+        )
