@@ -33,7 +33,7 @@ def split(tmp_path: Path) -> Path:
 
 def claiming(num_records: int, num_samples: int) -> RecordIndex:
     """An index that is sound in itself."""
-    end = 100 + table_bytes(num_samples, 2)
+    end = 100 + table_bytes(num_samples)
     records = [
         RecordEntry(f"record-{number:06d}.pcr", num_samples, (end,), 100) for number in range(num_records)
     ]
