@@ -11,6 +11,8 @@ from omegaconf import MISSING
 from pcr_exp.config.check import require
 from pcr_exp.config.components import component_of, names
 
+EVAL_GROUPS = ("full", "same", "renewed")
+"""At which fidelity a model may be evaluated, in the order of rows and columns."""
 REFERENCE_BATCH_SIZE = 256
 """Published learning rates are per this many images (Goyal et al. 2017)."""
 
@@ -68,7 +70,8 @@ class TrainingConfig:
     settings by."""
     eval_groups: list[str] = field(default_factory=lambda: ["full"])
     """At which fidelity they look, each an `eval` row of its own: `full`, the original files, which results,
-    targets and times are about; and, if wanted, `same`, the scan group of the last update."""
+    targets and times are about; and, if wanted, `same`, the scan group of the last update; and `renewed`: in
+    full, after BatchNorm's statistics were measured anew on training images that were read in full."""
     log_every_steps: int = 10
     checkpoint_every_steps: int | None = None
     """Besides the checkpoint after every evaluation (null: only those)."""
@@ -125,8 +128,9 @@ class TrainingConfig:
         require(0 <= warmup < math.inf, "training.warmup_epochs", warmup, "0 or more")
         splits = ("val", "tune")
         require(self.eval_split in splits, "training.eval_split", self.eval_split, " or ".join(splits))
-        known = self.eval_groups in (["full"], ["full", "same"])
-        require(known, "training.eval_groups", self.eval_groups, "[full] or [full, same]")
+        wanted = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
+        order = "[full], and same or renewed behind it if wanted, in this order"
+        require(self.eval_groups == wanted, "training.eval_groups", self.eval_groups, order)
         choices = ("step", "cosine", "constant")
         require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
 

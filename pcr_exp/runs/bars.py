@@ -34,7 +34,7 @@ class TrainingBar:
         fields: dict[str, Any] = {"epoch": f"epoch {row['epoch']}/{self._epochs}"}
         if row["kind"] == "train":
             fields["rates"] = _rates(row)
-        elif row["kind"] == "eval" and row.get("eval_group") != "same":
+        elif row["kind"] == "eval" and row.get("eval_group", "full") == "full":
             fields["score"] = f"{self._headline.words} {row[f'val_{self._headline.name}']:.3f}"
         self._bar.update(self._task, completed=row["step"], **fields)
         self._last = row

@@ -235,6 +235,25 @@ def training_loader(
     )
 
 
+def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
+    """Make the loader of augmented training images with all their scans, all of them, and never throttled.
+
+    Raises:
+        PcrExpError: a record is missing or damaged.
+    """
+    records = open_unthrottled(config.dataset, config.records, "train", data.train.index.encoding)
+    return RecordLoader(
+        records,
+        StaticScan(records.index.num_groups),
+        config.loader,
+        transform=training_transform(config),
+        label=config.dataset.label,
+        batch_size=config.training.batch_size,
+        seed=config.seed,
+        shuffle=True,
+    )
+
+
 def validation_loader(
     config: TrainConfig, data: RunData, split: str = "val", group: int | None = None
 ) -> RecordLoader:

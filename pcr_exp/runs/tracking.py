@@ -168,7 +168,8 @@ class WandbTracker:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, with `step` and `time_s`."""
-        kind = "eval_same" if row.get("eval_group") == "same" else row["kind"]
+        looked_at = row.get("eval_group", "full")
+        kind = row["kind"] if looked_at == "full" else f"{row['kind']}_{looked_at}"
         values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
         if "step" in row:
             values["step"] = row["step"]

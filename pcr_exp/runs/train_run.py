@@ -239,9 +239,14 @@ def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
 
 
 def _log_eval(row: Row, epochs: int, headline: str) -> None:
-    read = "in full" if row["eval_group"] == "full" else f"at group {row['scan_group']}"
+    ways = {
+        "full": "read in full",
+        "same": f"read at group {row['scan_group']}",
+        "renewed": "BatchNorm renewed, read in full",
+    }
+    read = ways[row["eval_group"]]
     log.info(
-        "epoch %d/%d, read %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
+        "epoch %d/%d, %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
         *(row["epoch"], epochs, read),
         *(headline, row[f"val_{headline}"], row["val_loss"], row["train_loss"]),
         *(row["train_s"], row["wait_s"]),

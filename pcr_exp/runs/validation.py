@@ -10,12 +10,21 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import Batch, RecordLoader
-from pcr_exp.runs.data import RunData, validation_loader
+from pcr_exp.runs.data import RunData, full_training_loader, validation_loader
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.evaluate import per_image, scores_of, tally_batches
+from pcr_exp.training.evaluate import (
+    has_running_statistics,
+    per_image,
+    renewed_statistics,
+    scores_of,
+    tally_batches,
+)
 from pcr_exp.training.trainer import Trainer
 
+NUM_RENEWED_BY = 2048
+"""Training images that BatchNorm's statistics are measured anew on; each gives many values per channel."""
 CACHE_BYTES = 2**30
 """Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
 
@@ -80,6 +89,8 @@ class Validation:
         self._full = full
         self._at_group: dict[int, list[Batch]] = {}
         """Those of the last scan group that was asked for: a run's group seldom changes."""
+        self._renewing: list[Batch] | None = None
+        """Training images in full, once they have been asked for."""
 
     def evaluate(self, trainer: Trainer, scan_group: int) -> dict[str, Evaluation]:
         """Evaluate the model for each eval group; `same` is read up to `scan_group`.
@@ -91,12 +102,28 @@ class Validation:
         Raises:
             PcrExpError: records are missing or damaged, or a metric is not defined.
         """
-        found = {"full": self._evaluate(trainer, self._full)}
-        if "same" not in self._config.training.eval_groups:
-            return found
-        if self._config.scan.encoding == "baseline":
-            return {**found, "same": found["full"]}
-        return {**found, "same": self._at(trainer, scan_group)}
+        full = self._evaluate(trainer, self._full)
+        found, wanted = {"full": full}, self._config.training.eval_groups
+        if "same" in wanted:
+            is_whole = self._config.scan.encoding == "baseline"
+            found["same"] = full if is_whole else self._at(trainer, scan_group)
+        if "renewed" in wanted:
+            found["renewed"] = self._renewed(trainer)
+        return found
+
+    def _renewed(self, trainer: Trainer) -> Evaluation:
+        if not has_running_statistics(trainer.model):
+            raise ConfigError(
+                f"training.eval_groups={self._config.training.eval_groups}: wanted no `renewed` with "
+                f"model={self._config.model.name}, which has no BatchNorm layers to renew."
+            )
+        if self._renewing is None:
+            with full_training_loader(self._config, self._data) as loader:
+                num_batches = min(loader.num_batches, -(-NUM_RENEWED_BY // self._config.training.batch_size))
+                self._renewing = list(loader.batches(0, 0, 1, num_batches))
+        # Every process measures the same statistics on the same images.
+        with renewed_statistics(trainer.model, trainer.forward, self._renewing):
+            return self._evaluate(trainer, self._full)
 
     def _at(self, trainer: Trainer, scan_group: int) -> Evaluation:
         if scan_group in self._at_group:

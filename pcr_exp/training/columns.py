@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pcr_exp.config.training import EVAL_GROUPS
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import Column
 from pcr_exp.training.storage_columns import STORAGE_COLUMNS
@@ -210,10 +211,11 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="eval_group",
         unit="",
-        meaning="how the images were read: in full, or the same as for the last update, up to scan_group",
+        meaning="how the images were read: in full; the same as for the last update, up to scan_group; or in "
+        "full, with BatchNorm statistics of training images in full (renewed)",
         rows=("eval",),
         kind="word",
-        words=("full", "same"),
+        words=EVAL_GROUPS,
     ),
     Column(name="num_val", unit="images", meaning="evaluated images", rows=("eval",), kind="count", low=1),
     Column(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pcr_exp.training.task import PER_IMAGE, PROBABILITIES, Tally, Task, joined
 
@@ -108,3 +110,48 @@ def tally_batches(
     finally:
         model.train(was_training)
     return Evaluated(tallies, num_val, num_replaced)
+
+
+def has_running_statistics(model: nn.Module) -> bool:
+    """Whether the model normalises by statistics that it gathered while it was trained."""
+    return any(_renewable(model))
+
+
+@contextmanager
+def renewed_statistics(
+    model: nn.Module, forward: Callable[[Tensor], Tensor], batches: Iterable[LabelledImages]
+) -> Iterator[None]:
+    """Within, BatchNorm's running statistics are the plain mean over these batches; behind it, as before.
+
+    A network that was trained on the first scans knows their means and variances. Other images have others,
+    which a pass over some of them tells without learning anything ("precise BatchNorm", Wu and Johnson 2021).
+
+    Args:
+        model: The model that `forward` runs.
+        forward: uint8 [B, H, W, 3] -> outputs, which are not looked at.
+        batches: Training images, as many as statistics want.
+    """
+    layers = list(_renewable(model))
+    before = [{name: buffer.clone() for name, buffer in layer.named_buffers()} for layer in layers]
+    momenta, was_training = [layer.momentum for layer in layers], model.training
+    try:
+        model.eval()  # but for these layers: dropout would draw from the generator that training draws from
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None
+            layer.train()
+        with torch.no_grad():
+            for batch in batches:
+                forward(batch.images)
+        model.eval()
+        yield
+    finally:
+        for layer, momentum, buffers in zip(layers, momenta, before, strict=True):
+            layer.momentum = momentum
+            for name, buffer in layer.named_buffers():
+                buffer.copy_(buffers[name])
+        model.train(was_training)
+
+
+def _renewable(model: nn.Module) -> Iterator[_BatchNorm]:
+    return (layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats)

@@ -68,7 +68,7 @@ from pcr_exp.errors import ConfigError
         ("training.epochs=0", "training.epochs=0: wanted at least 1"),
         (
             "training.eval_groups=[same]",
-            r"training.eval_groups=\['same'\]: wanted \[full\] or \[full, same\]",
+            r"training.eval_groups=\['same'\]: wanted \[full\], and same or renewed behind it",
         ),
         ("training.log_every_steps=0", "training.log_every_steps=0: wanted at least 1"),
         ("training.checkpoint_every_steps=0", "training.checkpoint_every_steps=0: wanted null or at least 1"),

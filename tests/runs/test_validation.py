@@ -187,3 +187,33 @@ def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttle
         monkeypatch.delattr(ThrottledStorage, "read")  # that training would read through
         assert loader._reading()[0] == 9
         assert len(next(loader.batches(0, 0, 1)).labels) > 0
+
+
+def test_statistics_are_renewed_for_an_evaluation_alone(configure: Any) -> None:
+    groups = ["full", "same", "renewed"]
+    config = configure(training__eval_groups=groups, scan__group=1, training__epochs=1)
+    plain = configure(training__eval_groups=["full"], scan__group=1, training__epochs=1)
+    folders = [run_training(each, progress=False).folder for each in (config, plain)]
+    rows, rows_without = (
+        [row for row in read_rows(folder / "rows.jsonl") if row["kind"] == "eval"] for folder in folders
+    )
+    assert [row["eval_group"] for row in rows] == groups
+    full, _, renewed = rows
+    assert full["val_loss"] == rows_without[0]["val_loss"]
+    assert renewed["val_loss"] != full["val_loss"], "group 1 is blurred, and its variances are smaller"
+    assert "BatchNorm renewed, read in full: val_top1" in (folders[0] / "log.txt").read_text()
+    with open_session(config, open_data(config), torch.device("cpu"), Processes()) as session:
+        before = {name: tensor.clone() for name, tensor in session.trainer.model.state_dict().items()}
+        drawn = torch.get_rng_state()
+        session.validation.evaluate(session.trainer, 1)
+        after = session.trainer.model.state_dict()
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert torch.equal(drawn, torch.get_rng_state())
+
+
+def test_a_model_without_batch_norm_has_nothing_to_renew(configure: Any) -> None:
+    config = configure(training__eval_groups=["full", "renewed"], training__epochs=1)
+    with open_session(config, open_data(config), torch.device("cpu"), Processes()) as session:
+        session.trainer.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(2))
+        with pytest.raises(ConfigError, match=r"training.eval_groups=.*no `renewed` with model=tiny"):
+            session.validation._renewed(session.trainer)

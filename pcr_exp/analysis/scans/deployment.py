@@ -22,7 +22,8 @@ from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, per_setting, shared_columns
 from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
 
-TESTED_AT = ("full", "same")
+TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, BatchNorm renewed"}
+"""`training.eval_groups` and their words in tables."""
 DEPLOYMENT_COLUMNS = [
     *(*GROUP_KEYS, *LEVEL, "tested_at", "n", "headline"),
     *("score_mean", "score_min", "score_max", "difference_n", "difference_mean", "difference_ci95"),
@@ -90,7 +91,8 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "trained at": lambda row: scan_words(row["scan"]),
         "n": lambda row: notes.count(row["n"]),
     }
-    for tested_at, words in zip(TESTED_AT, ("in full", "at the same"), strict=True):
+    for tested_at in [tested_at for tested_at in TESTED_AT if tested_at in set(rows["tested_at"])]:
+        words = TESTED_AT[tested_at]
         cells |= _cells_of(rows[rows["tested_at"] == tested_at], words, notes)
     return cells
 
@@ -115,6 +117,7 @@ def _rows(run: Run) -> list[dict[str, object]]:
     shared = shared_columns(run)
     kept = {key: shared[key] for key in (*GROUP_KEYS, *LEVEL, "seed", "headline")}
     return [
-        {**kept, "tested_at": tested_at, "score": evaluations_at(tested_at, run.rows)[-1]["val_score"]}
+        {**kept, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
         for tested_at in TESTED_AT
+        if (evaluated := evaluations_at(tested_at, run.rows))
     ]

@@ -50,7 +50,11 @@ _SHORT_RECIPE = 42
 """Letters of a name that leave room for another beside it."""
 _FILLS = ("full", "none", "left", "top")
 """Settings of one policy have its colour and marker, and are filled otherwise each."""
-_WORDS = {"full": "tested in full", "same": "tested as it read last in training"}
+_WORDS = {
+    "full": "tested in full",
+    "same": "tested as it read last in training",
+    "renewed": "tested in full, BatchNorm renewed",
+}
 
 
 def front_table(runs: Sequence[Run]) -> pd.DataFrame:

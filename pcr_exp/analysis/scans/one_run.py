@@ -86,7 +86,7 @@ def draw_training_curve(
         rows = rows.rename(columns={f"val_{headline}": score}).reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))
-        evaluated = evaluated[evaluated["eval_group"] != "same"]
+        evaluated = evaluated[evaluated["eval_group"].fillna("full") == "full"]
         color = scan.color
         losses.plot(train["seconds"], train["train_loss"], color=color, linewidth=1.2, label="training")
         losses.plot(
