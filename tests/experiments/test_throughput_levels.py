@@ -27,7 +27,7 @@ def test_levels_are_measured_in_turns_under_every_storage(tmp_path: Path) -> Non
     assert list(zip(rows["loader"], rows["storage"], strict=True)) == turn * 2
     assert rows["repeat"].tolist() == [0] * 6 + [1] * 6
     assert (rows["images_per_s"] > 0).all() and (rows["num_images"] == 24 * rows["num_epochs"]).all()
-    assert rows["num_files"].eq(3).all() and rows["model_images_per_s"].isna().all()
+    assert rows["model_images_per_s"].isna().all()
     text = (tmp_path / "out" / "throughput.md").read_text()
     assert "| 5 MiB/s | group 1 | scaled, filtered |" in text
     assert "* dali: absent, loaders of others are measured in a checkout" in text
