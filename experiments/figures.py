@@ -1,6 +1,33 @@
-"""Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
+"""Draw every figure that runs and measurements on disk allow, the papers' too. See `--help`."""
 
-from pcr_exp.runners.figures import main
+from __future__ import annotations
+
+from pathlib import Path
+
+from pcr_exp.config.runners import FiguresConfig
+from pcr_exp.runners.figures import figures as figures_of_every_user
+from pcr_exp.runners.launch import launch
+
+
+def figures(config: FiguresConfig) -> str:
+    """Write the library's figures and tables and the papers'; returns "finished"."""
+    from experiments.pages import PAGES
+
+    return figures_of_every_user(config, PAGES, project)
+
+
+def project(config: FiguresConfig, timing_root: str) -> str:
+    """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
+    from pcr_exp.analysis.scans.projected_page import write_projected
+
+    tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))
+    return tables[1].read_text()
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(figures, "figures", FiguresConfig)
+
 
 if __name__ == "__main__":
     main()

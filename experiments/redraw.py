@@ -1,6 +1,6 @@
 """Draw every committed figure again, from committed files alone: `make figures`."""
 
-from pcr_exp.runners.redraw import main
+from experiments.rebuild import main
 
 if __name__ == "__main__":
     main()

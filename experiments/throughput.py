@@ -1,6 +1,20 @@
 """Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
 
-from pcr_exp.runners.throughput import main
+from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.runners.launch import launch
+
+
+def throughput(config: ThroughputConfig) -> str:
+    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    from experiments.loaders import study
+
+    return study.throughput(config)
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(throughput, "throughput", ThroughputConfig)
+
 
 if __name__ == "__main__":
     main()

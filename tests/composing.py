@@ -15,19 +15,47 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS, load, prepare_hydra
+from pcr_exp.config.compose import load, prepare_hydra
+from pcr_exp.config.evaluation import EvaluateConfig
+from pcr_exp.config.gpu import GpuConfig
+from pcr_exp.config.runners import (
+    ActivationStudyConfig,
+    DemoConfig,
+    FiguresConfig,
+    PrepareConfig,
+    QualityConfig,
+    ReportConfig,
+    TrainConfig,
+)
+from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.places import CONFIGS
+
+SCHEMAS: dict[str, type] = {
+    "prepare": PrepareConfig,
+    "train": TrainConfig,
+    "quality": QualityConfig,
+    "throughput": ThroughputConfig,
+    "figures": FiguresConfig,
+    "demo": DemoConfig,
+    "activation_study": ActivationStudyConfig,
+    "evaluate": EvaluateConfig,
+    "tolerance": ToleranceConfig,
+    "gpu": GpuConfig,
+    "report": ReportConfig,
+}
+"""Of every command that Hydra composes, by the name of its YAML file."""
 
 
 def compose(runner: str, *overrides: str) -> Any:
     """What `pcr_exp.config.compose.compose` returns, and raises."""
-    prepare_hydra()
+    prepare_hydra(commands=SCHEMAS)
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     files = [override for override in parsed if (CONFIGS / override.key_or_group).is_dir()]
     values = [override for override in parsed if override not in files]
     config = copy.deepcopy(_merged(runner, *(str(override.input_line) for override in files)))
     ConfigLoaderImpl._apply_overrides_to_config(values, config)
-    return load(config, RUNNER_SCHEMAS[runner])
+    return load(config, SCHEMAS[runner])
 
 
 @functools.cache

@@ -10,9 +10,9 @@ import pytest
 from composing import compose
 from numbered_records import encode_numbered, square_crops
 
-from pcr_exp.__main__ import command_parser
 from pcr_exp.analysis.claims.page import BEGIN, END
 from pcr_exp.measuring.stalls import measure
+from pcr_exp.runners.records import command_parser
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()

@@ -7,10 +7,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
 import pytest
+from composing import SCHEMAS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS
 from pcr_exp.errors import StorageError
 from pcr_exp.redaction import (
     HIDDEN,
@@ -152,7 +152,7 @@ def settings_of(schema: type, prefix: str = "") -> list[str]:
 
 def test_no_setting_of_ours_is_called_as_a_secret() -> None:
     """Else its value would be missing from `config.yaml`, and from what names a run."""
-    names = [name for schema in RUNNER_SCHEMAS.values() for name in settings_of(schema)]
+    names = [name for schema in SCHEMAS.values() for name in settings_of(schema)]
     assert len(names) > 200
     assert [name for name in names if is_secret_name(name.rpartition(".")[2])] == []
 

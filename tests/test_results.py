@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.rebuild import RESULTS, rebuild
 from pcr_exp.analysis.core.made_by import made_by
 from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.runners.redraw import RESULTS, rebuild
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.combined.page import write_combined
 from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
 from pcr_exp.analysis.core.told_apart import with_settings
-from pcr_exp.analysis.echo.page import write_echo_report
-from pcr_exp.analysis.gradients.page import write_gradient_report
 from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.quality.page import save_quality_figures
-from pcr_exp.analysis.scans.accuracy_vs_mssim import draw_accuracy_vs_mssim, tolerance_fits, tolerance_points
-from pcr_exp.analysis.scans.deployment import write_deployment
-from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
 from pcr_exp.analysis.scans.figures import (
     draw_accuracy_vs_epoch,
     draw_efficiency,
@@ -48,20 +43,26 @@ class Report:
     """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
 
 
+Page = Callable[[list[Run], pd.DataFrame, Path], tuple[list[Path], list[Path]]]
+"""Writes what runs, and their rows of `runs_frame`, allow into a folder; returns its tables and figures."""
+
+
 def write_report(
     runs_root: str | Path,
     quality_root: str | Path,
     out: str | Path,
     target: float | None = None,
     *,
+    pages: Sequence[Page] = (),
     with_quality: bool = True,
     exclusive_only: bool = True,
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
     Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
-    `read_runs`. Figures of seconds are drawn of runs whose seconds may be said (`permitted.may_say_seconds`).
-    Without `with_quality` measurements are looked up, and have no figures of their own.
+    `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
+    may be said (`permitted.may_say_seconds`). Without `with_quality` measurements are looked up, and have no
+    figures of their own.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
@@ -87,22 +88,17 @@ def write_report(
         tables[2].write_text(to_markdown(summary, unfinished))
         figures += _figures_of_levels(runs, frame, out)
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
-        points = tolerance_points(frame)
-        if points["ms_ssim"].nunique() > 1:
-            tables.append(out / "accuracy_vs_mssim_fits.csv")
-            tolerance_fits(points).to_csv(tables[-1], index=False)
-            caption = of_runs(runs, "Final accuracy and image quality")
-            figures += save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)
         figures += write_traces(runs, out)
-        for write in (
-            *(write_fair_baseline, write_deployment, write_front),
-            *(write_echo_report, write_gradient_report, write_combined),
-        ):
-            more_tables, more_figures = write(runs, out)
+        for write in (_front, *pages):
+            more_tables, more_figures = write(runs, frame, out)
             tables, figures = tables + more_tables, figures + more_figures
     if with_quality and not quality.empty:
         figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, tables, figures, num_lone_groups)
+
+
+def _front(runs: list[Run], _: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+    return write_front(runs, out)
 
 
 def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[Path]:

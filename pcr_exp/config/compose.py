@@ -7,8 +7,8 @@ and their `__post_init__` is where a value that cannot work is refused, by its k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
@@ -22,40 +22,12 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
-from pcr_exp.config.evaluation import EvaluateConfig
-from pcr_exp.config.gpu import GpuConfig
-from pcr_exp.config.runners import (
-    ActivationStudyConfig,
-    DemoConfig,
-    FiguresConfig,
-    PrepareConfig,
-    QualityConfig,
-    ReportConfig,
-    TrainConfig,
-)
 from pcr_exp.config.storage import STORAGE_SCHEMAS
-from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.config.training import scaled_learning_rate
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed
 
 T = TypeVar("T")
-
-
-RUNNER_SCHEMAS: dict[str, type] = {
-    "prepare": PrepareConfig,
-    "train": TrainConfig,
-    "quality": QualityConfig,
-    "throughput": ThroughputConfig,
-    "figures": FiguresConfig,
-    "demo": DemoConfig,
-    "activation_study": ActivationStudyConfig,
-    "evaluate": EvaluateConfig,
-    "tolerance": ToleranceConfig,
-    "gpu": GpuConfig,
-    "report": ReportConfig,
-}
 
 
 class UsersConfigs(SearchPathPlugin):
@@ -67,11 +39,12 @@ class UsersConfigs(SearchPathPlugin):
             search_path.append(provider="pcr_exp.components", path=f"file://{folder}")
 
 
-def prepare_hydra(packages: Iterable[str] = ()) -> None:
+def prepare_hydra(packages: Iterable[str] = (), commands: Mapping[str, type] | None = None) -> None:
     """Give Hydra the schemas that the YAML files are checked against, and the functions that they call.
 
     Args:
         packages: Users' packages of components, besides those that are installed with an entry point.
+        commands: The schema of each command that is composed, by the name of its YAML file.
 
     Raises:
         ConfigError: a package cannot be imported.
@@ -85,7 +58,7 @@ def prepare_hydra(packages: Iterable[str] = ()) -> None:
     for group, schemas in {**options, "storage": STORAGE_SCHEMAS}.items():
         for name, schema in schemas.items():
             _store(group.partition(".")[0], name, schema)
-    for name, schema in RUNNER_SCHEMAS.items():
+    for name, schema in (commands or {}).items():
         _store(None, name, schema)
 
 
@@ -115,44 +88,25 @@ def named_packages(overrides: Iterable[str]) -> list[str]:
     return packages
 
 
-@overload
-def compose(runner: Literal["prepare"], *overrides: str) -> PrepareConfig: ...
-@overload
-def compose(runner: Literal["train"], *overrides: str) -> TrainConfig: ...
-@overload
-def compose(runner: Literal["quality"], *overrides: str) -> QualityConfig: ...
-@overload
-def compose(runner: Literal["throughput"], *overrides: str) -> ThroughputConfig: ...
-@overload
-def compose(runner: Literal["figures"], *overrides: str) -> FiguresConfig: ...
-@overload
-def compose(runner: Literal["demo"], *overrides: str) -> DemoConfig: ...
-@overload
-def compose(runner: Literal["activation_study"], *overrides: str) -> ActivationStudyConfig: ...
-@overload
-def compose(runner: Literal["evaluate"], *overrides: str) -> EvaluateConfig: ...
-@overload
-def compose(runner: Literal["tolerance"], *overrides: str) -> ToleranceConfig: ...
-@overload
-def compose(runner: Literal["gpu"], *overrides: str) -> GpuConfig: ...
-@overload
-def compose(runner: Literal["report"], *overrides: str) -> ReportConfig: ...
-@overload
-def compose(runner: str, *overrides: str) -> Any: ...
-def compose(runner: str, *overrides: str) -> Any:
-    """What `python -m experiments.<runner> <overrides>` is given; inside a runner, of its search path.
+def compose(name: str, schema: type[T], *overrides: str) -> T:
+    """What `python -m experiments.<name> <overrides>` is given; inside a command, of its search path.
+
+    Args:
+        name: Of the command, and of its YAML file.
+        schema: The dataclass of its settings.
+        overrides: As on its command line.
 
     Raises:
         ConfigError: a key is missing, unknown, of the wrong type, or has a value that cannot work.
         hydra.errors.HydraException: an override cannot be read, or names no option that there is.
     """
-    prepare_hydra(named_packages(overrides))
+    prepare_hydra(named_packages(overrides), {name: schema})
     if GlobalHydra.instance().is_initialized():
-        composed = hydra.compose(runner, overrides=list(overrides))
+        composed = hydra.compose(name, overrides=list(overrides))
     else:
         with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            composed = hydra.compose(runner, overrides=list(overrides))
-    return load(composed, RUNNER_SCHEMAS[runner])
+            composed = hydra.compose(name, overrides=list(overrides))
+    return load(composed, schema)
 
 
 def load(config: DictConfig, schema: type[T]) -> T:

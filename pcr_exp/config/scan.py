@@ -8,6 +8,7 @@ from omegaconf import MISSING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
+from pcr_exp.errors import ConfigError
 
 FULL = "full"
 """The option of all groups, however many there are."""
@@ -46,6 +47,26 @@ class ScanConfig:
     def uses_tune_split(self) -> bool:
         """Whether the policy looks at the images that were held out to tune by."""
         return False
+
+
+def scan_of(name: str) -> ScanConfig:
+    """The scan level of a name: `baseline`, or `group_1` to `group_10`.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if name == "baseline":
+        return ScanConfig(name=name, encoding="baseline", group=1)
+    if is_level(name):
+        return ScanConfig(name=name, group=int(name.rpartition("_")[2]))
+    raise ConfigError(f"{name!r} is no scan level: wanted baseline, or group_1 to group_{NUM_GROUPS}.")
+
+
+def is_level(name: str) -> bool:
+    """Whether a name is a scan level's, as `scan_of` takes it."""
+    stem, _, number = name.rpartition("_")
+    is_group = stem == "group" and number.isdecimal() and 1 <= int(number) <= NUM_GROUPS
+    return name == "baseline" or is_group
 
 
 @dataclass(kw_only=True, slots=True)

@@ -16,13 +16,16 @@ from pcr_exp.runners.quality import quality
 from pcr_exp.runners.train import draw
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pcr_exp.analysis.report import Page
     from pcr_exp.runs.calibration import Calibration
 
 CONSOLE = Console()
 
 
-def demo(config: DemoConfig) -> str:
-    """Prepare, measure, train and draw; returns "finished"."""
+def demo(config: DemoConfig, pages: Sequence[Page] = ()) -> str:
+    """Prepare, measure, train and draw, also `pages`; returns "finished"."""
     from pcr_exp.analysis.report import write_report
     from pcr_exp.runners.studies.shown import track_files
     from pcr_exp.runs.train_run import run_training
@@ -46,7 +49,7 @@ def demo(config: DemoConfig) -> str:
     CONSOLE.rule("result")
     # Whoever tries it may have a browser open: what others take of the CPU spoils no lesson of twice as fast.
     runs, quality, figures = (f"{config.out}/{name}" for name in ("runs", "quality", "figures"))
-    report = write_report(runs, quality, figures, exclusive_only=False)
+    report = write_report(runs, quality, figures, pages=pages, exclusive_only=False)
     show(report)
     track_files(config.tracking, "demo", Path(config.out), asdict(config), [*report.tables, *report.figures])
     CONSOLE.print(describe(storage), soft_wrap=True, highlight=False)
@@ -55,7 +58,7 @@ def demo(config: DemoConfig) -> str:
 
 def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
     """One run of the grid, as `experiments.train` would compose it."""
-    return compose("train", *config.overrides, f"runs_root={config.out}/runs", *overrides)
+    return compose("train", TrainConfig, *config.overrides, f"runs_root={config.out}/runs", *overrides)
 
 
 def calibrate(config: DemoConfig) -> Calibration:

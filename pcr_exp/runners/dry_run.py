@@ -9,15 +9,12 @@ from typing import Any
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.evaluation import ALL, EvaluateConfig
-from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import (
-    ActivationStudyConfig,
     DemoConfig,
     FiguresConfig,
     PrepareConfig,
     QualityConfig,
-    ReportConfig,
     TrainConfig,
 )
 from pcr_exp.config.scan import PolicyConfig
@@ -61,7 +58,7 @@ class Planned:
 
 
 def plan(config: Any) -> Planned:
-    """What a runner would do with its configuration."""
+    """What a command of the library would do with its configuration; others bring plans along (`launch`)."""
     return next((made(config) for kind, made in PLANS.items() if isinstance(config, kind)), _unknown(config))
 
 
@@ -167,19 +164,6 @@ def plan_throughput(config: ThroughputConfig) -> Planned:
     return Planned(facts, {"seconds": each * config.measure_s})
 
 
-def plan_activations(config: ActivationStudyConfig) -> Planned:
-    """One batch."""
-    sizes = len(config.bounds) * len(config.batch_sizes)
-    return Planned(
-        [f"one batch of {config.training.batch_size}, {sizes} bounds and sizes, into {config.out}"]
-    )
-
-
-def plan_gpu(config: GpuConfig) -> Planned:
-    """One part, which begins nothing new after its time."""
-    return Planned([f"part {config.part}, into {config.out}"], {"seconds": config.max_s})
-
-
 def plan_demo(config: DemoConfig) -> Planned:
     """Its grid of trainings."""
     num_runs = len(config.labels) * len(config.scans)
@@ -197,14 +181,7 @@ def plan_figures(config: FiguresConfig) -> Planned:
     return Planned([*facts, f"into {config.out}"])
 
 
-def plan_report(config: ReportConfig) -> Planned:
-    """What it would read, and write anew."""
-    renewed = f", and the table in {config.readme}" if config.readme else ""
-    return Planned([f"claims.csv and claims.md from the files below {config.results_root}{renewed}"])
-
-
 PLANS: dict[type, Callable[[Any], Planned]] = {
-    ActivationStudyConfig: plan_activations,  # is a TrainConfig too
     TrainConfig: plan_training,
     PrepareConfig: plan_preparing,
     QualityConfig: plan_quality,
@@ -212,9 +189,7 @@ PLANS: dict[type, Callable[[Any], Planned]] = {
     EvaluateConfig: plan_evaluation,
     ThroughputConfig: plan_throughput,
     DemoConfig: plan_demo,
-    GpuConfig: plan_gpu,
     FiguresConfig: plan_figures,
-    ReportConfig: plan_report,
 }
 
 

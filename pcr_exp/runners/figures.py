@@ -10,14 +10,35 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from pcr_exp.config.runners import FiguresConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.runners.launch import launch
 
 if TYPE_CHECKING:
-    from pcr_exp.analysis.report import Report
+    from collections.abc import Callable, Sequence
+
+    from pcr_exp.analysis.report import Page, Report
 
 
-def figures(config: FiguresConfig) -> str:
-    """Write figures and tables; returns "finished"."""
+def figures(
+    config: FiguresConfig,
+    pages: Sequence[Page] = (),
+    project: Callable[[FiguresConfig, str], str] | None = None,
+) -> str:
+    """Write figures and tables; returns "finished".
+
+    Args:
+        config: The command's.
+        pages: More pages than every user has.
+        project: Writes times to accuracy from the runs in `timing_root`, and returns their page.
+
+    Raises:
+        ConfigError: `timing_root` is given and nothing that projects.
+    """
+    if config.timing_root is not None and project is None:
+        raise ConfigError(
+            f"timing_root={config.timing_root}: wanted null. Times to accuracy are projected in a checkout "
+            "of the repository."
+        )
     from pcr_exp.analysis.report import write_report
     from pcr_exp.runners.studies.shown import track_files
 
@@ -26,10 +47,11 @@ def figures(config: FiguresConfig) -> str:
         config.quality_root,
         config.out,
         config.target,
+        pages=pages,
         exclusive_only=config.exclusive_only,
     )
     show(report)
-    if config.timing_root is not None:
+    if config.timing_root is not None and project is not None:
         Console().print(Markdown(project(config, config.timing_root)))
     if config.compare is not None and config.reference is not None:
         Console().print(Markdown(compare(config, config.compare, config.reference)))
@@ -61,14 +83,6 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     caption = of_runs(runs, f"Accuracy by {key}", curves)
     save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves", caption)
     return text
-
-
-def project(config: FiguresConfig, timing_root: str) -> str:
-    """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
-    from pcr_exp.analysis.scans.projected_page import write_projected
-
-    tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))
-    return tables[1].read_text()
 
 
 def show(report: Report) -> None:

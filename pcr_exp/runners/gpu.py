@@ -1,7 +1,14 @@
 """Measure what only a GPU can show, in three parts of minutes each. See `--help`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.runners.launch import launch
+
+if TYPE_CHECKING:
+    from pcr_exp.runners.dry_run import Planned
 
 
 def gpu(config: GpuConfig) -> str:
@@ -11,6 +18,13 @@ def gpu(config: GpuConfig) -> str:
     return study.gpu(config)
 
 
+def plan_gpu(config: GpuConfig) -> Planned:
+    """One part, which begins nothing new after its time."""
+    from pcr_exp.runners.dry_run import Planned
+
+    return Planned([f"part {config.part}, into {config.out}"], {"seconds": config.max_s})
+
+
 def main() -> None:
     """Run it as the command line says."""
-    launch(gpu, "gpu", GpuConfig)
+    launch(gpu, "gpu", GpuConfig, plan_gpu)

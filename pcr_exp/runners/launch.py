@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -43,26 +43,35 @@ from pcr_exp.runners.running_job import running_job
 from pcr_exp.runners.smoke import smoke_overrides
 from pcr_exp.system.ending import end_with_parent, terminate
 
+if TYPE_CHECKING:
+    from pcr_exp.runners.dry_run import Planned
+
 FLAGS = {"--dry-run": "dry_run=true", "--check": "check=true"}
 """What people type, and what Hydra is told."""
 T = TypeVar("T")
 
 
-def launch(task: Callable[[T], str], config_name: str, schema: type[T]) -> None:
+def launch(
+    task: Callable[[T], str],
+    config_name: str,
+    schema: type[T],
+    plan: Callable[[T], Planned] | None = None,
+) -> None:
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
-    `task` returns one word for the sweep's table, such as "finished" or "skipped". A job that fails does
-    not stop a sweep, unless `runner=fail_fast`, or several processes make it: the others are in the middle of
-    the job that failed here, and would wait for this one forever. Exits with status 1 if any job failed, with
-    130 or 143 if it was interrupted.
+    `task` returns one word for the sweep's table, such as "finished" or "skipped"; `plan` answers
+    `--dry-run`, by default with what `dry_run.plan` knows. A job that fails does not stop a sweep, unless
+    `runner=fail_fast`, or several processes make it: the others are in the middle of the job that failed
+    here, and would wait for this one forever. Exits with status 1 if any job failed, with 130 or 143 if it
+    was interrupted.
     """
-    job = Job(task, schema)
+    job = Job(task, schema, plan)
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
     SweepFolder.begun, SweepFolder.handed_over, status = None, False, 0
     with unwinding_signals(job.signalled):
         try:
             typed = check_arguments()
-            prepare_hydra(named_packages(typed))
+            prepare_hydra(named_packages(typed), {config_name: schema})
             add_overrides(smoke_overrides(config_name, typed))
             main()
         except ConfigError as error:  # what was typed
@@ -102,11 +111,14 @@ class Signalled:
 
 
 class Job(Generic[T]):
-    """The task as Hydra calls it, here or in a launcher's process: picklable, if task and schema are."""
+    """The task as Hydra calls it, here or in a launcher's process: picklable, if what it is given is."""
 
-    def __init__(self, task: Callable[[T], str], schema: type[T]) -> None:
+    def __init__(
+        self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned] | None
+    ) -> None:
         self.task = task
         self.schema = schema
+        self.plan = plan
         self.launched_by = os.getpid()
         self.signalled = Signalled()
         self.outcome: Outcome | None = None
@@ -168,7 +180,7 @@ class Job(Generic[T]):
     def _planned(self, name: str, config: T) -> Outcome:
         from pcr_exp.runners.dry_run import plan
 
-        planned = plan(config)
+        planned = (self.plan or plan)(config)
         print(planned.words)
         return Outcome(name, planned.status, planned.words, planned.amounts)
 

@@ -1,7 +1,14 @@
 """Hold what the papers claim against the committed results. See `--help`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pcr_exp.config.runners import ReportConfig
 from pcr_exp.runners.launch import launch
+
+if TYPE_CHECKING:
+    from pcr_exp.runners.dry_run import Planned
 
 
 def report(config: ReportConfig) -> str:
@@ -11,6 +18,14 @@ def report(config: ReportConfig) -> str:
     return study.report(config)
 
 
+def plan_report(config: ReportConfig) -> Planned:
+    """What it would read, and write anew."""
+    from pcr_exp.runners.dry_run import Planned
+
+    renewed = f", and the table in {config.readme}" if config.readme else ""
+    return Planned([f"claims.csv and claims.md from the files below {config.results_root}{renewed}"])
+
+
 def main() -> None:
     """Run it as the command line says."""
-    launch(report, "report", ReportConfig)
+    launch(report, "report", ReportConfig, plan_report)

@@ -1,11 +1,11 @@
-"""Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
+"""Measure scan levels side by side, or predict what a cluster's would do; draw it. See `--help`."""
 
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.runners.launch import launch
 
 
 def throughput(config: ThroughputConfig) -> str:
-    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    """Predict for a cluster, or measure scan levels; draw; returns "finished"."""
     from pcr_exp.runners.studies import throughput as study
 
     return study.throughput(config)

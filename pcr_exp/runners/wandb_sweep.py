@@ -14,26 +14,26 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed
 
 
-def wandb_sweep(overrides: Sequence[str], runner: str = "train") -> dict[str, Any]:
+def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
     """The grid of an experiment, or of values with commas between them, as W&B's sweep configuration.
 
     Args:
-        overrides: As on the command line of the runner.
-        runner: Its name.
+        overrides: As on the command line of `train`.
 
     Raises:
         ConfigError: there is one job only.
         hydra.errors.HydraException: an override cannot be read, or names no option that there is.
     """
-    prepare_hydra(named_packages(overrides))
+    prepare_hydra(named_packages(overrides), {"train": TrainConfig})
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        composed = hydra.compose(runner, overrides=fixed, return_hydra_config=True)
+        composed = hydra.compose("train", overrides=fixed, return_hydra_config=True)
     params = OmegaConf.to_container(composed.hydra.sweeper.params or OmegaConf.create({}))
     grid = {str(key): f"{key!s}={values}" for key, values in params.items()}  # type: ignore[union-attr]
     for override in parsed:  # what is typed goes before what the experiment says
@@ -54,10 +54,10 @@ def wandb_sweep(overrides: Sequence[str], runner: str = "train") -> dict[str, An
             f"{' '.join(overrides)}: one job, and no grid. Give an experiment that has one, or values with "
             "commas between them, such as seed=0,1,2."
         )
-    program = as_typed(f"python -m experiments.{runner}").split()
+    program = as_typed("python -m experiments.train").split()
     return {
         "method": "grid",
-        "name": next((o.removeprefix("experiment=") for o in fixed if o.startswith("experiment=")), runner),
+        "name": next((o.removeprefix("experiment=") for o in fixed if o.startswith("experiment=")), "train"),
         "project": str(composed.tracking.get("project", "pcr-exp")),
         "parameters": parameters,
         "command": [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.pages import PAGES
 from pcr_exp.analysis.core.read_runs import Run, read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.report import write_report
@@ -115,7 +116,7 @@ def test_the_report_draws_it_where_quality_was_measured(
 ) -> None:
     def report(found: list[Run], out: str) -> set[str]:
         monkeypatch.setattr("pcr_exp.analysis.report.read_runs", lambda *_, **__: found)
-        written = write_report(tmp_path / "runs", tmp_path, tmp_path / out)
+        written = write_report(tmp_path / "runs", tmp_path, tmp_path / out, pages=PAGES)
         return {path.name for path in (*written.figures, *written.tables)}
 
     (tmp_path / "runs").mkdir()

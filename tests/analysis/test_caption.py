@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import pcr_exp
+from experiments.rebuild import RESULTS
 from pcr_exp.analysis.core.caption import (
     NOT_TIMED,
     Caption,
@@ -31,7 +32,6 @@ from pcr_exp.config.gradients import GradientsConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.dataset_facts import ImageFile, facts_of
-from pcr_exp.runners.redraw import RESULTS
 
 MakeRun = Callable[..., Path]
 PACKAGE = Path(pcr_exp.__file__).parent

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.pages import PAGES
 from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.analysis.combined.page import combined_markdown, draw_combined, write_combined
 from pcr_exp.analysis.combined.table import combined_frame, combined_summary
@@ -201,7 +202,7 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
     assert "network unlimited, 1 process; " in text
     assert "| - | - | - | 70 B (70%) | 70 B |" in text
     assert "network" not in [line.get_label() for line in draw_combined(summary).axes[0].lines]
-    report = write_report(tmp_path, tmp_path / "nothing", tmp_path / "out")
+    report = write_report(tmp_path, tmp_path / "nothing", tmp_path / "out", pages=PAGES)
     assert report.tables[-1].read_text() == text and "† n = 1" in text
     assert [path.name for path in report.figures][-3:] == ["combined.pdf", "combined.png", "combined.csv"]
 

@@ -183,7 +183,7 @@ def test_numbers_come_from_the_index_of_records(tmp_path: Path) -> None:
 def test_a_level_without_a_size_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"plan.data.image_bytes lacks group_2: wanted the mean bytes"):
         predict(plan(decode_images_per_s={"baseline": 1.0, "group_2": 1.0}), [1])
-    with pytest.raises(ConfigError, match="'group_11' is no loader"):
+    with pytest.raises(ConfigError, match="'group_11' is no scan level"):
         predict(plan(decode_images_per_s={"baseline": 1.0, "group_11": 1.0}), [1])
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.loaders.study import measure
 from pcr_exp.analysis.throughput.table import bounds, summarise_throughput
 from pcr_exp.config.compose import compose
-from pcr_exp.runners.studies.throughput import measure
+from pcr_exp.config.throughput import ThroughputConfig
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         "model_images_per_s=null",
         *("bandwidths_mib_per_s=[10]", "latencies_ms=[]", "requests_per_s=[100]"),
     ]
-    measure(compose("throughput", *overrides))
+    measure(compose("throughput", ThroughputConfig, *overrides))
     return summarise_throughput(pd.read_csv(tmp_path / "out" / "throughput.csv"))
 
 

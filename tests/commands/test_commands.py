@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 from storage_http_server import range_server
 
-from pcr_exp.__main__ import main
 from pcr_exp.errors import RecordError
 from pcr_exp.images.jpeg import EOI
 from pcr_exp.measuring import doctor
 from pcr_exp.records.format import RecordHeader, pack_record
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.walk import ClassNumbers, index_of_record
+from pcr_exp.runners import main
 from pcr_exp.storage.local import LocalStorage
 
 REPO = Path(__file__).parents[2]

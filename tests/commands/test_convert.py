@@ -13,11 +13,11 @@ import pytest
 import skimage.data
 from PIL import Image
 
-from pcr_exp.__main__ import main
 from pcr_exp.errors import DatasetError, ImageError
 from pcr_exp.images.convert import convert
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.convert_folder import convert_folder
+from pcr_exp.runners import main
 
 PHOTO = Image.fromarray(skimage.data.astronaut()).crop((100, 50, 164, 98))
 

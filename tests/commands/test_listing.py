@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from experiments import rebuild
 from pcr_exp import places
-from pcr_exp.__main__ import main, start_runner
-from pcr_exp.config.compose import RUNNER_SCHEMAS
 from pcr_exp.config.runners import ReportConfig
 from pcr_exp.errors import RunError
-from pcr_exp.runners import RUNNERS, catalogue, redraw
+from pcr_exp.runners import RUNNERS, catalogue, main, start_runner
 from pcr_exp.runners.report import report
 from pcr_exp.system.provenance import command_line
 
@@ -30,14 +30,13 @@ def test_alone_it_lists_every_command_in_a_line(arguments: list[str], capsys: Ou
     assert max(map(len, said.splitlines())) < 90
 
 
-def test_every_runner_is_a_module_that_a_checkout_runs_as_well() -> None:
-    assert set(RUNNER_SCHEMAS) < set(RUNNERS)
+def test_every_command_is_a_module_that_a_checkout_runs_as_well() -> None:
+    assert set(RUNNERS) == set(places.INSTALLED)
+    checkout = {path.stem: path.read_text() for path in (REPO / "experiments").glob("[a-z]*.py")}
     for name in RUNNERS:
         assert callable(import_module(f"pcr_exp.runners.{name}").main)
-    thin = {path.stem: path.read_text() for path in (REPO / "experiments").glob("[a-z]*.py")}
-    assert thin.keys() == RUNNERS.keys()
-    for name, text in thin.items():
-        assert f"from pcr_exp.runners.{name} import main\n" in text and text.endswith("    main()\n")
+        assert callable(import_module(f"experiments.{name}").main)
+        assert checkout[name].endswith("    main()\n")
 
 
 @pytest.mark.parametrize(
@@ -58,14 +57,13 @@ def test_a_runner_reads_what_stands_behind_its_name(monkeypatch: pytest.MonkeyPa
     assert seen == [["pcr-exp figures", "out=a"]]
 
 
-@pytest.mark.parametrize(("module", "name"), [(redraw, "redraw"), (catalogue, "catalogue")])
+@pytest.mark.parametrize(("module", "name"), [(rebuild, "redraw"), (catalogue, "catalogue")])
 def test_what_needs_a_checkout_says_so(
-    module: object, name: str, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHECKOUT", None)
-    monkeypatch.setattr(sys, "argv", ["pcr-exp"])
-    assert main([name]) == 1
-    assert f"{name}: wanted a checkout" in capsys.readouterr().err
+    with pytest.raises(RunError, match=f"{name}: wanted a checkout"):
+        module.main()
 
 
 def test_claims_want_a_folder_of_results(tmp_path: Path) -> None:
@@ -88,6 +86,8 @@ def test_errors_name_commands_as_they_are_typed_here(
     monkeypatch.setattr(places, "CHECKOUT", checkout)
     monkeypatch.setattr(sys, "orig_argv", argv)
     assert str(RunError("Make it with `python -m experiments.prepare`.")) == f"Make it with `{wanted}`."
+    of_a_checkout = "Draw it with `python -m experiments.redraw`."
+    assert str(RunError(of_a_checkout)) == of_a_checkout, "pcr-exp has no such command"
 
 
 @pytest.mark.parametrize(

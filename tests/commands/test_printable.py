@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pcr_exp as pcr
-from pcr_exp.__main__ import main
 from pcr_exp.datasets.looked import some
 from pcr_exp.errors import ConfigError, PcrExpError, RecordError, SettingError, printable
 from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import RecordHeader, pack_record
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.stored_index import write_index
+from pcr_exp.runners import main
 from pcr_exp.runners import prepare as preparing
 
 Output = pytest.CaptureFixture[str]

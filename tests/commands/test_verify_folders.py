@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from storage_http_server import range_server
 
-from pcr_exp.__main__ import main
 from pcr_exp.records import stored_index
 from pcr_exp.records.entries import TABLE_FILE
 from pcr_exp.records.index import INDEX_FILE, parse_index
 from pcr_exp.records.listing import names_in
 from pcr_exp.records.stored_index import write_index
+from pcr_exp.runners import main
 from pcr_exp.storage import objects
 from pcr_exp.storage.per_process import PerProcessStorage
 

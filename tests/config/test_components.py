@@ -23,7 +23,8 @@ from pcr_exp.config.components import find_components
 began_s = time.process_time()
 find_components()
 took_s = time.process_time() - began_s
-compose("train", "scan=mixture", "gradients=threelc", "dataset=cars")
+from pcr_exp.config.runners import TrainConfig
+compose("train", TrainConfig, "scan=mixture", "gradients=threelc", "dataset=cars")
 assert took_s < 0.5, f"finding components took {{took_s}} s"
 print(*(name for name in {HEAVY} if name in sys.modules))
 """

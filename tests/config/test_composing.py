@@ -5,6 +5,7 @@ import pytest
 from hydra.errors import HydraException
 
 from pcr_exp.config import compose
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 
 
@@ -18,7 +19,8 @@ from pcr_exp.errors import ConfigError
 )
 def test_the_quick_way_gives_what_the_slow_way_gives(runner: str, overrides: str) -> None:
     for _ in range(2):  # the second from what the first merged
-        assert composing.compose(runner, *overrides.split()) == compose.compose(runner, *overrides.split())
+        slow = compose.compose(runner, composing.SCHEMAS[runner], *overrides.split())
+        assert composing.compose(runner, *overrides.split()) == slow
 
 
 @pytest.mark.parametrize(
@@ -26,8 +28,8 @@ def test_the_quick_way_gives_what_the_slow_way_gives(runner: str, overrides: str
 )
 def test_the_quick_way_refuses_what_the_slow_way_refuses(overrides: str) -> None:
     said = []
-    for way in (composing.compose, compose.compose):
+    for way, first in ((composing.compose, ["train"]), (compose.compose, ["train", TrainConfig])):
         with pytest.raises((ConfigError, HydraException)) as error:
-            way("train", *overrides.split())
+            way(*first, *overrides.split())
         said.append((error.type, str(error.value)))
     assert said[0] == said[1]

@@ -11,6 +11,7 @@ from pcr_exp.config.components import schemas
 from pcr_exp.config.compose import compose
 from pcr_exp.config.labels import scan_label, scan_slug
 from pcr_exp.config.records import RecordsConfig, codec_id_of, num_groups_of, records_name
+from pcr_exp.config.runners import PrepareConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.scan_scripts import (
     DEFAULT,
@@ -65,7 +66,9 @@ def test_every_option_is_a_script_that_its_id_holds(name: str) -> None:
 
 
 def test_the_command_line_names_an_option() -> None:
-    config = compose("train", "records.scans=spectral", "scan=full", "echo=finer_repeats", "echo.factor=2")
+    config = compose(
+        "train", TrainConfig, "records.scans=spectral", "scan=full", "echo=finer_repeats", "echo.factor=2"
+    )
     assert (config.records.scans.name, config.records.num_groups) == ("spectral", 6)
     assert (config.scan.group, config.scan.name) == (6, "group_6")
     assert config.echo.repeat_groups == [6]
@@ -78,7 +81,7 @@ def test_configurations_from_before_scripts_are_libjpeg_s() -> None:
 
 def test_an_option_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(hydra.errors.MissingConfigException, match="spectral"):
-        compose("prepare", "records.scans=other")
+        compose("prepare", PrepareConfig, "records.scans=other")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from storage_azurite import CONTAINER, azurite
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import RecordError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runners.prepare import prepare
@@ -25,11 +26,11 @@ def test_records_go_there_are_checked_and_read(tmp_path: Path, monkeypatch: pyte
         staging = tmp_path / "staging"
         places = [f"dataset.root={tmp_path}/images", f"records.root={ROOT}", f"records.staging={staging}"]
 
-        assert prepare(compose("prepare", *DATA, *places)) == "finished"
+        assert prepare(compose("prepare", PrepareConfig, *DATA, *places)) == "finished"
         (name,) = [path.name for path in staging.iterdir()]
         there = ObjectStorage(ROOT)
         before = dict(there.sizes(name))
-        assert prepare(compose("prepare", *DATA, *places, "check=true")) == "checked"
+        assert prepare(compose("prepare", PrepareConfig, *DATA, *places, "check=true")) == "checked"
         prefix = RecordSet(there, f"{name}/train/pcr").read_prefix(0, 2)
         local = (staging / name / "train/pcr/record-000000.pcr").read_bytes()
         assert prefix.num_bytes < len(local) and prefix.encoded(0)[:2] == b"\xff\xd8"
@@ -37,14 +38,14 @@ def test_records_go_there_are_checked_and_read(tmp_path: Path, monkeypatch: pyte
         lost = f"{name}/train/pcr/record-000000.pcr"
         there.remove(lost)
         there.remove(f"{name}/train/pcr/index.json")
-        prepare(compose("prepare", *DATA, *places))
+        prepare(compose("prepare", PrepareConfig, *DATA, *places))
         assert dict(there.sizes(name)) == before, "what is missing was sent again"
         assert there.write(lost, b"somebody else's") is False, "nothing is replaced"
         there.remove(lost)
         assert there.write(lost, b"somebody else's") is True
         there.remove(f"{name}/train/pcr/index.json")
         with pytest.raises(RecordError, match=r"record-000000\.pcr is there already, of another encode"):
-            prepare(compose("prepare", *DATA, *places))
+            prepare(compose("prepare", PrepareConfig, *DATA, *places))
         large = bytes(range(256)) * (20 * 2**12)
         assert there.write("large", large) is True, "in parts"
         assert there.read("large", len(large) - 3, 10) == large[-3:]

@@ -14,6 +14,7 @@ from gloo_processes import free_port, spawned
 from PIL import Image
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runners.train import train
 from pcr_exp.runs.manifest import read_manifest
@@ -86,7 +87,7 @@ def assert_all_were_used(runs: Path) -> None:
 
 def train_with(_processes: Processes, package: Path, overrides: list[str]) -> str:
     sys.path.insert(0, str(package))
-    return train(compose("train", *overrides))
+    return train(compose("train", TrainConfig, *overrides))
 
 
 @pytest.mark.program
@@ -126,7 +127,7 @@ def test_an_installed_package_is_found_by_its_entry_point(package: Path, images:
 
 def test_a_package_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=NOT_THERE):
-        compose("train", "components=[no_such_package]")
+        compose("train", TrainConfig, "components=[no_such_package]")
 
 
 @pytest.mark.program

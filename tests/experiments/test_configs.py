@@ -2,13 +2,13 @@
 
 import hydra
 import pytest
-from composing import compose
+from composing import SCHEMAS, compose
 
 from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import schemas
-from pcr_exp.config.compose import RUNNER_SCHEMAS, load, prepare_hydra
+from pcr_exp.config.compose import load, prepare_hydra
 from pcr_exp.config.records import NUM_GROUPS
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.runners import FiguresConfig, TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS
 
@@ -19,7 +19,7 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
-@pytest.mark.parametrize("runner", sorted(RUNNER_SCHEMAS))
+@pytest.mark.parametrize("runner", sorted(SCHEMAS))
 def test_every_runner_composes_without_arguments(runner: str) -> None:
     assert compose(runner) is not None
 
@@ -73,7 +73,7 @@ def test_the_number_of_processes_is_what_torchrun_says(monkeypatch: pytest.Monke
 
 
 def test_the_wrong_schema_is_refused() -> None:
-    prepare_hydra()
+    prepare_hydra(commands={"figures": FiguresConfig})
     with (
         hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"),
         pytest.raises(ConfigError, match="the configuration is a FiguresConfig; wanted a TrainConfig"),

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
-from composing import compose
+from composing import SCHEMAS, compose
 from jpeg_photos import PHOTO, to_jpeg
 from runner_processes import call
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS
 from pcr_exp.records.prepare import prepare_records
-from pcr_exp.runners.dry_run import PLANS, WOULD_RUN, plan
+from pcr_exp.runners.activation_study import plan_activations
+from pcr_exp.runners.dry_run import PLANS, WOULD_RUN, Planned, plan
+from pcr_exp.runners.gpu import plan_gpu
 from pcr_exp.runners.outcomes import Outcome, amounts_in_words, total_amounts
 from pcr_exp.runners.pace import finished_paces
+from pcr_exp.runners.report import plan_report
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
 
+OF_THE_PAPERS: dict[str, Callable[[Any], Planned]] = {
+    "activation_study": plan_activations,
+    "gpu": plan_gpu,
+    "report": plan_report,
+}
 
-@pytest.mark.parametrize("runner", sorted(RUNNER_SCHEMAS))
+
+@pytest.mark.parametrize("runner", sorted(SCHEMAS))
 def test_every_runner_says_what_it_would_do_and_does_nothing(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    planned = plan(compose(runner))
+    planned = OF_THE_PAPERS.get(runner, plan)(compose(runner))
     assert planned.status == WOULD_RUN and planned.facts
     assert list(tmp_path.iterdir()) == []
 
@@ -34,7 +43,7 @@ def test_every_runner_says_what_it_would_do_and_does_nothing(
 def test_a_runner_without_a_plan_says_where_it_would_write() -> None:
     assert plan(SimpleNamespace(out="results/mine")).facts == ["into results/mine"]
     assert plan(SimpleNamespace()).facts == ["nothing is known of it"]
-    assert {*PLANS} <= {*RUNNER_SCHEMAS.values()}
+    assert {*PLANS} <= {*SCHEMAS.values()}
 
 
 @pytest.mark.program

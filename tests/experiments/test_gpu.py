@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.runners.gpu import gpu
 
@@ -28,7 +29,9 @@ WHERE = ["device", "num_cores", "torch", "git_sha", "git_dirty"]
 
 
 def asked(out: Path, *more: str) -> Any:
-    return compose("gpu", *SMALL, "reduce_mib=0.01", f"out={out}", f"archive={out / 'all.tar.gz'}", *more)
+    return compose(
+        "gpu", GpuConfig, *SMALL, "reduce_mib=0.01", f"out={out}", f"archive={out / 'all.tar.gz'}", *more
+    )
 
 
 def test_memory_has_a_row_for_everything_that_is_measured(tmp_path: Path) -> None:
@@ -113,4 +116,4 @@ def test_images_are_packed_and_runs_of_seconds_say_how_long_they_waited(tmp_path
 )
 def test_a_value_that_cannot_work_is_refused_by_its_key(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        compose("gpu", override)
+        compose("gpu", GpuConfig, override)

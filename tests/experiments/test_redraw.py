@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments import rebuild as redrawing
+from experiments.rebuild import RESULTS, main, rebuild, redraw, with_copy
 from pcr_exp.analysis.core.caption import Caption
 from pcr_exp.analysis.core.figure import new_figure, only_figures, save_figure
 from pcr_exp.analysis.core.made_by import hardware_of, made_by
 from pcr_exp.errors import RunError
-from pcr_exp.runners import redraw as redrawing
-from pcr_exp.runners.redraw import RESULTS, main, rebuild, redraw, with_copy
 
 ENDINGS = ("pdf", "png", "csv")
 

@@ -13,6 +13,7 @@ import pytest
 from storage_weed import BUCKET, environment, s3_server
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.runners.prepare import prepare
 from pcr_exp.runs.rows import deterministic_part
@@ -98,7 +99,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
     ]
 
     def prepared(*settings: str) -> None:
-        prepare(compose("prepare", *DATA, "dataset.name=others", *places, *settings))
+        prepare(compose("prepare", PrepareConfig, *DATA, "dataset.name=others", *places, *settings))
 
     prepared()
     (name,) = [path.name for path in (tmp_path / "staging").iterdir()]
@@ -131,4 +132,8 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
 def test_where_records_cannot_be_written(tmp_path: Path) -> None:
     for root in ("http://127.0.0.1:1/records", "memory://records"):
         with pytest.raises(ConfigError, match=r"records are written to a local folder, or to s3://"):
-            prepare(compose("prepare", *DATA, f"records.root={root}", f"dataset.root={tmp_path}/images"))
+            prepare(
+                compose(
+                    "prepare", PrepareConfig, *DATA, f"records.root={root}", f"dataset.root={tmp_path}/images"
+                )
+            )

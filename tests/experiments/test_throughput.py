@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from experiments.throughput import throughput
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.peers.registry import PEERS
-from pcr_exp.runners.throughput import throughput
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from experiments.throughput import throughput
 from pcr_exp.analysis.report import Report
 from pcr_exp.config.runners import TrackingConfig
 from pcr_exp.runners.demo import demo
@@ -16,7 +17,6 @@ from pcr_exp.runners.prepare import prepare
 from pcr_exp.runners.quality import quality
 from pcr_exp.runners.report import report
 from pcr_exp.runners.studies.gpu import PARTS
-from pcr_exp.runners.throughput import throughput
 from pcr_exp.runs.calibration import Calibration
 from tests.experiments.test_cli import class_folders, folder_overrides
 from tests.runs.test_tracking import finished_records, items, offline_home
@@ -90,7 +90,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_throughput_shows_tables_and_figures(
     recorder: Recorder, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.runners.studies.throughput.report_throughput", lambda _: files)
+    monkeypatch.setattr("experiments.loaders.study.report_throughput", lambda _: files)
     config = compose("throughput", "measure=false", f"out={tmp_path / 'loaders'}")
     assert throughput(config) == "finished"
     assert (recorder.shown["table"], recorder.shown["figure"]) == (["table"], ["curve"])

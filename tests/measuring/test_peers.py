@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from throughput_jobs import NUM_IMAGES, job, write_images
 
+from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.peers import image_folder, records
-from pcr_exp.measuring.peers.registry import PEERS, Job, absence, is_ours, open_peer, scan_of
+from pcr_exp.measuring.peers.registry import PEERS, Job, absence, is_ours, open_peer
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage

@@ -9,7 +9,7 @@ from throughput_jobs import job, opened
 
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.throughput import interleave
+from pcr_exp.measuring.throughput import interleave, levels
 from pcr_exp.measuring.throughput.interleave import Contest
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.process import LoaderProcess
@@ -111,8 +111,8 @@ def test_a_cold_measurement_says_what_stayed_cached(
         dropped.append(files)
         return {files[0]: "in use"}
 
-    monkeypatch.setattr(interleave, "drop", drop)
-    monkeypatch.setattr(interleave, "resident_share_of", lambda _: 0.25)
+    monkeypatch.setattr(levels, "drop", drop)
+    monkeypatch.setattr(levels, "resident_share_of", lambda _: 0.25)
     with contest([job("group_1", "libjpeg")]) as opened_contest:
         opened_contest.warm_up(lambda *_: None)
         rows = list(opened_contest.rows(2, lambda *_: None, measure_s=0.1, cold_cache=True))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.policies.policy import Decision, ToleranceProbe, open_policy
 from pcr_exp.policies.tolerance import TolerancePolicyConfig, smallest_within
@@ -53,4 +54,4 @@ def test_the_smallest_group_within_the_margin() -> None:
 )
 def test_settings_that_cannot_work_are_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        compose("train", "scan=tolerance", override)
+        compose("train", TrainConfig, "scan=tolerance", override)

@@ -18,6 +18,7 @@ from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import runs_frame
 from pcr_exp.analysis.scans.table import summary_table
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.open import open_storage
 from pcr_exp.training.task import Classification
@@ -89,7 +90,7 @@ def test_a_bandwidth_passes_few_files_from_the_command_line_to_the_throttle(tmp_
     walk = Walk(123.4375)
     walk.begin()
     try:
-        config = compose("train", "dataset=photos", "storage.bandwidth_mib_per_s=123.4375")
+        config = compose("train", TrainConfig, "dataset=photos", "storage.bandwidth_mib_per_s=123.4375")
         open_storage(str(tmp_path), config.storage).read("file", 0, 100)
     finally:
         walk.end()

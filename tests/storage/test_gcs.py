@@ -8,6 +8,7 @@ import pytest
 from storage_gcs import BUCKET, gcs
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.records import stored_index
 from pcr_exp.records.entries import EntryTable
@@ -77,8 +78,8 @@ def test_records_go_there_are_checked_and_read(
     monkeypatch.setattr(stored_index, "LARGE_BYTES", 500)
     staging = f"{tmp_path}/staging"
     places = [f"dataset.root={tmp_path}/images", f"records.root={bucket.url}", f"records.staging={staging}"]
-    assert prepare(compose("prepare", *DATA, *places)) == "finished"
-    assert prepare(compose("prepare", *DATA, *places, "check=true")) == "checked"
+    assert prepare(compose("prepare", PrepareConfig, *DATA, *places)) == "finished"
+    assert prepare(compose("prepare", PrepareConfig, *DATA, *places, "check=true")) == "checked"
     before = dict(bucket.sizes(""))
     (record,) = [name for name in before if name.endswith("train/pcr/record-000000.pcr")]
     folder = record.rpartition("/")[0]
@@ -87,5 +88,5 @@ def test_records_go_there_are_checked_and_read(
     assert records.read_prefix(0, 2).encoded(0)[:2] == b"\xff\xd8"
     for lost in (record, f"{folder}/index.json", f"{folder}/index.table"):
         bucket.remove(lost)
-    prepare(compose("prepare", *DATA, *places))
+    prepare(compose("prepare", PrepareConfig, *DATA, *places))
     assert dict(bucket.sizes("")) == before, "what is missing was sent again"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pcr_exp.config.compose import compose
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training import efficientnet_lite
 from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig, published_weights
@@ -21,7 +22,7 @@ PRETRAINED = EfficientNetLiteConfig(pretrained=True)
 
 
 def test_the_published_weights_but_a_fresh_head() -> None:
-    config = compose("train", "model=efficientnet_lite0", "model.pretrained=true").model
+    config = compose("train", TrainConfig, "model=efficientnet_lite0", "model.pretrained=true").model
     assert config == PRETRAINED
     model = open_model(config, num_classes=7)
     published = torch.load(published_weights(), weights_only=True)

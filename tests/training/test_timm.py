@@ -8,6 +8,7 @@ import torch
 
 from pcr_exp.config.compose import compose
 from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.models import TimmConfig, open_model
 from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of
@@ -17,7 +18,7 @@ NOT_HERE = "timm is not here: pip install 'pcr-exp[timm]'"
 
 def test_a_model_of_timm_gets_a_head_for_the_label() -> None:
     pytest.importorskip("timm", reason=NOT_HERE)
-    config = compose("train", "model=timm", "model.name=resnet10t").model
+    config = compose("train", TrainConfig, "model=timm", "model.name=resnet10t").model
     assert type(config) is TimmConfig
     model = open_model(config, num_classes=7)
     assert model(torch.zeros(2, 3, 64, 64)).shape == (2, 7)

@@ -20,7 +20,7 @@ class Made:
     """How the files of one folder are made."""
 
     pages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Arguments of each page, by its name in `pcr_exp.runners.redraw`."""
+    """Arguments of each page, by its name in `experiments.rebuild`."""
     hardware: str | None = None
     """What the rows here and in the folders below were measured on, where no file of rows says it."""
 

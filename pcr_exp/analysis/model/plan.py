@@ -19,11 +19,11 @@ from pcr_exp.analysis.model.throughput_model import (
     reads_in_flight,
     time_to_accuracy_s,
 )
+from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading import in_flight as reading
-from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system import MIB

@@ -14,10 +14,10 @@ import pandas as pd
 from pcr_exp.analysis.core.measured_files import reading, require_columns
 from pcr_exp.analysis.model.plan import predict
 from pcr_exp.analysis.throughput.table import UNLIMITED
+from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import RunError
-from pcr_exp.measuring.peers.registry import scan_of
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import machine, occasion, write_json
 

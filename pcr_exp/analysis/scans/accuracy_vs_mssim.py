@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from pcr_exp.analysis.core.figure import BELOW, accuracy_axis, marks_without_bars, panel_title, panels
+from pcr_exp.analysis.core.caption import of_runs
+from pcr_exp.analysis.core.figure import (
+    BELOW,
+    accuracy_axis,
+    marks_without_bars,
+    panel_title,
+    panels,
+    save_figure,
+)
 from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import (
@@ -22,6 +31,7 @@ from pcr_exp.analysis.core.look import (
     style,
 )
 from pcr_exp.analysis.core.permitted import NEVER
+from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.run_quality import BY_DEFINITION
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL
 from pcr_exp.analysis.core.statistics import CONFIDENCE, half_width
@@ -199,3 +209,14 @@ def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
     width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(xs) - 2) * found.stderr)
     r = float(found.rvalue) if np.ptp(ys) > 0 else math.nan
     return Line(float(found.slope), float(found.intercept), width, r)
+
+
+def write_accuracy_vs_mssim(runs: list[Run], frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+    """Write accuracy_vs_mssim_fits.csv and the figure; nothing where fewer than two qualities are known."""
+    points = tolerance_points(frame)
+    if points["ms_ssim"].nunique() < 2:
+        return [], []
+    table = out / "accuracy_vs_mssim_fits.csv"
+    tolerance_fits(points).to_csv(table, index=False)
+    caption = of_runs(runs, "Final accuracy and image quality")
+    return [table], save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)

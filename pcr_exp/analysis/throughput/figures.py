@@ -14,7 +14,8 @@ from pcr_exp.analysis.core.cells import kilobytes
 from pcr_exp.analysis.core.figure import footer, panel_title, panels, rate_axis
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, ScanLevel, style
 from pcr_exp.analysis.throughput.table import REFERENCE, bounds, free_running, unlimited
-from pcr_exp.measuring.peers.registry import is_ours, scan_of, title_of
+from pcr_exp.config.scan import is_level, scan_of
+from pcr_exp.measuring.peers.registry import is_ours, title_of
 
 PEER_COLOR = "#9aa5b1"
 _FORMAT_COLORS = {"pcr": OTHER_LOOKS[0][0], "baseline": INK}
@@ -153,7 +154,7 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
     Point: median, bar: smallest to largest, coloured by scan level. Thin lines: min(the same loader without a
     limit, bandwidth / bytes per image). Logarithmic: groups and throttles differ by factors.
     """
-    ours = summary[summary["loader"].map(is_ours)]
+    ours = summary[summary["loader"].map(is_level)]
     with style():
         decodes = list(dict.fromkeys(ours["decode"]))
         figure, axes = panels(len(decodes), max_columns=2)

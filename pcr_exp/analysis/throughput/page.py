@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
-from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, median_cell, span, three_figures
+from pcr_exp.analysis.core.cells import NOTHING, kilobytes, markdown_table, median_cell, three_figures
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.throughput.beside import beside_to_markdown
 from pcr_exp.analysis.throughput.figures import (
@@ -21,10 +20,9 @@ from pcr_exp.analysis.throughput.figures import (
     draw_throughput_vs_scan,
     is_charged,
     is_per_request,
-    limit_words,
 )
+from pcr_exp.analysis.throughput.levels import MEASURED, PAGE_FILE, SUMMARY_FILE, caption_of, facts
 from pcr_exp.analysis.throughput.table import (
-    UNLIMITED,
     Throughput,
     free_running,
     load_throughput,
@@ -33,10 +31,7 @@ from pcr_exp.analysis.throughput.table import (
     unlimited,
 )
 from pcr_exp.measuring.peers.registry import differs_of, filter_of, is_ours, title_of
-from pcr_exp.system.provenance import code_in_words
 
-PAGE_FILE = "throughput.md"
-SUMMARY_FILE = "throughput_summary.csv"
 _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 
 
@@ -55,38 +50,23 @@ def report_throughput(folder: str | Path) -> list[Path]:
     summary = on_all_cores(summary)
     free = unlimited(free_running(summary))
     figures = [
-        *save_figure(draw_loaders(free), summary, folder, "loaders", _caption(measured, "Loaders", free)),
+        *save_figure(draw_loaders(free), summary, folder, "loaders", caption_of(measured, "Loaders", free)),
         *save_figure(
             draw_formats(measured.formats),
             measured.formats,
-            *(folder, "space_and_build_time", _caption(measured, "Space and build time of formats", None)),
+            *(folder, "space_and_build_time", caption_of(measured, "Space and build time of formats", None)),
         ),
     ]
     if summary["loader"].map(is_ours).any():
-        caption = _caption(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
+        caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
         figures += save_figure(
             draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan", caption
         )
     if is_charged(summary):
         charged = charged_per_request(summary)
-        caption = _caption(measured, "What requests cost", charged)
+        caption = caption_of(measured, "What requests cost", charged)
         figures += save_figure(draw_file_per_image(charged), summary, folder, "file_per_image", caption)
     return [*tables, *figures]
-
-
-def _caption(measured: Throughput, shows: str, lines: pd.DataFrame | None) -> Caption:
-    """Of the lines that are drawn; None: of formats, which are built once."""
-    settings = measured.meta["settings"]
-    cases = [] if lines is None else lines.drop_duplicates("storage").to_dict("records")
-    limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
-    size = "whole files" if lines is None else f"{settings['image_size']} px crops"
-    return Caption(
-        shows=shows,
-        of=(f"{settings['dataset']}, {settings['num_images']:,} images · {size}",),
-        n="n = 1" if lines is None else f"n = {span(lines['n'])} repeats",
-        hardware=hardware_words(measured.meta),
-        storage=f"storage: {' / '.join(limits)}" if limits else NOT_TIMED,
-    )
 
 
 def to_markdown(measured: Throughput) -> str:
@@ -95,33 +75,13 @@ def to_markdown(measured: Throughput) -> str:
     bounds, summary = _bounds(summary), on_all_cores(summary)
     loaders = _loaders(summary, measured.meta["settings"])
     beside = beside_to_markdown(measured.rows)
-    parts = [_facts(measured), loaders, _absent(measured.absent), beside, bounds]
+    parts = [facts(measured), loaders, _absent(measured.absent), beside, bounds]
     limited = free_running(summary[summary["storage"] != "unlimited"])
     if len(limited):
-        parts.append("### Under throttles\n\n" + markdown_table(limited, _LIMITED))
+        parts.append("### Under throttles\n\n" + markdown_table(limited, LIMITED))
         parts.append(_never_limited(summary, limited))
     parts.append("### Formats\n\n" + _formats(measured.formats))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _facts(measured: Throughput) -> str:
-    meta, rows = measured.meta, measured.rows
-    settings = meta["settings"]
-    code = code_in_words([meta["git_sha"]], meta["git_dirty"], meta["packages"])
-    return (
-        f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
-        f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
-        f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
-        f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
-        f"{code}, {meta['measured_at']}.\n\n    {meta['command']}"
-    )
-
-
-def _cached(shares: pd.Series) -> str:
-    if shares.isna().any():
-        return "how much lay in the page cache is not known: the kernel tells it to the files' owner only"
-    low, high = 100 * shares.min(), 100 * shares.max()
-    return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
 
 
 def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
@@ -204,15 +164,6 @@ _BOUNDS: _Columns = {
     "all cores over this": median_cell("cores_ratio", lambda value: f"{value:.2f}"),
 }
 
-_LIMITED: _Columns = {
-    "storage": lambda row: row["storage"],
-    "loader": lambda row: title_of(row["loader"]),
-    "decoder": lambda row: row["decode"],
-    "images/s": median_cell("images_per_s", three_figures),
-    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
-    "first batch (s)": median_cell("first_batch_s", three_figures),
-}
-
 _FORMATS: _Columns = {
     "format": lambda row: row["format"],
     "files": lambda row: f"{row['num_files']:,}",
@@ -220,4 +171,10 @@ _FORMATS: _Columns = {
     "kB per image": lambda row: three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
     "build, ms per image": _per_image("build_s"),
     "build, CPU ms per image": _per_image("build_cpu_s"),
+}
+
+LIMITED: _Columns = {
+    "storage": lambda row: row["storage"],
+    "loader": lambda row: title_of(row["loader"]),
+    **MEASURED,
 }

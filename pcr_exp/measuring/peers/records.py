@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pcr_exp.config.scan import scan_of
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job, scan_of
+from pcr_exp.measuring.peers.registry import AUGMENT, Images, Job
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.records import NUM_GROUPS
-from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.scan import is_level
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 
@@ -101,7 +101,7 @@ _FFCV_EXTRA = (
 )
 OURS = "records"
 """The folder and the module of ours."""
-_FILTERED = ", filtered"
+FILTERED = ", filtered"
 LINKS = "image_folder"
 """The folder of links to the original files."""
 
@@ -203,13 +203,18 @@ def decoder_label(name: str, decode: str, *, antialias: bool) -> str:
 
     Without, it is the bare name, as in rows from before there was a filter.
     """
-    return f"{decode}{_FILTERED}" if antialias and is_ours(name) else decode
+    return own_decoder(decode, antialias=antialias) if is_ours(name) else decode
+
+
+def own_decoder(decode: str, *, antialias: bool) -> str:
+    """`decoder_label` of our own loaders."""
+    return f"{decode}{FILTERED}" if antialias else decode
 
 
 def filter_of(name: str, decoder: str) -> str:
     """How a loader's resizing filters, in the words of `PeerEntry.filter`; `decoder` is what its row says."""
     entry = _entry(name)
-    return entry.filter if entry else "triangle" if decoder.endswith(_FILTERED) else "none"
+    return entry.filter if entry else "triangle" if decoder.endswith(FILTERED) else "none"
 
 
 def differs_of(name: str) -> str:
@@ -235,20 +240,6 @@ def is_ours(name: str) -> bool:
     return _entry(name) is None
 
 
-def scan_of(name: str) -> ScanConfig:
-    """The scan level of a name: `baseline`, or `group_1` to `group_10`.
-
-    Raises:
-        ConfigError: it is none of them.
-    """
-    if name == "baseline":
-        return ScanConfig(name=name, encoding="baseline", group=1)
-    stem, _, number = name.rpartition("_")
-    if stem == "group" and number.isdecimal() and 1 <= int(number) <= NUM_GROUPS:
-        return ScanConfig(name=name, group=int(number))
-    raise ConfigError(f"{name!r} is no loader: wanted baseline, group_1 to group_10, or {', '.join(PEERS)}.")
-
-
 def _import(module: str) -> ModuleType:
     return importlib.import_module(f"{_PACKAGE}.{module}")
 
@@ -262,7 +253,9 @@ def _is_installed(package: str) -> bool:
 
 def _entry(name: str) -> PeerEntry | None:
     """A peer's entry; None for ours."""
-    if name not in PEERS:
-        scan_of(name)
-        return None
-    return PEERS[name]
+    if name in PEERS:
+        return PEERS[name]
+    if not is_level(name):
+        wanted = f"baseline, group_1 to group_{NUM_GROUPS}, or {', '.join(PEERS)}"
+        raise ConfigError(f"{name!r} is no loader: wanted {wanted}.")
+    return None

@@ -16,6 +16,7 @@ from typing import Any
 
 from pcr_exp.config.compose import compose
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.measuring.speed.native_images import add_images
 from pcr_exp.measuring.speed.rows import save_rows
 from pcr_exp.measuring.throughput.formats import build_format, open_workspace
@@ -59,7 +60,9 @@ def link_images(images: Sequence[Path], folder: Path) -> Path:
 
 def folder_dataset(root: Path) -> DatasetConfig:
     """`dataset=folder` there, with all of `train/` to train on."""
-    return compose("prepare", "dataset=folder", f"dataset.root={root}", "dataset.tune_fraction=0").dataset
+    return compose(
+        "prepare", PrepareConfig, "dataset=folder", f"dataset.root={root}", "dataset.tune_fraction=0"
+    ).dataset
 
 
 def main() -> None:

@@ -16,12 +16,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.scan import scan_of
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.slabs import Slab
 from pcr_exp.loading.tasks import EncodedImages, Files
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.loading.workers import START_METHOD, BatchDecoder, prepare_process
-from pcr_exp.measuring.peers.registry import AUGMENT, Job, scan_of
+from pcr_exp.measuring.peers.registry import AUGMENT, Job
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 

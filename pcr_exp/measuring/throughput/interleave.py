@@ -9,27 +9,25 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from pcr_exp.config.scan import scan_of
 from pcr_exp.errors import LoaderError
 from pcr_exp.measuring.peers.records import epoch_bytes
-from pcr_exp.measuring.peers.registry import LINKS, Job, decoder_label, format_of, is_ours, scan_of
+from pcr_exp.measuring.peers.registry import LINKS, Job, decoder_label, format_of, is_ours
 from pcr_exp.measuring.throughput.bound import Bound
 from pcr_exp.measuring.throughput.formats import Built, Workspace, build_format, list_files
+from pcr_exp.measuring.throughput.levels import Lane, Row
 from pcr_exp.measuring.throughput.measure import Measurement
-from pcr_exp.measuring.throughput.plan import is_free, num_epochs
+from pcr_exp.measuring.throughput.plan import is_free
 from pcr_exp.measuring.throughput.process import LoaderProcess
-from pcr_exp.system import MIB
-from pcr_exp.system.page_cache import drop, resident_share_of
 
 log = logging.getLogger(__name__)
 
-Row = dict[str, Any]
 
-
-class Lane:
-    """A loader with one decoder."""
+class LoaderLane:
+    """A loader with one decoder, in a process of its own."""
 
     def __init__(self, workspace: Workspace, job: Job, process: LoaderProcess) -> None:
-        """Measures an epoch without limits, for nobody: to warm up, and to know how long one takes.
+        """Measures an epoch that is not counted, as `Lane`.
 
         Raises:
             LoaderError: the loader failed.
@@ -38,13 +36,12 @@ class Lane:
         self._folder = workspace.format_folder(format_of(job.loader))
         self._epoch_images = len(workspace.images)
         if is_ours(job.loader):
-            self._files = list_files(self._folder / scan_of(job.loader).encoding)
-            self.epoch_bytes = epoch_bytes(self._folder, job.loader)
+            files = list_files(self._folder / scan_of(job.loader).encoding)
+            num_bytes = epoch_bytes(self._folder, job.loader)
         else:
-            self._files = list_files(self._folder)
-            self.epoch_bytes = sum(file.stat().st_size for file in self._files)
-        self._told_still_cached = False
-        self._free_epoch_s = self._ask(job).total_s
+            files = list_files(self._folder)
+            num_bytes = sum(file.stat().st_size for file in files)
+        self._lane = Lane(job, files, num_bytes, self._ask)
 
     def measure(self, job: Job, *, measure_s: float, cold_cache: bool, with_bound: bool = False) -> Row:
         """What one measurement gave, with its settings.
@@ -54,44 +51,19 @@ class Lane:
         Raises:
             LoaderError: the loader failed.
         """
-        epochs = num_epochs(
-            job,
-            measure_s=measure_s,
-            free_epoch_s=self._free_epoch_s,
-            epoch_bytes=self.epoch_bytes,
-            num_requests=len(self._files),
+        bounds: list[Bound] = []
+
+        def around() -> None:
+            bounds.append(self._bound(job, measure_s / 2))
+
+        row = self._lane.measure(
+            job, measure_s=measure_s, cold_cache=cold_cache, around=around if with_bound else None
         )
-        if cold_cache:
-            self._drop(job)
-        cached = resident_share_of(self._files)
-        bounds = [self._bound(job, measure_s / 2)] if with_bound else []
-        measured = self._ask(replace(job, num_epochs=epochs))
-        bounds += [self._bound(job, measure_s / 2)] if with_bound else []
-        image_bytes = self.epoch_bytes * epochs / measured.num_images
-        images_per_s = measured.num_images / measured.total_s
-        return {
-            "loader": job.loader,
-            "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
-            "storage": job.storage.name,
-            "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
-            "latency_ms": job.storage.latency_ms,
-            "requests_per_s": job.storage.requests_per_s,
-            "model_images_per_s": job.model_images_per_s,
-            "cores": job.cores,
-            "num_epochs": epochs,
-            "num_images": measured.num_images,
-            "total_s": measured.total_s,
-            "images_per_s": images_per_s,
-            "mib_per_s": images_per_s * image_bytes / MIB,
-            "cpu_s_per_image": measured.cpu_s / measured.num_images,
-            "wait_share": measured.wait_s / measured.total_s,
-            "first_batch_s": measured.first_batch_s,
-            "epoch_bytes": self.epoch_bytes,
-            "num_files": len(self._files),
-            "cached_share": cached,
-            "bound_images_per_s": fmean(bound.images_per_s for bound in bounds) if bounds else None,
-            "bound_cpu_s_per_image": fmean(bound.cpu_s_per_image for bound in bounds) if bounds else None,
-        }
+        row["decode"] = decoder_label(job.loader, job.decode, antialias=job.settings.antialias)
+        if bounds:
+            row["bound_images_per_s"] = fmean(bound.images_per_s for bound in bounds)
+            row["bound_cpu_s_per_image"] = fmean(bound.cpu_s_per_image for bound in bounds)
+        return row
 
     def _ask(self, job: Job) -> Measurement:
         return Measurement(**self._request("measure", job, epoch_images=self._epoch_images))
@@ -101,22 +73,6 @@ class Lane:
 
     def _request(self, do: str, job: Job, **more: float) -> dict[str, Any]:
         return self._process.ask({"do": do, "folder": str(self._folder), "job": job.to_json(), **more})
-
-    def _drop(self, job: Job) -> None:
-        """Drop the files from the page cache, and say so, once, where that did not work."""
-        kept = drop(self._files)
-        if kept and not self._told_still_cached:
-            self._told_still_cached = True
-            path, reason = next(iter(kept.items()))
-            log.warning(
-                "%s: %d of its %d files stayed in the page cache though cold_cache=true, the first of them "
-                "%s: %s. Rows say how much in cached_share.",
-                job.loader,
-                len(kept),
-                len(self._files),
-                path,
-                reason,
-            )
 
 
 Progress = Callable[[int, int], None]
@@ -137,7 +93,7 @@ class Contest:
         self._workspace = workspace
         self._jobs = list(jobs)
         self._peers_python = peers_python
-        self._lanes: dict[tuple[Any, ...], Lane] = {}
+        self._lanes: dict[tuple[Any, ...], LoaderLane] = {}
         self._processes = ExitStack()
 
     def warm_up(self, progress: Progress) -> None:
@@ -190,7 +146,7 @@ class Contest:
     def __exit__(self, *_: object) -> None:
         self._processes.close()
 
-    def _open(self, job: Job) -> Lane:
+    def _open(self, job: Job) -> LoaderLane:
         python = None if is_ours(job.loader) else self._peers_python
         process = self._processes.enter_context(LoaderProcess(job.loader, python))
         if not is_ours(job.loader):
@@ -198,7 +154,7 @@ class Contest:
             built = build_format(self._workspace, name, process)
             if name != LINKS:
                 self.built[name] = built
-        return Lane(self._workspace, job, process)
+        return LoaderLane(self._workspace, job, process)
 
     def _measure(self, job: Job, **how: Any) -> Row | None:
         if job.loader in self.failed:

@@ -7,10 +7,11 @@ from math import ceil, lcm
 from typing import Any
 
 from pcr_exp.config.records import NUM_GROUPS
+from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.peers.registry import PEERS, Job, absence, scan_of
+from pcr_exp.measuring.peers.registry import PEERS, Job, absence
 from pcr_exp.system import MIB
 
 FILE_PER_IMAGE = "image_folder_pil"
@@ -30,7 +31,7 @@ def plan_jobs(config: ThroughputConfig) -> list[Job]:
     Raises:
         ConfigError: there is no such scan level, peer or `decode`.
     """
-    ours = _ours(config)
+    ours = own_jobs(config)
     loaders = [*ours, *_present_peers(config)]
     throttled = [job for job in loaders if job.loader not in PEERS or job.loader == FILE_PER_IMAGE]
     paced = [replace(job, model_images_per_s=config.model_images_per_s) for job in loaders]
@@ -61,7 +62,7 @@ def shared_jobs(config: ThroughputConfig) -> list[Job]:
         raise ConfigError(
             "model_images_per_s=null: wanted a rate, the compute of the model that is validated."
         )
-    free = [replace(job, num_epochs=_ENDLESS) for job in _ours(config)]
+    free = [replace(job, num_epochs=_ENDLESS) for job in own_jobs(config)]
     paced = [replace(job, model_images_per_s=config.model_images_per_s) for job in free]
     return [*free, *paced, *(replace(job, storage=limit) for limit in limits(config) for job in paced)]
 
@@ -128,7 +129,12 @@ def num_epochs(
     return max(1, ceil(measure_s / epoch_s))
 
 
-def _ours(config: ThroughputConfig) -> list[Job]:
+def own_jobs(config: ThroughputConfig) -> list[Job]:
+    """Each of our scan levels with each decoder and resize filter, as fast as it goes.
+
+    Raises:
+        ConfigError: there is no such scan level or `decode`.
+    """
     decodes = config.decodes or [config.loader.decode]
     filters = config.antialiases or [config.loader.antialias]
     settings = [  # refuses unknown ones
@@ -137,15 +143,16 @@ def _ours(config: ThroughputConfig) -> list[Job]:
         for antialias in filters
     ]
     names = [scan_of(name).name for name in config.scans]
-    return [replace(_job(config, name, s.decode), settings=s) for s in settings for name in names]
+    return [replace(job_of(config, name, s.decode), settings=s) for s in settings for name in names]
 
 
 def _present_peers(config: ThroughputConfig) -> list[Job]:
     absent = absent_peers(config)
-    return [_job(config, name, PEERS[name].decode) for name in config.peers if name not in absent]
+    return [job_of(config, name, PEERS[name].decode) for name in config.peers if name not in absent]
 
 
-def _job(config: ThroughputConfig, name: str, decode: str) -> Job:
+def job_of(config: ThroughputConfig, name: str, decode: str) -> Job:
+    """One epoch of a loader, as fast as it goes."""
     return Job(
         loader=name,
         decode=decode,

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.scan import scan_of
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label, scan_of
+from pcr_exp.measuring.peers.registry import OURS, Job, decoder_label
 from pcr_exp.measuring.throughput.formats import Workspace
 from pcr_exp.measuring.throughput.measure import Consumed
 from pcr_exp.measuring.throughput.plan import shared_jobs, window_images

@@ -146,6 +146,7 @@ def train_config(config: GpuConfig, model: str, *overrides: str) -> TrainConfig:
     """A run's settings, as `experiments.train` composes them."""
     return compose(
         "train",
+        TrainConfig,
         f"model={model}",
         f"training.image_size={config.image_size}",
         f"training.batch_size={config.batch_size}",
@@ -156,7 +157,9 @@ def train_config(config: GpuConfig, model: str, *overrides: str) -> TrainConfig:
 
 
 def _packed(config: GpuConfig, name: str) -> list[Row]:
-    settings = compose("train", f"dataset={name}", f"dataset.root={Path(config.source_root) / name}").dataset
+    settings = compose(
+        "train", TrainConfig, f"dataset={name}", f"dataset.root={Path(config.source_root) / name}"
+    ).dataset
     root = Path(config.data_root) / name
     num_images, num_bytes = copy_classes(open_dataset(settings), settings.label, config.max_images, root)
     return [{"measure": "pack", "dataset": name, "n": num_images, "num_bytes": num_bytes}]

@@ -1,4 +1,4 @@
-"""Measure loaders side by side, or predict what a cluster's would do; draw it."""
+"""Measure our scan levels, or predict what a cluster's loaders would do; draw it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,94 +6,53 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.model.plan_page import report_plan
-from pcr_exp.analysis.model.validation import add_validation
-from pcr_exp.analysis.model.validation_page import report_validation
-from pcr_exp.analysis.throughput.page import report_throughput
-from pcr_exp.analysis.throughput.table import write_throughput
+from pcr_exp.analysis.throughput.levels import report_levels
+from pcr_exp.analysis.throughput.table import FORMAT_COLUMNS, write_throughput
+from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.measuring.throughput.formats import (
-    Built,
-    Workspace,
-    build_copies,
-    by_encoding,
-    open_workspace,
-    original_files,
-)
-from pcr_exp.measuring.throughput.interleave import Contest
-from pcr_exp.measuring.throughput.plan import (
-    COUNTED,
-    absent_peers,
-    copied_groups,
-    describe,
-    plan_jobs,
-)
-from pcr_exp.measuring.throughput.shared import validation_rows
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.throughput.levels import LEVELS_COUNTED, measure_levels
+from pcr_exp.measuring.throughput.plan import describe
+from pcr_exp.records.prepare import ensure_records, records_folder
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
+from pcr_exp.storage.local import LocalStorage
+
+ELSEWHERE = "measured in a checkout of the repository"
 
 
 def throughput(config: ThroughputConfig) -> str:
-    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    """Predict for a cluster, or measure our scan levels in turns; draw; returns "finished".
+
+    Raises:
+        ConfigError: something is asked for that only a checkout measures, or no scan level is named.
+    """
+    for key, what in (("validate", "The model of throughput is"), ("one_core", "One core alone is")):
+        if getattr(config, key):
+            raise ConfigError(f"{key}=true: wanted false. {what} {ELSEWHERE}.")
     if config.plan is not None:
         out, files = config.plan.out, report_plan(config.plan)
-    elif config.validate:
-        if config.measure:
-            validate(config)
-        out, files = config.out, report_validation(config.out, config.runs_roots)
     else:
         if config.measure:
             measure(config)
-        out, files = config.out, report_throughput(config.out)
+        out, files = config.out, report_levels(config.out)
     track_files(config.tracking, f"throughput-{Path(out).name}", Path(out), asdict(config), files)
     show(files)
     return "finished"
 
 
-def validate(config: ThroughputConfig) -> None:
-    """Measure what processes get that share a storage, and add it to `config.out`."""
-    workspace, _ = workspace_of(config)
-    with counting_bar("measurements") as tell:
-        rows = pd.DataFrame(validation_rows(config, workspace, tell))
-    settings = describe(config, len(workspace.images)) | {"settle_s": config.settle_s}
-    alike = {key: value for key, value in settings.items() if key not in ("seed", "repeats")}
-    add_validation(config.out, rows, alike)
-
-
 def measure(config: ThroughputConfig) -> None:
-    """One interleaved run of everything that the configuration asks for, into `config.out`."""
-    jobs = plan_jobs(config)
-    workers = config.loader.num_workers
-    workspace, records = workspace_of(config)
-    with Contest(workspace, jobs, peers_python=config.peers_python) as contest:
-        with counting_bar("formats, warm-up") as tell:
-            contest.warm_up(tell)
-        formats = [
-            original_files(workspace),
-            *by_encoding(workspace, records),
-            *contest.built.values(),
-            *build_copies(workspace, copied_groups(config), workers),
-        ]
-        with counting_bar("measurements") as tell:
-            turns = contest.rows(
-                config.repeats,
-                tell,
-                measure_s=config.measure_s,
-                cold_cache=config.cold_cache,
-                with_bound=config.bound,
-            )
-            rows = pd.DataFrame(turns)
-    absent = {**absent_peers(config), **contest.failed}
-    settings = {"counted": COUNTED, **describe(config, len(workspace.images))}
-    write_throughput(config.out, rows, pd.DataFrame(formats), absent, settings)
-
-
-def workspace_of(config: ThroughputConfig) -> tuple[Workspace, Built]:
-    """The images and their records, made first if they are not there."""
+    """Every scan level, decoder and filter under every storage, in turns, into `config.out`."""
+    if not config.scans:
+        raise ConfigError(f"scans=[]: wanted at least one scan level. Loaders of others are {ELSEWHERE}.")
+    records = RecordsConfig(root=config.work, on_error=config.on_error)
     with counting_bar("records") as tell:
-        return open_workspace(
-            config.dataset,
-            Path(config.work),
-            on_error=config.on_error,
-            num_workers=config.loader.num_workers,
-            progress=tell,
-        )
+        ensure_records(config.dataset, records, progress=tell)
+    split = Path(config.work) / records_folder(config.dataset, records) / "train"
+    with counting_bar("measurements") as tell:
+        rows = pd.DataFrame(measure_levels(config, split, tell))
+    absent = dict.fromkeys(config.peers, f"loaders of others are {ELSEWHERE}")
+    num_images = RecordSet(LocalStorage(split), "baseline").index.num_samples
+    settings = {"counted": LEVELS_COUNTED, **describe(config, num_images)}
+    write_throughput(config.out, rows, pd.DataFrame(columns=FORMAT_COLUMNS), absent, settings)

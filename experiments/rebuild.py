@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.pages import PAGES as PAPERS
 from pcr_exp.analysis.activations.page import FIGURES as STUDY_FIGURES
 from pcr_exp.analysis.activations.page import save_study_figure
 from pcr_exp.analysis.cached_reads import redraw_cached_reads
@@ -38,7 +39,8 @@ from pcr_exp.analysis.throughput.page import report_throughput
 from pcr_exp.analysis.tolerance.page import load_tolerance, write_tables
 from pcr_exp.analysis.tolerance.slopes import measured_in, write_slopes
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import FiguresConfig
+from pcr_exp.config.runners import FiguresConfig, QualityConfig
+from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.places import CHECKOUT, as_typed
@@ -90,7 +92,7 @@ def _runs(folder: Path, out: Path, key: str | None = None, reference: str | None
     declared = pd.read_csv(folder / "runs.csv")
     targets = declared.filter(regex="^target_").iloc[:, 0].unique()
     target = float(targets[0]) if len(targets) == 1 else None
-    write_report(folder / "runs", RESULTS / "quality", out, target, with_quality=False)
+    write_report(folder / "runs", RESULTS / "quality", out, target, pages=PAPERS, with_quality=False)
     if key is not None and reference is not None:
         compare(FiguresConfig(runs_root=str(folder / "runs"), out=str(out)), key, reference)
 
@@ -117,7 +119,7 @@ def _validation(folder: Path, out: Path, runs: Sequence[str]) -> None:
 
 
 def _plan(folder: Path, out: Path) -> None:
-    plan = compose("throughput", f"plan={folder.name}").plan
+    plan = compose("throughput", ThroughputConfig, f"plan={folder.name}").plan
     assert plan is not None
     report_plan(replace(plan, out=str(out)))
 
@@ -131,7 +133,7 @@ def _activations(folder: Path, out: Path) -> None:
 
 
 def _sample_image(folder: Path, out: Path) -> None:
-    shown = compose("quality", f"experiment={folder.name}")
+    shown = compose("quality", QualityConfig, f"experiment={folder.name}")
     assert shown.image is not None
     write_sample_image(shown.image, shown.groups, out)
 

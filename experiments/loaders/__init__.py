@@ -1,0 +1,1 @@
+"""Our loader beside those of others."""
