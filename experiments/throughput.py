@@ -1,14 +1,33 @@
 """Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
 
+from dataclasses import asdict
+from pathlib import Path
+
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.runners.launch import launch
 
 
 def throughput(config: ThroughputConfig) -> str:
     """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
-    from experiments.loaders import study
+    from experiments.loaders.study import measure, validate
+    from pcr_exp.analysis.model.plan_page import report_plan
+    from pcr_exp.analysis.model.validation_page import report_validation
+    from pcr_exp.analysis.throughput.page import report_throughput
+    from pcr_exp.runners.studies.shown import show, track_files
 
-    return study.throughput(config)
+    if config.plan is not None:
+        out, files = config.plan.out, report_plan(config.plan)
+    elif config.validate:
+        if config.measure:
+            validate(config)
+        out, files = config.out, report_validation(config.out, config.runs_roots)
+    else:
+        if config.measure:
+            measure(config)
+        out, files = config.out, report_throughput(config.out)
+    track_files(config.tracking, f"throughput-{Path(out).name}", Path(out), asdict(config), files)
+    show(files)
+    return "finished"
 
 
 def main() -> None:

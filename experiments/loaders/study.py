@@ -1,14 +1,10 @@
-"""Measure loaders side by side, or predict what a cluster's would do; draw it."""
+"""Measure loaders side by side, and the throughput model beside several readers of one storage."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.model.plan_page import report_plan
 from pcr_exp.analysis.model.validation import add_validation
-from pcr_exp.analysis.model.validation_page import report_validation
-from pcr_exp.analysis.throughput.page import report_throughput
 from pcr_exp.analysis.throughput.table import write_throughput
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.measuring.throughput.formats import (
@@ -28,25 +24,7 @@ from pcr_exp.measuring.throughput.plan import (
     plan_jobs,
 )
 from pcr_exp.measuring.throughput.shared import validation_rows
-from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
-
-
-def throughput(config: ThroughputConfig) -> str:
-    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
-    if config.plan is not None:
-        out, files = config.plan.out, report_plan(config.plan)
-    elif config.validate:
-        if config.measure:
-            validate(config)
-        out, files = config.out, report_validation(config.out, config.runs_roots)
-    else:
-        if config.measure:
-            measure(config)
-        out, files = config.out, report_throughput(config.out)
-    track_files(config.tracking, f"throughput-{Path(out).name}", Path(out), asdict(config), files)
-    show(files)
-    return "finished"
 
 
 def validate(config: ThroughputConfig) -> None:

@@ -90,7 +90,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_throughput_shows_tables_and_figures(
     recorder: Recorder, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.loaders.study.report_throughput", lambda _: files)
+    monkeypatch.setattr("pcr_exp.analysis.throughput.page.report_throughput", lambda _: files)
     config = compose("throughput", "measure=false", f"out={tmp_path / 'loaders'}")
     assert throughput(config) == "finished"
     assert (recorder.shown["table"], recorder.shown["figure"]) == (["table"], ["curve"])

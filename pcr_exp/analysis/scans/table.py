@@ -56,10 +56,10 @@ def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
         baseline = of_group[of_group["encoding"] == "baseline"]
-        for (timing, scan), timed in of_group.groupby(["timing", "scan"], sort=True):
+        for (timing, scan), of_scan in of_group.groupby(["timing", "scan"], sort=True):
             level = of_group[of_group["scan"] == scan]
             keys = dict(zip([*GROUP_KEYS, "timing", "scan"], [*group, timing, scan], strict=True))
-            rows.append(keys | _summary(level, timed, baseline))
+            rows.append(keys | _summary(level, of_scan, baseline))
     table = pd.DataFrame(rows)
     if table.empty:
         return table

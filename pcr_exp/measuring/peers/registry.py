@@ -189,8 +189,10 @@ def absence(name: str) -> str | None:
 
 def open_peer(name: str) -> Peer:
     """The module of a loader. Raises ImportError if what it needs cannot be imported."""
+    from pcr_exp.measuring.peers import records
+
     entry = _entry(name)
-    return cast(Peer, _import(OURS if entry is None else entry.module))
+    return cast(Peer, records if entry is None else _import(entry.module))
 
 
 def open_format(name: str) -> Format:
