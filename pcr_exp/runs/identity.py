@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -51,6 +52,10 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
 # Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that
 # its runs are called what they were.
 _ONCE_OF_EVERY_CODEC = {"sparsity": 1.0, "zero_run": True, "fraction": 0.25, "rank": 2}
+_OF_STUDIES_WITHOUT_EFFECT = (
+    *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
+)
+"""Of studies what changes where files lie and how fast they are made; runs count by their ids."""
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
@@ -107,6 +112,21 @@ def identity(
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
     return {**part, "images": images, "numerics": NUMERICS, **({"code": dict(code)} if code else {})}
+
+
+def identity_of_study(study: Mapping[str, Any], images: str, code: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that decides what a study finds, as `identity` does of a run; a study trains nothing.
+
+    Args:
+        study: Its whole configuration, and what else decides its results, as plain values.
+        images: Key of the images that it looks at.
+        code: As in `identity`.
+    """
+    counts = {key: value for key, value in study.items() if key not in _OF_STUDIES_WITHOUT_EFFECT}
+    part: dict[str, Any] = redacted(scientific_part(counts))
+    part |= {"images": images, "numerics": NUMERICS, **({"code": dict(code)} if code else {})}
+    plain: dict[str, Any] = json.loads(json.dumps(part))
+    return plain
 
 
 def _processes_count(config: Mapping[str, Any]) -> bool:
