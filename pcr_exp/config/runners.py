@@ -80,20 +80,26 @@ OF_THE_COMMAND = ("smoke", "dry_run")
 """Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
 
 
+CHECKS = ("none", "times", "content")
+
+
 @dataclass(kw_only=True, slots=True)
 class PrepareConfig(RunnerConfig):
     """Settings of `python -m experiments.prepare`."""
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
-    check: bool = False
-    """Compare every image with what the records were made of, and change nothing; `--check` is the same."""
+    check: str = "none"
+    """Compare every image with what the records were made of, and change nothing: `times` (`--check`) by
+    names, labels, sizes and times, `content` (`--check=content`) byte by byte as well."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     out: str = "outputs/prepare/${dataset.name}"
     """Where the table of what was encoded goes, if it is tracked."""
 
     def __post_init__(self) -> None:
         self.out = expanded(self.out)
+        self.check = {"True": "times", "False": "none"}.get(self.check, self.check)  # as it was given once
+        require(self.check in CHECKS, "check", self.check, " or ".join(CHECKS))
 
 
 @dataclass(kw_only=True, slots=True)

@@ -93,6 +93,8 @@ def test_check_says_what_changed_and_prepare_what_was_left_alone(class_folders: 
     done = call("prepare", "--check", *arguments)
     assert done.returncode == 0, done.stderr
     assert "8 images are as they were when the records were made" in done.stdout
+    done = call("prepare", "--check=content", *arguments)
+    assert done.returncode == 0 and "the bytes of 8 were compared with those in the records" in done.stdout
     (named / "rocket" / "0.jpg").unlink()
     failed = call("prepare", "--check", *arguments)
     assert failed.returncode == 1 and "Traceback" not in failed.stderr
