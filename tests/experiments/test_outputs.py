@@ -1,4 +1,4 @@
-"""What a user measures lies below outputs/, away from the project's results, and is looked for there alone."""
+"""What a user measures lies below outputs/, away from the project's, and is looked for there alone."""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from composing import compose
+from composing import SCHEMAS, compose
 
-from pcr_exp.config.compose import RUNNER_SCHEMAS
+from experiments.figures import figures
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS
 from pcr_exp.runners import sweep
-from pcr_exp.runners.figures import figures
 from tests.analysis.test_quality_files import DECODED, ROWS, index, write_quality
 
 REPO = Path(__file__).parents[2]
@@ -37,7 +36,7 @@ def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-@pytest.mark.parametrize("runner", RUNNER_SCHEMAS)
+@pytest.mark.parametrize("runner", SCHEMAS)
 def test_no_command_reads_or_writes_the_project_s_results_unless_asked(runner: str) -> None:
     named = {(runner, key) for key, text in words(compose(runner)) if text.strip("[").startswith("results")}
     assert named <= OURS

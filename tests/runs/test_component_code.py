@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from composing import compose
 
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import setting_key
@@ -16,7 +17,6 @@ from pcr_exp.analysis.core.told_apart import words_of
 from pcr_exp.config import component_code as module
 from pcr_exp.config import components
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.compose import compose
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.identity import run_id
