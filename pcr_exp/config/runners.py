@@ -98,7 +98,7 @@ class PrepareConfig(RunnerConfig):
 
     def __post_init__(self) -> None:
         self.out = expanded(self.out)
-        self.check = {"True": "times", "False": "none"}.get(self.check, self.check)  # as it was given once
+        self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # as once
         require(self.check in CHECKS, "check", self.check, " or ".join(CHECKS))
 
 
