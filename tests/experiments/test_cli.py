@@ -158,7 +158,7 @@ def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> N
         "import os, signal\n"
         "from pcr_exp.runners import launch\n"
         "from pcr_exp.config.runners import FiguresConfig\n"
-        "def interrupted(packages):\n"
+        "def interrupted(*_):\n"
         "    try: os.kill(os.getpid(), signal.SIGINT)\n"
         "    except KeyboardInterrupt: raise AttributeError('as OmegaConf does')\n"
         "launch.prepare_hydra = interrupted\n"
