@@ -95,7 +95,7 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
 def test_the_demo_runs_at_its_smoke_size_away_from_the_checkout(scripts: Path, tmp_path: Path) -> None:
     done = run(scripts / "pcr-exp", "demo", "runner=smoke", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    out = tmp_path / "results/runs/smoke_demo"
+    out = tmp_path / "outputs/smoke/demo"
     assert (out / "figures/summary.csv").is_file() and list((out / "figures").glob("*.png"))
     manifests = [path.read_text() for path in out.glob("runs/*/manifest.json")]
     assert len(manifests) == 2

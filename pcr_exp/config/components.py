@@ -128,15 +128,17 @@ def component_of(group: str, config: Any) -> tuple[str, Component]:
     Raises:
         ConfigError: they belong to none.
     """
-    options = {name: found for name, found in _options(group).items() if found.schema is type(config)}
-    if len(options) > 1:
-        options = {name: found for name, found in options.items() if name == config.name}
-    for name, component in options.items():
+    for name, component in _matching(group, config).items():
         return name, component
     raise ConfigError(
         f"{group}: {config.name!r} with the settings of {type(config).__name__}; choose one with {group}="
         f"{', '.join(names(group))}."
     )
+
+
+def chosen_by(settings: object) -> list[Component]:
+    """The options of any group whose settings these are; of several in one group the one that they name."""
+    return [each for group in groups() for each in _matching(group, settings).values()]
 
 
 def build(group: str, config: Any, *given: Any) -> Any:
@@ -152,6 +154,13 @@ def config_folders() -> list[Path]:
     """The folders `configs` of users' packages, for Hydra's search path."""
     roots = [Path(root) for package in _packages for root in getattr(sys.modules[package], "__path__", [])]
     return [root / "configs" for root in roots if (root / "configs").is_dir()]
+
+
+def _matching(group: str, settings: Any) -> dict[str, Component]:
+    options = {name: found for name, found in _options(group).items() if found.schema is type(settings)}
+    if len(options) > 1:
+        options = {name: found for name, found in options.items() if name == settings.name}
+    return options
 
 
 def _options(group: str) -> dict[str, Component]:

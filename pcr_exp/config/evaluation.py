@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from omegaconf import MISSING
 
 from pcr_exp.config.check import expanded, require
-from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import NUM_GROUPS, RecordsConfig
-from pcr_exp.config.runners import RunnerConfig, TrackingConfig
+from pcr_exp.config.runners import StudyConfig, TrackingConfig
 from pcr_exp.config.scan import PAPER_GROUPS
 from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.config.training import TaskConfig
@@ -25,10 +24,9 @@ DEFAULT_MODEL = "efficientnet_lite0"
 
 
 @dataclass(kw_only=True, slots=True)
-class EvaluateConfig(RunnerConfig):
+class EvaluateConfig(StudyConfig):
     """`python -m experiments.evaluate`: what a model is worth at scan groups that it was not trained at."""
 
-    dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     """Its headline is what the matrix of training and test groups shows."""
@@ -56,10 +54,10 @@ class EvaluateConfig(RunnerConfig):
     num_threads: int | None = None
     """torch's CPU threads (null: its own choice)."""
     seed: int = 0
-    out: str = "results/evaluate/${dataset.name}"
+    out_root: str = "outputs/evaluate"
 
     def __post_init__(self) -> None:
-        self.out = expanded(self.out)
+        self.expand_places()
         self.runs = [expanded(folder) for folder in self.runs]
         self.classes = None if self.classes is None else expanded(self.classes)
         splits = ("train", "tune", "val", ALL)

@@ -51,7 +51,7 @@ class GpuConfig(RunnerConfig):
     """Decoding processes (null: all cores but two)."""
     overrides: list[str] = field(default_factory=list)
     """More settings of the models and runs, as on the command line of `experiments.train`."""
-    out: str = "results/gpu"
+    out: str = "outputs/gpu"
     tracking: TrackingConfig = field(default_factory=no_tracking)
     archive: str | None = None
     """A .tar.gz of `out`, for a machine that gives few files back; null: none."""

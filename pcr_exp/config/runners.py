@@ -55,8 +55,32 @@ class RunnerConfig:
     """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
 
 
+@dataclass(kw_only=True, slots=True)
+class StudyConfig(RunnerConfig):
+    """What the programs share that measure the images of one dataset."""
+
+    dataset: DatasetConfig = MISSING
+    out_root: str = MISSING
+    """Results lie in `<out_root>/<id>`: the id is readable, and ends in a key of all that decides them."""
+    out: str | None = None
+    """This folder instead. If it has results of other settings or images, nothing is measured."""
+
+    @property
+    def place(self) -> str:
+        """The folder of the results, for people."""
+        return f"{self.out_root}/<id>" if self.out is None else self.out
+
+    def expand_places(self) -> None:
+        """Put the user's home in place of `~`."""
+        self.out_root = expanded(self.out_root)
+        self.out = None if self.out is None else expanded(self.out)
+
+
 OF_THE_COMMAND = ("smoke", "dry_run")
 """Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
+
+
+CHECKS = ("none", "times", "content")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -65,14 +89,17 @@ class PrepareConfig(RunnerConfig):
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
-    check: bool = False
-    """Compare every image with what the records were made of, and change nothing; `--check` is the same."""
+    check: str = "none"
+    """Compare every image with what the records were made of, and change nothing: `times` (`--check`) by
+    names, labels, sizes and times, `content` (`--check=content`) byte by byte as well."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
-    out: str = "results/prepare/${dataset.name}"
+    out: str = "outputs/prepare/${dataset.name}"
     """Where the table of what was encoded goes, if it is tracked."""
 
     def __post_init__(self) -> None:
         self.out = expanded(self.out)
+        self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # as once
+        require(self.check in CHECKS, "check", self.check, " or ".join(CHECKS))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -95,7 +122,7 @@ class TrainConfig(RunnerConfig):
     """Processes that train together; each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
     seed: int = 0
-    runs_root: str = "results/runs"
+    runs_root: str = "outputs/runs"
 
     def __post_init__(self) -> None:
         self.runs_root = expanded(self.runs_root)
@@ -114,10 +141,9 @@ class TrainConfig(RunnerConfig):
 
 
 @dataclass(kw_only=True, slots=True)
-class QualityConfig(RunnerConfig):
+class QualityConfig(StudyConfig):
     """Settings of `python -m experiments.quality`."""
 
-    dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
     tracking: TrackingConfig = field(default_factory=no_tracking)
     split: str = "val"
@@ -131,10 +157,10 @@ class QualityConfig(RunnerConfig):
     image: str | None = None
     """Draw one image at the scan groups, and measure no dataset: a JPEG file, or one of scikit-image's
     photographs by its name (`astronaut`, `coffee`, `rocket` ...)."""
-    out: str = "results/quality/${dataset.name}"
+    out_root: str = "outputs/quality"
 
     def __post_init__(self) -> None:
-        self.out = expanded(self.out)
+        self.expand_places()
         splits = ("train", "tune", "val")
         require(self.split in splits, "split", self.split, " or ".join(splits))
         require(
@@ -156,9 +182,9 @@ class QualityConfig(RunnerConfig):
 class FiguresConfig:
     """Settings of `python -m experiments.figures`."""
 
-    runs_root: str = "results/runs"
-    quality_root: str = "results/quality"
-    out: str = "results/figures"
+    runs_root: str = "outputs/runs"
+    quality_root: str = "outputs/quality"
+    out: str = "outputs/figures"
     target: float | None = None
     """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
     exclusive_only: bool = True
@@ -171,7 +197,7 @@ class FiguresConfig:
     timing_root: str | None = None
     """Folder of short exclusive runs (`training.stop_after_s`), whose seconds per epoch times the epochs of
     the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
-    targets_root: str = "results/fair_baseline"
+    targets_root: str = "outputs/fair_baseline"
     """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
     dry_run: bool = False
     """As RunnerConfig's."""
@@ -216,7 +242,7 @@ class DemoConfig(RunnerConfig):
     quality_images: int = 100
     tracking: TrackingConfig = field(default_factory=no_tracking)
     """Of its measurements, each of its runs, and its report."""
-    out: str = "results/demo"
+    out: str = "outputs/demo"
 
     def __post_init__(self) -> None:
         self.out = expanded(self.out)
@@ -237,7 +263,7 @@ class ActivationStudyConfig(TrainConfig):
     """Batch sizes to measure gradient errors at."""
     run: str | None = None
     """Folder of a finished run with compressed activations, whose ratios and bounds are drawn too."""
-    out: str = "results/activations/${dataset.name}"
+    out: str = "outputs/activations/${dataset.name}"
 
     def __post_init__(self) -> None:
         TrainConfig.__post_init__(self)

@@ -77,7 +77,7 @@ class PlanConfig:
     """Dollars for a thousand reads; one read is one record up to the scan group."""
     max_workers: int = 1024
     """The figure over workers goes from 1 to this many, in powers of two."""
-    out: str = "results/throughput_model/${plan.name}"
+    out: str = "outputs/throughput_model/${plan.name}"
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, "plan.workers", self.workers, "at least 1")
@@ -166,7 +166,7 @@ class ThroughputConfig(RunnerConfig):
     processes: list[int] = field(default_factory=lambda: [1, 2, 4])
     work: str = "data/throughput"
     """Every format of the images is built here, once."""
-    out: str = "results/throughput/${dataset.name}"
+    out: str = "outputs/throughput/${dataset.name}"
 
     def __post_init__(self) -> None:
         self.work, self.out = expanded(self.work), expanded(self.out)

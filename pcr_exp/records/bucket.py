@@ -67,7 +67,13 @@ def prepare_in_bucket(
     return made
 
 
-def check_bucket(dataset: DatasetConfig, records: RecordsConfig) -> str:
+def check_bucket(
+    dataset: DatasetConfig,
+    records: RecordsConfig,
+    *,
+    contents: bool = False,
+    progress: Progress | None = None,
+) -> str:
     """As `check_records`, of records in an object store; besides, every record must lie there in full.
 
     Raises:
@@ -90,7 +96,8 @@ def check_bucket(dataset: DatasetConfig, records: RecordsConfig) -> str:
     with TemporaryDirectory() as temporary:
         _write_small_files(small, Path(temporary) / name)
         local = replace(records, root=temporary)
-        found = check_records(dataset, local, stored=StorageBelow(storage, name))
+        below = StorageBelow(storage, name)
+        found = check_records(dataset, local, contents=contents, progress=progress, stored=below)
     return f"{found}; {len(sizes)} objects below {storage}/{name} are as their indexes say"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pcr_exp.config.records import SCANS
-from pcr_exp.datasets.sample import Sample
+from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.records.format import VERSION
 from pcr_exp.records.index import RecordIndex
 
@@ -40,8 +40,21 @@ def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
 
 def joint_images_key(indexes: Mapping[str, RecordIndex]) -> str:
     """16 hex digits of what the images of all splits are, from the indexes of their records by split."""
-    rows = sorted((split, index.images) for split, index in indexes.items())
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+    return _joint({split: index.images for split, index in indexes.items()})
+
+
+def dataset_images_key(dataset: Dataset) -> str:
+    """As `joint_images_key`, of images that no records were made of."""
+    return _joint(
+        {
+            split: images_key([(sample, sample_bytes(sample)) for sample in samples])
+            for split, samples in dataset.splits.items()
+        }
+    )
+
+
+def _joint(keys: Mapping[str, str | None]) -> str:
+    return hashlib.sha256(json.dumps(sorted(keys.items())).encode()).hexdigest()[:16]
 
 
 def fingerprint(

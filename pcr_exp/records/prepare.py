@@ -41,7 +41,7 @@ def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Pro
     """What comes before reading records: missing ones are made, and old ones are not read unnoticed.
 
     With `records.auto_prepare=false` nothing is made. Records elsewhere (`records.root` with ://) are taken
-    as they are. Of the images that records were made of, only folders and label files are looked at.
+    as they are. Images are compared as `Source.as_it_was` does: by sizes and times, and not by contents.
 
     Raises:
         PcrExpError: as `prepare_records` raises it.
@@ -78,7 +78,7 @@ def prepare_records(
         records: where to, and how.
         progress: told (images done, images in all), over all splits.
         on_report: told (split, report) after each split that was looked at.
-        thorough: look at the size and time of every image, not only at folders and label files.
+        thorough: look at every image, not only at what `Source.as_it_was` looks at.
         stored: where finished records lie, if not in that folder itself.
 
     Returns:
@@ -144,11 +144,21 @@ def _tell_wait(folder: Path, holder: str) -> None:
 
 
 def check_records(
-    dataset: DatasetConfig, records: RecordsConfig, *, stored: RangeReader | None = None
+    dataset: DatasetConfig,
+    records: RecordsConfig,
+    *,
+    contents: bool = False,
+    progress: Progress | None = None,
+    stored: RangeReader | None = None,
 ) -> str:
     """Compare every image with what the records were made of, and change nothing; says what was found.
 
-    `stored` is where the records lie, if not in their folder below `records.root`.
+    Args:
+        dataset: the images.
+        records: where the records lie.
+        contents: compare bytes, too, and not only names, labels, sizes and times.
+        progress: told images whose bytes were compared, and all.
+        stored: where the records lie, if not in their folder below `records.root`.
 
     Raises:
         RecordError: there are no records, or images were added, removed or replaced.
@@ -158,7 +168,7 @@ def check_records(
     if not is_finished(folder):
         raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
     comparison = Comparison(dataset, records, folder, stored)
-    comparison.look()
+    comparison.look(contents=contents, progress=progress or (lambda _done, _total: None))
     if comparison.changes is None:
         raise RecordError(
             f"{folder} does not say what its records were made of. Prepare them once more: that compares "
@@ -166,7 +176,11 @@ def check_records(
         )
     if comparison.changes:
         raise RecordError(comparison.describe())
-    return f"{len(comparison.images)} images are as they were when the records were made"
+    found = f"{len(comparison.images)} images are as they were when the records were made"
+    if contents:
+        return f"{found}: the bytes of {comparison.num_compared} were compared with those in the records"
+    by = "names, labels, sizes and times" if comparison.at_home else "names, labels and sizes"
+    return f"{found}, by {by}; --check=content compares their bytes, too"
 
 
 def read_remarks(folder: Path) -> list[str]:

@@ -1,10 +1,10 @@
 """What records were made from, kept beside them: so that images added, removed or replaced are noticed.
 
-    source.json            the dataset's folder; each folder and label file that was read, and its state
+    source.json            the dataset's folder; each folder, label file and image file, and its state
     source_images.csv.gz   each image: split, id, labels, bytes, time of its last change
 
-The first is enough for a look that takes a second: a folder's time changes with the names in it, not with the
-contents of its files. The second tells which images changed, and how.
+The first is enough for a look that takes a second: a folder's time changes with the names in it, a file's
+with its contents. It has at most MAX_LOOKED_AT image files. The second tells which images changed, and how.
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from pcr_exp.datasets.looked import State, file_state, folder_state, some
 from pcr_exp.datasets.sample import Dataset, Sample
-from pcr_exp.records.strict_json import Check, UnfitError, fields, mapping_of, parse_json, text, texts, wholes
+from pcr_exp.records.strict_json import (
+    Check,
+    UnfitError,
+    fields,
+    mapping_of,
+    parse_json,
+    text,
+    texts,
+    whole,
+    wholes,
+)
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.regular import open_regular_file, read_regular
@@ -29,6 +39,9 @@ from pcr_exp.system.regular import open_regular_file, read_regular
 SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"
 
+MAX_LOOKED_AT = 10_000
+"""Image files whose size and time are compared before each run: 0.1 s on a local disk. Of more files
+they are spread evenly over the sorted paths."""
 _MAX_SOURCE_BYTES = 2**28
 _MAX_IMAGES_BYTES = 2**31
 """Limit for the unpacked table, some 20 million images: a small file may unpack to any size."""
@@ -38,6 +51,11 @@ _SOURCE: dict[str, Check] = {
     "tables": mapping_of(wholes(-(2**63), 2**63)),
     "remarks": texts,
 }
+_ADDED: dict[str, Check] = {
+    "files": mapping_of(wholes(-(2**63), 2**63)),
+    "num_files": whole(0, 2**63),
+}
+"""Not in files of earlier versions: images are then looked at once, and these are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +76,20 @@ class Source:
     tables: dict[str, State]
     remarks: list[str]
     """What was said of the dataset when it was read."""
+    files: dict[str, State] = field(default_factory=dict)
+    """Image files: all, or MAX_LOOKED_AT of them."""
+    num_files: int = 0
+    """All image files."""
 
     def as_it_was(self) -> bool:
-        """Whether folders and label files are as they were; images are not looked at."""
-        for paths, state_of in ((self.folders, folder_state), (self.tables, file_state)):
+        """Whether folders, label files and the image files that are noted are as they were, by their states.
+
+        False of a source that notes no image file.
+        """
+        if not self.files:
+            return False
+        of_files = (self.tables, file_state), (self.files, file_state)
+        for paths, state_of in ((self.folders, folder_state), *of_files):
             for path, state in paths.items():
                 try:
                     if state_of(Path(path)) != tuple(state):
@@ -138,12 +166,15 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     Raises:
         StorageError: the disk is full or refuses.
     """
-    looked = dataset.looked
+    looked, files = dataset.looked, _files(dataset, images)
+    chosen = sorted(files)[:: max(1, -(-len(files) // MAX_LOOKED_AT))]
     source = Source(
         root=resolved(root),
         folders={str(path.resolve()): state for path, state in looked.folders.items()},
         tables={str(path.resolve()): state for path, state in looked.tables.items()},
         remarks=looked.all_remarks(),
+        files={str(path.resolve()): files[path] for path in chosen},
+        num_files=len(files),
     )
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -161,7 +192,7 @@ def read_source(folder: Path) -> Source | None:
     """What records in `folder` were made from; None if that was not kept, or not in this form."""
     try:
         content = parse_json(read_regular(folder / SOURCE_FILE), _MAX_SOURCE_BYTES)
-        fields(_SOURCE)(content, "")
+        fields(_SOURCE, _ADDED)(content, "")
         return Source(**content)
     except (OSError, UnfitError):
         return None
@@ -197,3 +228,15 @@ def _state(sample: Sample) -> State | None:
     except OSError:
         return None
     return (num_bytes if sample.packed is None else sample.packed.num_bytes), changed_at_ns
+
+
+def _files(dataset: Dataset, images: Mapping[str, SourceImage]) -> dict[Path, State]:
+    """Every file that images lie in, as it was when these were looked at."""
+    found: dict[Path, State] = {}
+    for samples in dataset.splits.values():
+        for sample in samples:
+            state = images[sample.id].state
+            if state is not None and sample.path not in found:
+                size = state[0] if sample.packed is None else sample.path.stat().st_size
+                found[sample.path] = size, state[1]
+    return found

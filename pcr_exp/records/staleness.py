@@ -9,8 +9,10 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.datasets.sample import Dataset, PackedImage, open_dataset
+from pcr_exp.datasets.sample import SPLITS, Dataset, PackedImage, open_dataset
 from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.places import as_typed
+from pcr_exp.records.encode import Progress
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import read_rejected
 from pcr_exp.records.sources import (
@@ -27,12 +29,15 @@ from pcr_exp.records.sources import (
 from pcr_exp.storage import RangeReader
 from pcr_exp.storage.local import LocalStorage
 
+log = logging.getLogger(__name__)
+
 
 def of_other_bytes(
     folder: Path,
     files: Mapping[str, Path | PackedImage],
     images: Mapping[str, SourceImage],
     stored: RangeReader | None = None,
+    progress: Progress = lambda _done, _total: None,
 ) -> list[str]:
     """Ids of those files that differ from what the records in `folder` hold of them, sorted.
 
@@ -44,12 +49,13 @@ def of_other_bytes(
         files: those to compare, by id.
         images: says which split each is in.
         stored: where the records lie, if not in `folder`.
+        progress: told files that were compared, and all.
 
     Raises:
         RecordError: the records are damaged.
         OSError: they cannot be read.
     """
-    other = []
+    other, num_compared = [], 0
     storage = stored or LocalStorage(folder)
     for split in sorted({images[id_].split for id_ in files}):
         wanted = {id_ for id_ in files if images[id_].split == split}
@@ -61,9 +67,11 @@ def of_other_bytes(
             for i, id_ in enumerate(prefix.ids):
                 if id_ in wanted:
                     wanted.remove(id_)
+                    num_compared += 1
+                    progress(num_compared, len(files))
                     if not _holds(files[id_], prefix.encoded(i)):
                         other.append(id_)
-        other += wanted & {id_ for id_, _ in read_rejected(folder / split)}
+        other += wanted
     return sorted(other)
 
 
@@ -72,9 +80,6 @@ def _holds(file: Path | PackedImage, content: bytes) -> bool:
         return file.read_bytes() == content
     except OSError:
         return False
-
-
-log = logging.getLogger(__name__)
 
 
 class Comparison:
@@ -98,6 +103,10 @@ class Comparison:
         self._before: dict[str, SourceImage] | None = None
         self.changes: Changes | None = None
         """None: what the records were made of was not kept."""
+        self.at_home = False
+        """Whether the images lie where they lay, so that their times count."""
+        self.num_compared = 0
+        """Images whose bytes were compared with those in the records."""
 
     @property
     def known(self) -> Collection[str] | None:
@@ -121,9 +130,10 @@ class Comparison:
         at_home = source is not None and source.root == resolved(root)
         if source is not None and at_home and not thorough and source.as_it_was():
             log.info(
-                "%s: %d folders and %d label files are as they were when the records were made; only these "
-                "were looked at, `python -m experiments.prepare --check` looks at every image",
-                *(root, len(source.folders), len(source.tables)),
+                "%s: %d folders, %d label files and %d of %d image files have the sizes and times that they "
+                "had when the records were made; no image was read: `%s` compares every byte",
+                *(root, len(source.folders), len(source.tables), len(source.files), source.num_files),
+                as_typed("python -m experiments.prepare --check=content"),
             )
             return True
         self.look()
@@ -135,20 +145,37 @@ class Comparison:
             return True
         return self._decide()
 
-    def look(self) -> None:
-        """Look at every image."""
+    def look(self, *, contents: bool = False, progress: Progress = lambda _done, _total: None) -> None:
+        """Look at every image: at names, labels, sizes and times, with `contents` at its bytes as well.
+
+        Bytes are compared anyway of an image that has another time and the same size, unless the dataset's
+        folder is another: copies have times of their own. `progress` is told files whose bytes were compared.
+        """
         self.opened = open_dataset(self._dataset)
         self.images = look(self.opened)
         self._before = read_images(self._folder)
         if self._before is None or self._source is None:
             return
         self.changes, doubtful = compare(self._before, self.images)
-        if doubtful and self._dataset.root and self._source.root == resolved(self._dataset.root):
+        root = self._dataset.root
+        self.at_home = root is not None and self._source.root == resolved(root)
+        if doubtful and self.at_home:
             log.info("%d images have another time than before: their bytes are compared", len(doubtful))
+        ids = self._stored_as_they_are(doubtful) if contents else doubtful if self.at_home else []
+        if ids:
             files = {s.id: s.file for samples in self.opened.splits.values() for s in samples}
+            asked = {id_: files[id_] for id_ in ids}
             self.changes.replaced.extend(
-                of_other_bytes(self._folder, {id_: files[id_] for id_ in doubtful}, self.images, self._stored)
+                of_other_bytes(self._folder, asked, self.images, self._stored, progress)
             )
+        self.num_compared = len(ids)
+
+    def _stored_as_they_are(self, doubtful: Collection[str]) -> list[str]:
+        """Ids of the images to compare byte by byte: not those that are known to differ or were rejected."""
+        assert self.changes is not None
+        known = {*self.changes.added, *self.changes.replaced, *self.changes.relabelled}
+        rejected = {id_ for split in SPLITS for id_, _ in read_rejected(self._folder / split)}
+        return [id_ for id_ in self.images if id_ not in known | (rejected - set(doubtful))]
 
     def describe(self) -> str:
         """What changed, and what to do."""

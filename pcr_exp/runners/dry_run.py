@@ -130,16 +130,16 @@ def plan_tolerance(config: ToleranceConfig) -> Planned:
     """Features of images x levels; classifiers take less."""
     num_images = min(config.max_images or 10**9, _stated_images(config.dataset) or 10**9)
     if num_images == 10**9:
-        return Planned([f"all images of {config.dataset.name}, into {config.out}"])
+        return Planned([f"all images of {config.dataset.name}, into {config.place}"])
     num = num_images * (len(config.groups) + 1)
-    facts = [f"at most {num_images:,} images at {len(config.groups) + 1} levels, into {config.out}"]
+    facts = [f"at most {num_images:,} images at {len(config.groups) + 1} levels, into {config.place}"]
     return Planned(facts, _amounts(num, "forward", config.num_workers))
 
 
 def plan_evaluation(config: EvaluateConfig) -> Planned:
     """Images x levels x networks."""
     levels = 1 + len(config.groups) * len(config.decodes)
-    facts = [f"{levels} levels of {config.dataset.name}, into {config.out}"]
+    facts = [f"{levels} levels of {config.dataset.name}, into {config.place}"]
     if config.split == ALL:
         return Planned([*facts, "images are read from their files, and no records are made"])
     index = index_of(config.dataset, config.records, config.split, "baseline")

@@ -46,7 +46,7 @@ from pcr_exp.system.ending import end_with_parent, terminate
 if TYPE_CHECKING:
     from pcr_exp.runners.dry_run import Planned
 
-FLAGS = {"--dry-run": "dry_run=true", "--check": "check=true"}
+FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content": "check=content"}
 """What people type, and what Hydra is told."""
 T = TypeVar("T")
 

@@ -31,8 +31,11 @@ def prepare(config: PrepareConfig) -> str:
     from pcr_exp.runs.bars import counting_bar
 
     in_bucket = "://" in config.records.root
-    if config.check:
-        print((check_bucket if in_bucket else check_records)(config.dataset, config.records))
+    if config.check != "none":
+        check = check_bucket if in_bucket else check_records
+        with counting_bar("images compared", shown=config.check == "content") as tell:
+            found = check(config.dataset, config.records, contents=config.check == "content", progress=tell)
+        print(found)
         return "checked"
     reports: dict[str, EncodeReport] = {}
     with counting_bar("records") as tell:

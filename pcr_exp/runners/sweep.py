@@ -40,7 +40,7 @@ from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lock import holder_of
 
-ROOT = Path("results/runs/.sweeps")
+ROOT = Path("outputs/runs/.sweeps")
 TABLE = "table.csv"
 _COLUMNS = ("number", "job", "state", "run", "epoch", "train_s", "wait_s", "read_mib", "detail")
 

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from pcr_exp.config.component_code import component_code
 from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.redaction import RedactingFormatter, redacted
@@ -198,7 +199,8 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
         return
     found = directory.config()
     try:
-        different = differences(identity(found, images), identity(asdict(config), images))
+        code = component_code(config)  # the directory is named after it
+        different = differences(identity(found, images, code), identity(asdict(config), images, code))
     except (KeyError, AttributeError, TypeError):
         different = ["its groups"]
     if different:

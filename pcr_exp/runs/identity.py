@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.component_code import component_code
 from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
 from pcr_exp.config.records import SCANS, codec_id_of
@@ -49,6 +52,10 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
 # Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that
 # its runs are called what they were.
 _ONCE_OF_EVERY_CODEC = {"sparsity": 1.0, "zero_run": True, "fraction": 0.25, "rank": 2}
+_OF_STUDIES_WITHOUT_EFFECT = (
+    *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
+)
+"""Of studies what changes where files lie and how fast they are made; runs count by their ids."""
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
 
@@ -77,15 +84,23 @@ def run_id(config: TrainConfig, images: str) -> str:
         *_names_of_added_groups(part),
         *_processes(config),
         f"s{config.seed}",
-        key_of(identity(settings, images)),
+        key_of(identity(settings, images, component_code(config))),
     )
+    return slug(words)
+
+
+def slug(words: Iterable[str]) -> str:
+    """Return words as one that a folder can be called."""
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
 
 
-def identity(config: Mapping[str, Any], images: str) -> dict[str, Any]:
+def identity(
+    config: Mapping[str, Any], images: str, code: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return all that decides what a run learns: its scientific configuration, its images, our numerics.
 
-    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`. How many processes share the
+    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`; `code` is the user's own, as
+    `component_code` gives it: a run of our components alone has none. How many processes share the
     work counts where they send something else than their gradients, or over a network that is slowed down:
     otherwise only the global batch does.
     """
@@ -96,7 +111,22 @@ def identity(config: Mapping[str, Any], images: str) -> dict[str, Any]:
     if not _processes_count(config):
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
-    return {**part, "images": images, "numerics": NUMERICS}
+    return {**part, "images": images, "numerics": NUMERICS, **({"code": dict(code)} if code else {})}
+
+
+def identity_of_study(study: Mapping[str, Any], images: str, code: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that decides what a study finds, as `identity` does of a run; a study trains nothing.
+
+    Args:
+        study: Its whole configuration, and what else decides its results, as plain values.
+        images: Key of the images that it looks at.
+        code: As in `identity`.
+    """
+    counts = {key: value for key, value in study.items() if key not in _OF_STUDIES_WITHOUT_EFFECT}
+    part: dict[str, Any] = redacted(scientific_part(counts))
+    part |= {"images": images, "numerics": NUMERICS, **({"code": dict(code)} if code else {})}
+    plain: dict[str, Any] = json.loads(json.dumps(part))
+    return plain
 
 
 def _processes_count(config: Mapping[str, Any]) -> bool:
@@ -129,7 +159,8 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     if "gradients" in part:
         part["gradients"] = {**_ONCE_OF_EVERY_CODEC, **part["gradients"]}
     for group, keys in _WITHOUT_EFFECT.items():
-        part[group] = {key: value for key, value in config[group].items() if key not in keys}
+        if group in config:  # a study has not all of them
+            part[group] = {key: value for key, value in config[group].items() if key not in keys}
     part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))
     if part["dataset"].get("num_folds") is not None:  # the fold validates, whatever share it is
         part["dataset"].pop("val_fraction", None)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from pcr_exp.config.component_code import component_code
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
@@ -58,6 +59,8 @@ class Manifest:
     """`pcr_exp.numerics`."""
     images_key: str | None
     """16 hex digits: the images of all splits, wherever they lie. None: not known."""
+    component_code: dict[str, str] = field(default_factory=dict)
+    """Keys of the user's own code that the run's components are made of; see `config.component_code`."""
     records_key: str | None = None
     """16 hex digits: how those were stored."""
     num_classes: int | None = None
@@ -128,6 +131,7 @@ def new_manifest(
         headline=headline_of(config.task).name,
         numerics=NUMERICS,
         images_key=images,
+        component_code=component_code(config),
         records_key=previous.records_key if previous else None,
         train_fingerprint=previous.train_fingerprint if previous else None,
         tune_fingerprint=previous.tune_fingerprint if previous else None,

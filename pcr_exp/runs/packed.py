@@ -5,8 +5,8 @@ order in which they were written. In a cell a word stands as it is, everything e
 stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
 is a column that the row does not have. What the models said of every image: `pcr_exp.runs.predictions`.
 
-    python -m pcr_exp.runs.packed results/runs results/my_runs         # packs the finished runs of a folder
-    python -m pcr_exp.runs.packed results/runs results/my_runs --add   # and keeps those packed there
+    python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
+    python -m pcr_exp.runs.packed outputs/runs results/my_runs --add   # and keeps those packed there
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def test_data_that_cannot_be_planned_for_are_refused(given: dict[str, Any], mess
 def test_every_plan_composes_and_is_reported(name: str, tmp_path: Path) -> None:
     config = compose("throughput", f"plan={name}")
     assert config.plan is not None and config.plan.name == name
-    assert config.plan.out == f"results/throughput_model/{name}"
+    assert config.plan.out == f"outputs/throughput_model/{name}"
     config.plan.out = str(tmp_path)
     files = report_plan(config.plan)
     assert {path.name for path in files} == {

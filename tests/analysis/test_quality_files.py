@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality.files import SET_COLUMNS, load_quality, write_quality
+from pcr_exp.analysis.quality.files import SET_COLUMNS, load_quality, read_metas, write_quality
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.entries import RecordEntry
@@ -62,11 +62,16 @@ def test_no_measurements_are_an_empty_table(tmp_path: Path) -> None:
     assert "ms_ssim" in load_quality(tmp_path).columns
 
 
-def test_two_measurements_of_the_same_records_are_not_averaged(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_quality(tmp_path / name, ROWS, index("photos"), DECODED)
-    with pytest.raises(RunError, match=r"/a and .*/b both measure the records key of photos of photos"):
-        load_quality(tmp_path)
+def test_of_two_measurements_of_the_same_records_the_larger_one_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = pd.concat([ROWS, ROWS.assign(id="b.jpg")], ignore_index=True)
+    for name, rows in (("a", ROWS), ("b", more), ("c", ROWS.iloc[:1])):
+        write_quality(tmp_path / name, rows, index("photos"), DECODED)
+    assert load_quality(tmp_path)["id"].tolist() == ["a.jpg", "a.jpg", "b.jpg", "b.jpg"]
+    assert [path.parent.name for path, _ in read_metas(tmp_path)] == ["b"]
+    for name in ("a", "c"):
+        assert f"{tmp_path / name} measures the same images as {tmp_path / 'b'}" in caplog.text
 
 
 def test_sets_of_one_name_are_told_apart_by_their_key_and_decode_mode(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_check_says_what_changed_and_prepare_what_was_left_alone(class_folders: 
     done = call("prepare", "--check", *arguments)
     assert done.returncode == 0, done.stderr
     assert "8 images are as they were when the records were made" in done.stdout
+    done = call("prepare", "--check=content", *arguments)
+    assert done.returncode == 0 and "the bytes of 8 were compared with those in the records" in done.stdout
     (named / "rocket" / "0.jpg").unlink()
     failed = call("prepare", "--check", *arguments)
     assert failed.returncode == 1 and "Traceback" not in failed.stderr
@@ -156,7 +158,7 @@ def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> N
         "import os, signal\n"
         "from pcr_exp.runners import launch\n"
         "from pcr_exp.config.runners import FiguresConfig\n"
-        "def interrupted(packages):\n"
+        "def interrupted(*_):\n"
         "    try: os.kill(os.getpid(), signal.SIGINT)\n"
         "    except KeyboardInterrupt: raise AttributeError('as OmegaConf does')\n"
         "launch.prepare_hydra = interrupted\n"

@@ -74,6 +74,19 @@ def test_the_matrix_of_two_runs(place: Path, tmp_path: Path) -> None:
     assert (said["headline"], said["model"], said["image_size_px"]) == ("top1", "shufflenet_v2_x0_5", 32)
 
 
+def test_evaluations_of_other_settings_lie_side_by_side(place: Path, tmp_path: Path) -> None:
+    run = next((place / "runs").glob("photos-*"))
+    for runs, group in ((run, 1), (run, 2), (place / "runs", 1), (run, 1)):
+        config = asked(
+            place, tmp_path, "out=null", f"out_root={tmp_path}", f"runs=[{runs}]", f"groups=[{group}]"
+        )
+        assert evaluate(config) == "finished"
+    names = sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir())
+    assert names == [*["photos-photo-val-1_run"] * 2, "photos-photo-val-2_runs"]
+    with pytest.raises(RunError, match="has results of another study: groups, of_runs differ"):
+        evaluate(asked(place, next(tmp_path.glob("*-2_runs-*")), f"runs=[{run}]", "groups=[5]"))
+
+
 def test_weights_whose_outputs_are_named_by_a_file(place: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = torchvision.models.shufflenet_v2_x0_5(num_classes=30)

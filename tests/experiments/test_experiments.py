@@ -59,8 +59,8 @@ def test_every_experiment_says_what_it_is_and_composes_at_its_smoke_size(name: s
     assert config.smoke == smoke, "it is what is composed"
     dataset = config.dataset
     assert isinstance(dataset, PhotosConfig) and dataset.num_train == 48
-    folder = config.runs_root if runner == "train" else config.out
-    assert folder.startswith("results/runs/smoke"), "a trial run does not lie among results"
+    folder = config.runs_root if runner == "train" else getattr(config, "out_root", None) or config.out
+    assert folder.startswith("outputs/smoke/"), "a trial run does not lie among results"
 
 
 @pytest.mark.slow

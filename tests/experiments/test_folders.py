@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from composing import compose
 
+from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.config.records import records_name
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import RecordError, RunError
 from pcr_exp.runners.prepare import prepare
 from pcr_exp.runners.quality import quality
 from pcr_exp.runners.train import train
@@ -30,13 +31,13 @@ pytestmark = pytest.mark.usefixtures("light_figures")
 )
 def test_a_folder_of_pictures_is_called_after_itself(root: str, name: str) -> None:
     config = compose("quality", "dataset=folder", f'dataset.root="{root}"')
-    assert (config.dataset.name, config.out) == (name, f"results/quality/{name}")
+    assert config.dataset.name == name
     assert records_name(config.dataset).startswith(f"{name}-")
 
 
 def test_a_folder_is_called_as_its_user_says() -> None:
     config = compose("quality", "dataset=folder", "dataset.root=/data/pets", "dataset.name=cats")
-    assert (config.dataset.name, config.out) == ("cats", "results/quality/cats")
+    assert config.dataset.name == "cats"
 
 
 def test_home_is_meant_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,6 +72,18 @@ def test_a_path_with_spaces_trains_and_is_measured(class_folders: Path, tmp_path
     out = tmp_path / "my quality"
     assert quality(compose("quality", *data, "groups=[1,10]", f"out={out}")) == "finished"
     assert (out / "quality.json").exists() and (run / "rows.jsonl").exists()
+
+
+def test_qualities_of_other_settings_lie_side_by_side(class_folders: Path, tmp_path: Path) -> None:
+    data = [*folder_overrides(class_folders, tmp_path / "records"), f"out_root={tmp_path / 'out'}"]
+    for more in ("groups=[1,10]", "groups=[1,5,10]", "max_images=1", "image=coffee", "image=rocket"):
+        assert quality(compose("quality", *data, "groups=[1,10]", more)) == "finished"
+    names = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "out").iterdir())
+    assert names == ["coffee", *["pictures-val"] * 3, "rocket"]
+    assert len(load_quality(tmp_path / "out")["group"].unique()) == 3, "figures show the largest of them"
+    taken = next((tmp_path / "out").glob("pictures-val-*"))
+    with pytest.raises(RunError, match=r"has results of another study: .*images.*differ"):
+        quality(compose("quality", *data, "image=coffee", f"out={taken}"))
 
 
 def test_quality_makes_no_records_where_it_may_not(class_folders: Path, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_job_whose_process_died_is_listed_as_dead(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL, (
         "with one process, joblib runs jobs in the one that was started"
     )
-    (outcome,) = read_ended(next(tmp_path.glob("results/runs/.sweeps/*")), interrupted=False)
+    (outcome,) = read_ended(next(tmp_path.glob("outputs/runs/.sweeps/*")), interrupted=False)
     assert (outcome.status, outcome.detail) == (DIED, "its process ended without a word")
     done = sweep(tmp_path, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "out=killed,good")
     assert done.returncode == 1

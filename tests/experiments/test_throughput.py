@@ -127,4 +127,4 @@ def test_defaults_ask_for_every_scan_level_and_peer() -> None:
     )
     assert config.scans == ["baseline", "group_1", "group_2", "group_5", "group_10"]
     assert config.peers == list(PEERS)
-    assert config.out == "results/throughput/photos"
+    assert config.out == "outputs/throughput/photos"

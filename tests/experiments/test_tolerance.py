@@ -101,8 +101,24 @@ def test_own_images_are_answered_for_and_a_second_label_or_margin_costs_no_look(
         raise AssertionError("features are kept")
 
     monkeypatch.setattr(Backbone, "__call__", never)
-    study.tolerance(settings(tmp_path / "mine", out, "task=auc", "margin=0.2"))
-    assert json.loads((out / "tolerance.json").read_text())["facts"]["headline"] == "auc"
+    kept = f"features_root={out}/features"
+    study.tolerance(settings(tmp_path / "mine", tmp_path / "other", "task=auc", "margin=0.2", kept))
+    assert json.loads((tmp_path / "other" / "tolerance.json").read_text())["facts"]["headline"] == "auc"
+
+
+def test_measurements_of_other_images_or_settings_lie_side_by_side(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch", reason=NOT_HERE)
+    for name in "ab":
+        write_images(tmp_path / name / "pets", ("blue", "green"), 12 if name == "a" else 13)
+    kept = [f"out_root={tmp_path / 'out'}", "out=null", f"features_root={tmp_path / 'features'}"]
+    for more in ((), ("image_size=48",), ("decode=libjpeg",), ("groups=[1,5,10]",), ("image_size=48",)):
+        study.tolerance(settings(tmp_path / "a" / "pets", tmp_path, *kept, *more))
+    study.tolerance(settings(tmp_path / "b" / "pets", tmp_path, *kept))
+    measured = [json.loads(path.read_text())["facts"] for path in (tmp_path / "out").glob("*/tolerance.json")]
+    found = {(f["image_size"], f["decode"], len(f["groups"]), f["num_train_images"]) for f in measured}
+    assert len(measured) == len(found) == 5, "the same measurement again is in the same folder"
+    names = [path.name for path in (tmp_path / "out").iterdir()]
+    assert sum(name.startswith("pets-class-efficientnet_lite0-32px-scaled-") for name in names) == 3
 
 
 def test_images_of_one_class_say_nothing(tmp_path: Path) -> None:

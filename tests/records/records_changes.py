@@ -63,4 +63,3 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "exchange": (exchange, r": 1 replaced: train/dog/2\.jpg\. "),
     "relabel": (relabel, r": 1 added: train/cat/9\.jpg; 1 removed: train/dog/2\.jpg\. "),
 }
-SEEN_IN_FOLDERS = ("add", "remove", "relabel")

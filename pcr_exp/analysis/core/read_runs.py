@@ -17,6 +17,7 @@ from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, PackedRun, is_packed, read_packed
 from pcr_exp.runs.rows import Row, read_rows
+from pcr_exp.system.keys import key_of
 from pcr_exp.training.columns import with_declared
 
 COMPANY = "other runs went on beside it on the same machine"
@@ -40,6 +41,12 @@ class Run:
     def dataset(self) -> str:
         """What tables and titles call its images: by what they are, where the run has measured that."""
         return describe_dataset(self.manifest.dataset, self.manifest.dataset_facts)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its configuration, with a key of the user's own code, `code`, if its components are made of any."""
+        code = getattr(self.manifest, "component_code", {})
+        return {**self.config, "code": key_of(code)} if code else self.config
 
     @property
     def eval_rows(self) -> list[Row]:

@@ -90,7 +90,7 @@ def setting_key(run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[s
         less: Groups (`echo`) and dotted keys (`training.epochs`) that are left out.
         keep: Dotted keys of groups in `less` that count all the same.
     """
-    part = dict(scientific_part(run.config))
+    part = dict(scientific_part(run.settings))
     images_key = getattr(run.manifest, "images_key", None)
     if images_key is not None:  # manifests of newer runs have it
         part |= {"images": images_key, "numerics": getattr(run.manifest, "numerics", 1)}

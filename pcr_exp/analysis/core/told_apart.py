@@ -37,7 +37,7 @@ def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
     words: dict[str, str] = {}
     *shared, _ = GROUP_KEYS
     for _, rows in frame.groupby(shared):
-        words |= words_of({setting: of_setting[setting].config for setting in rows["setting"].unique()})
+        words |= words_of({setting: of_setting[setting].settings for setting in rows["setting"].unique()})
     return frame.assign(
         image_px=[of_setting[setting].config["training"]["image_size"] for setting in frame["setting"]],
         told_apart=frame["setting"].map(words),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.provenance import write_measured
+
+log = logging.getLogger(__name__)
 
 ROWS_FILE = "quality.csv"
 SUMMARY_FILE = "quality_summary.csv"
@@ -58,31 +61,23 @@ def write_quality(
 def load_quality(quality_root: str | Path) -> pd.DataFrame:
     """All measurements below `quality_root`, with SET_COLUMNS in front; empty if there are none.
 
-    Two sets of one name get the beginning of their fingerprint into it, so that they are told apart.
+    Of several of the same records in the same decode mode one: they would be averaged. Two sets of one name
+    get the beginning of their fingerprint into it, so that they are told apart.
 
     Raises:
-        RunError: a measurement is damaged, or two are of the same records in the same decode mode (they
-            would be averaged).
+        RunError: a measurement is damaged.
     """
-    found: dict[tuple[Any, ...], Path] = {}
     parts = []
-    for meta_path in sorted(Path(quality_root).rglob(META_FILE)):
+    for meta_path, meta in read_metas(quality_root):
         rows_path = meta_path.with_name(ROWS_FILE)
         try:
-            meta = json.loads(meta_path.read_text())
-            of_set = {column: meta[column] for column in SET_COLUMNS}
             rows = pd.read_csv(rows_path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{meta_path} or {ROWS_FILE} beside it is damaged: {error}. {REMEDY}") from error
+        except (OSError, ValueError) as error:
+            raise _damaged(meta_path, error) from error
         if list(rows.columns) != QUALITY_COLUMNS:
             given = f"{rows_path} has columns {list(rows.columns)}"
             raise RunError(f"{given}; wanted {QUALITY_COLUMNS}. {REMEDY}")
-        key = tuple(of_set[column] for column in SET_COLUMNS if column != "dataset")
-        if key in found:
-            both = f"{found[key]} and {meta_path.parent}"
-            what = f"the records {of_set['fingerprint']} of {of_set['dataset']}, decode={of_set['decode']}"
-            raise RunError(f"{both} both measure {what}: keep one of them below {quality_root}.")
-        found[key] = meta_path.parent
+        of_set = {column: meta[column] for column in SET_COLUMNS}
         parts.append(pd.concat([pd.DataFrame(of_set, index=rows.index), rows], axis=1))
     if not parts:
         return pd.DataFrame(columns=[*SET_COLUMNS, *QUALITY_COLUMNS])
@@ -91,6 +86,43 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
     namesakes = set(sets.loc[sets["dataset"].duplicated(), "dataset"])
     told_apart = quality["dataset"] + " " + quality["fingerprint"].str[:4] + ", " + quality["decode"]
     return quality.assign(dataset=quality["dataset"].where(~quality["dataset"].isin(namesakes), told_apart))
+
+
+def read_metas(quality_root: str | Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The json of each measurement below a folder, and its path.
+
+    Of several of the same records in the same decode mode that of most images, of these that of most groups,
+    of these the latest; the log names the others.
+
+    Raises:
+        RunError: one is damaged.
+    """
+    found: dict[tuple[Any, ...], tuple[Path, dict[str, Any]]] = {}
+    for path in sorted(Path(quality_root).rglob(META_FILE)):
+        try:
+            meta = json.loads(path.read_text())
+            of_set = {column: meta[column] for column in SET_COLUMNS}
+            _how_much((path, meta))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _damaged(path, error) from error
+        key = tuple(value for column, value in of_set.items() if column != "dataset")
+        best = max(found.get(key, (path, meta)), (path, meta), key=_how_much)
+        if key in found:
+            left_out = path if best[0] != path else found[key][0]
+            log.warning(
+                "%s measures the same images as %s: the first is left out", left_out.parent, best[0].parent
+            )
+        found[key] = best
+    return sorted(found.values(), key=lambda each: each[0])
+
+
+def _how_much(measurement: tuple[Path, dict[str, Any]]) -> tuple[int, int, str]:
+    _, meta = measurement
+    return meta["num_images"], len(meta["groups"]), meta["measured_at"]
+
+
+def _damaged(meta_path: Path, error: Exception) -> RunError:
+    return RunError(f"{meta_path} or {ROWS_FILE} beside it is damaged: {error}. {REMEDY}")
 
 
 def is_measured(folder: str | Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
 from pcr_exp.analysis.core.cells import span
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
-from pcr_exp.analysis.quality.files import META_FILE
+from pcr_exp.analysis.quality.files import read_metas
 from pcr_exp.analysis.quality.overview import NAME, draw_quality_overview, quality_overview
 
 _OF_ANY_FOLDER = "folder"
@@ -52,8 +51,7 @@ def save_overview(quality_root: Path, out: Path) -> list[Path]:
 def _metas(measured_in: str | Path) -> _Metas:
     """The json of each measurement below a folder, by the name of its images."""
     found = {}
-    for path in sorted(Path(measured_in).resolve().rglob(META_FILE)):
-        meta = json.loads(path.read_text())
+    for path, meta in read_metas(Path(measured_in).resolve()):
         found[path.parent.name if meta["dataset"] == _OF_ANY_FOLDER else meta["dataset"]] = meta
     return found
 

@@ -118,7 +118,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="+", type=Path, help="of experiments.tolerance")
-    parser.add_argument("--out", type=Path, default=Path("results/decode_modes/frozen"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/decode_modes/frozen"))
     given = parser.parse_args()
     table = mode_table([load_tolerance(folder) for folder in given.folders])
     make_folder(given.out)

@@ -223,7 +223,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="+", type=Path, help="of experiments.tolerance")
-    parser.add_argument("--out", type=Path, default=Path("results/tolerance"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/tolerance"))
     given = parser.parse_args()
     print(slopes_page(write_slopes(given.folders, given.out)))
 

@@ -1,6 +1,6 @@
 """Measure scan scripts on native images: `python -m pcr_exp.measuring.scan_scripts`.
 
-Three tables, in results/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
+Three tables, in outputs/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
 row per script of a family with what it costs in bytes and time, and whether another beats it; `groups.csv`
 and `crops.csv`, every group of the scripts that `records.scans` has. A `.json` beside each says of what.
 
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument(
         "--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all"
     )
-    parser.add_argument("--out", type=Path, default=Path("results/scan_scripts"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/scan_scripts"))
     given = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

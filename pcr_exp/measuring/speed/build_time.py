@@ -1,7 +1,7 @@
 """What it takes to write images as records, and in the formats of others: seconds, bytes and files.
 
 `python -m pcr_exp.measuring.speed.build_time --peers tfrecord` builds each format of native ImageNet images
-anew in every repeat, in turns, and keeps a table as build_time.csv in results/records_speed. Records are
+anew in every repeat, in turns, and keeps a table as build_time.csv in outputs/records_speed. Records are
 written in both encodings, by two threads; peers by what they bring for that. Files lie in the page cache.
 """
 
@@ -73,7 +73,7 @@ def main() -> None:
     add_images(parser)
     parser.add_argument("--peers", nargs="*", default=["tfrecord"])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/records_speed"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/records_speed"))
     given = parser.parse_args()
     with TemporaryDirectory() as temporary:
         linked = link_images(sorted(given.images.rglob("*.JPEG")), Path(temporary))

@@ -1,6 +1,6 @@
 """What a cache saves, by the order in which the loader reads: prefixes that are kept, beside what others do.
 
-`python -m pcr_exp.measuring.speed.cached_reads` writes cached_reads.csv into results/cache. Nothing is
+`python -m pcr_exp.measuring.speed.cached_reads` writes cached_reads.csv into outputs/cache. Nothing is
 decoded and no storage is slow: bytes are counted. Records are 1/100,000 of ImageNet's (1,024 images in 110 MB
 at all scan groups), read in the order of `loading.lanes` through the cache that training uses.
 
@@ -207,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=Path("results/cache"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/cache"))
     given = parser.parse_args()
     save_rows(measure(), given.out / "cached_reads.csv")
 

@@ -1,6 +1,6 @@
 """Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
 
-`python -m pcr_exp.measuring.speed.decode` prints a table and keeps it as results/antialias/cost.csv:
+`python -m pcr_exp.measuring.speed.decode` prints a table and keeps it as outputs/antialias/cost.csv:
 microseconds of CPU time per native ImageNet image, random-resized-crop 224, in one process, everything
 warm; with the filter of `loader.antialias` and without, by turns.
 """
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_images(parser)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/antialias/cost.csv"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/cost.csv"))
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 `python -m pcr_exp.measuring.speed.epoch_starts` trains (sleeps) as fast as the bandwidth brings native
 ImageNet images, over epochs of 20 records, prints a table and keeps it as epoch_starts.csv in
-results/throughput. An epoch's first batch needs a record of every lane: what is not read while the epoch
+outputs/throughput. An epoch's first batch needs a record of every lane: what is not read while the epoch
 before it ends, storage rests for, and then training waits for.
 """
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--mib-per-s", type=float, default=10)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/throughput"))
     given = parser.parse_args()
     folder = native_records(NUM_IMAGES, IMAGES_PER_RECORD, images=given.images)
     rows: list[dict[str, object]] = []

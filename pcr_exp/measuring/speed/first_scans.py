@@ -1,6 +1,6 @@
 """What the library of the first scans saves, beside libturbojpeg with the same pixels.
 
-`python -m pcr_exp.measuring.speed.first_scans` prints a table, kept as results/throughput/first_scans.csv:
+`python -m pcr_exp.measuring.speed.first_scans` prints a table, kept as outputs/throughput/first_scans.csv:
 microseconds of CPU time per native ImageNet image at groups 1 and 2, `scaled`, random-resized-crop 224, in
 one process, everything warm; each image by both, one after the other.
 """
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_images(parser)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput/first_scans.csv"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/throughput/first_scans.csv"))
     arguments = parser.parse_args()
     if find_first_scans_decoder() is None:
         sys.exit("the library is not built: with a C compiler, install pcr-exp again (pip install -e .)")

@@ -1,7 +1,7 @@
 """How fast 3LC encodes and decodes on one core: `python -m pcr_exp.measuring.speed.gradient_codec`.
 
 Encoding includes error accumulation. Tensors are those of a model, one by one, as training sends them. The
-rows go to results/codec_speed/codec.csv.
+rows go to outputs/codec_speed/codec.csv.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("results/codec_speed"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/codec_speed"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     for case in CASES:

@@ -1,7 +1,7 @@
 """How much of 100 MiB/s read-ahead reaches though every request takes 50 ms, by scan group and record size.
 
 `python -m pcr_exp.measuring.speed.hidden_latency --images-per-record 1024` prints a table and keeps it as
-latency.csv in results/throttle. Nothing is decoded: at group 10, that bandwidth brings more than two cores
+latency.csv in outputs/throttle. Nothing is decoded: at group 10, that bandwidth brings more than two cores
 can decode.
 """
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
-    parser.add_argument("--out", type=Path, default=Path("results/throttle"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
     given = parser.parse_args()
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     if given.unseen:

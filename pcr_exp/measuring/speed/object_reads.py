@@ -2,7 +2,7 @@
 
 `python -m pcr_exp.measuring.speed.object_reads --server nginx --url http://127.0.0.1:8080` reads ranges of
 the object `blob` (64 MiB or more, made beforehand) with as many threads as Little's law wants, and keeps a
-table as object_reads.csv in results/object_stores. Bandwidth and latency are the throttle's, the server is
+table as object_reads.csv in outputs/object_stores. Bandwidth and latency are the throttle's, the server is
 real. `client_cpu_us` is this process's CPU time per read, of all its threads, the throttle's share included.
 """
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--mib-per-s", type=float, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--out", type=Path, default=Path("results/object_stores"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/object_stores"))
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for client in given.clients:

@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("what", nargs="+", choices=MEASURES)
     add_images(parser)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/records_speed"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/records_speed"))
     given = parser.parse_args()
     for what in given.what:
         save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")

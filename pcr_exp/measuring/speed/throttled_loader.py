@@ -1,7 +1,7 @@
 """How much of min(bandwidth / mean prefix, its own speed) the loader reaches under a throttle.
 
 `python -m pcr_exp.measuring.speed.throttled_loader --mib-per-s 1` measures all scan levels at one bandwidth
-on native ImageNet images in records of 64, prints a table and keeps it as bound.csv in results/throttle.
+on native ImageNet images in records of 64, prints a table and keeps it as bound.csv in outputs/throttle.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--decode", default="libjpeg")
     parser.add_argument("--shuffle-records", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("results/throttle"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     # 20 whole records, each a batch: windows begin and end with batches.

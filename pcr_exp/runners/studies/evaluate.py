@@ -36,6 +36,7 @@ from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import FinishedRun, check_asked, find_runs, open_published, open_runs
 from pcr_exp.runs.data import dataset_facts, open_unthrottled
+from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import AUC, headline_of, open_task
 
@@ -60,32 +61,39 @@ def evaluate(config: EvaluateConfig) -> str:
     outputs, num_outputs = outputs_of(config, images.classes)
     open_task(config.task, images.classes)  # refuses what does not suit it
     trained = open_trained(config, runs, num_outputs, device)
-    with counting_bar("images") as tell:
-        scores = score_images(
-            trained,
-            images.batches,
-            outputs=outputs,
-            device=device,
-            margins=headline is AUC,
-            progress=lambda done: tell(done, images.num * len(levels)),
-        )
-    settings = {
-        "dataset": images.name,
-        "label": config.dataset.label,
-        "split": config.split,
-        "fingerprint": images.fingerprint,
-        "image_size_px": image_size,
-        "antialias": config.loader.antialias,
-        "headline": headline.name,
-        "model": runs[0].model_name if runs else config.model.name,
-        "num_threads": torch.get_num_threads(),
-    }
-    out = Path(config.out)
-    files = write_evaluation(out, scores, settings, device)
+    ids = [run.name for run in runs]
+    with claim_results(config, words_of(config, ids), images.fingerprint, of_runs=ids) as out:
+        with counting_bar("images") as tell:
+            scores = score_images(
+                trained,
+                images.batches,
+                outputs=outputs,
+                device=device,
+                margins=headline is AUC,
+                progress=lambda done: tell(done, images.num * len(levels)),
+            )
+        settings = {
+            "dataset": images.name,
+            "label": config.dataset.label,
+            "split": config.split,
+            "fingerprint": images.fingerprint,
+            "image_size_px": image_size,
+            "antialias": config.loader.antialias,
+            "headline": headline.name,
+            "model": runs[0].model_name if runs else config.model.name,
+            "num_threads": torch.get_num_threads(),
+        }
+        files = write_evaluation(out, scores, settings, device)
     track_files(config.tracking, f"evaluate-{out.name}", out, asdict(config), files)
     for path in files:
         print(path)
     return "finished"
+
+
+def words_of(config: EvaluateConfig, runs: Sequence[str]) -> list[str]:
+    """What the folder of the results is called."""
+    networks = config.model.name if not runs else "1_run" if len(runs) == 1 else f"{len(runs)}_runs"
+    return [config.dataset.name, config.dataset.label, config.split, networks]
 
 
 @dataclass(frozen=True, slots=True)

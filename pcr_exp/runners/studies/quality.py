@@ -1,5 +1,6 @@
 """Measure MS-SSIM, SSIM and bytes per scan group; draw them, or one image as its scans arrive."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
-from pcr_exp.analysis.quality.one_image import write_sample_image
+from pcr_exp.analysis.quality.one_image import read_jpeg, write_sample_image
 from pcr_exp.analysis.quality.page import save_decode_modes, save_quality_figures
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
@@ -16,6 +17,7 @@ from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runners.studies.shown import track_files
 from pcr_exp.runs.bars import counting_bar
+from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.storage.open import open_root
 from pcr_exp.system.atomic import write_atomic
 
@@ -23,10 +25,27 @@ from pcr_exp.system.atomic import write_atomic
 def quality(config: QualityConfig) -> str:
     """Measure one split of one dataset and draw it, or show one image; returns "finished"."""
     if config.image is not None:
-        for path in write_sample_image(config.image, sorted(set(config.groups)), Path(config.out)):
-            print(path)
-        return "finished"
+        return show_image(config, config.image)
     records = open_records(config)
+    with claim_results(config, [config.dataset.name, config.split], records.index.fingerprint) as out:
+        files = measure(records, config, out)
+    track_files(config.tracking, f"quality-{out.name}", out, asdict(config), files, lines(files[0]))
+    for path in files:
+        print(path)
+    return "finished"
+
+
+def show_image(config: QualityConfig, name: str) -> str:
+    """Draw one image at the scan groups; returns "finished"."""
+    key = hashlib.sha256(read_jpeg(name)).hexdigest()[:16]
+    with claim_results(config, [Path(name).stem], key) as out:
+        for path in write_sample_image(name, sorted(set(config.groups)), out):
+            print(path)
+    return "finished"
+
+
+def measure(records: RecordSet, config: QualityConfig, out: Path) -> list[Path]:
+    """Rows, summary and figures of a split, and of its crops where they are asked for; returns the files."""
     with counting_bar("quality") as tell:
         rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
     settings = {
@@ -36,15 +55,9 @@ def quality(config: QualityConfig) -> str:
         "num_scales": sorted({int(num) for num in rows["num_scales"]}),
         "crop_size_px": config.crop_size_px,
     }
-    write_quality(config.out, rows, records.index, settings)
-    out = Path(config.out)
+    write_quality(out, rows, records.index, settings)
     files = [out / SUMMARY_FILE, *save_quality_figures(load_quality(out), out, out)]
-    if config.decodes:
-        files += measure_modes(records, config)
-    track_files(config.tracking, f"quality-{out.name}", out, asdict(config), files, lines(files[0]))
-    for path in files:
-        print(path)
-    return "finished"
+    return [*files, *(measure_modes(records, config, out) if config.decodes else [])]
 
 
 def lines(summary: Path) -> Iterator[dict[str, Any]]:
@@ -54,16 +67,16 @@ def lines(summary: Path) -> Iterator[dict[str, Any]]:
         yield {"kind": "quality", "group": row["group"], **means}
 
 
-def measure_modes(records: RecordSet, config: QualityConfig) -> list[Path]:
+def measure_modes(records: RecordSet, config: QualityConfig, out: Path) -> list[Path]:
     """The crops that training would see in each decode mode: rows, summary, figure; returns the files."""
     with counting_bar("crops") as tell:
         crops = measure_crops(
             records, config.groups, config.decodes, config.max_images, config.crop_size_px, progress=tell
         )
-    summary = Path(config.out) / "decode_modes_summary.csv"
+    summary = out / "decode_modes_summary.csv"
     write_atomic(summary, [summarise_crops(crops).to_csv(index=False).encode()])
     crops.insert(0, "dataset", records.index.dataset)
-    return [summary, *save_decode_modes(crops, config.out, config.out)]
+    return [summary, *save_decode_modes(crops, out, out)]
 
 
 def open_records(config: QualityConfig) -> RecordSet:

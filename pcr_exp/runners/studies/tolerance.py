@@ -19,8 +19,10 @@ from pcr_exp.measuring.tolerance.features import Features, extract_features, ope
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples
 from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
 from pcr_exp.records.dataset_facts import describe_dataset, facts_of_files
+from pcr_exp.records.fingerprint import dataset_images_key
 from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
+from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of
 
@@ -30,17 +32,23 @@ def tolerance(config: ToleranceConfig) -> str:
     torch.set_num_threads(1)  # of each of several threads
     started_s = time.monotonic()
     dataset = open_dataset(config.dataset)
-    measured = measure(config, dataset)
-    notes = {
-        "wall_s": round(time.monotonic() - started_s, 1),
-        "cpu_s": round(time.process_time(), 1),
-        "num_threads": config.num_workers,
-    }
-    out = Path(config.out)
-    files = write_tolerance(out, measured, notes)
+    with claim_results(config, words_of(config), dataset_images_key(dataset)) as out:
+        measured = measure(config, dataset)
+        notes = {
+            "wall_s": round(time.monotonic() - started_s, 1),
+            "cpu_s": round(time.process_time(), 1),
+            "num_threads": config.num_workers,
+        }
+        files = write_tolerance(out, measured, notes)
     track_files(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
     show(files)
     return "finished"
+
+
+def words_of(config: ToleranceConfig) -> list[str]:
+    """What the folder of the results is called."""
+    px = f"{config.image_size}px"
+    return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
 
 
 def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:

@@ -1,0 +1,100 @@
+"""A study's folder of results: called after all that decides them, and never written over by another study.
+
+Studies are `experiments.quality`, `experiments.tolerance` and `experiments.evaluate`. Their folders are what
+run directories are to trainings: `<out_root>/<words>-<key>`. The key is of settings, images, the folder that
+these lie in, our numerics and the user's own components; `identity.json` holds what it is of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.config.component_code import component_code
+from pcr_exp.config.runners import StudyConfig
+from pcr_exp.errors import RunError
+from pcr_exp.runs.identity import differences, identity_of_study, slug
+from pcr_exp.system.atomic import make_folder
+from pcr_exp.system.keys import key_of
+from pcr_exp.system.lock import hold
+from pcr_exp.system.provenance import write_json
+
+IDENTITY_FILE = "identity.json"
+_LOCK = "lock"
+_RESULTS = ("quality.json", "tolerance.json", "evaluation.json", "sample_image.csv")
+"""What a study that finished has left in its folder, whichever it was."""
+
+
+@contextmanager
+def claim_results(config: StudyConfig, words: Sequence[str], images: str, **facts: Any) -> Iterator[Path]:
+    """Hold a study's folder, made here if it is new; the same study may measure into it again.
+
+    Args:
+        config: The study's whole configuration.
+        words: What its folder is called, such as dataset, label and model; a key follows.
+        images: Key of the images that are looked at.
+        facts: What else decides the results, as plain values, such as the runs that are evaluated.
+
+    Raises:
+        RunError: the folder has results of another study, or another process is at work in it.
+    """
+    identity = identity_of_study(
+        {**asdict(config), **facts, **_in_files(config), "study": type(config).__name__},
+        images,
+        component_code(config),
+    )
+    name = slug([*words, key_of(identity)])
+    folder = Path(config.out_root, name) if config.out is None else Path(config.out)
+    make_folder(folder)
+    with hold(folder / _LOCK, lambda holder: _in_use(folder, holder)):
+        _require_own(folder, identity)
+        write_json(folder / IDENTITY_FILE, identity)
+        yield folder
+
+
+def _in_files(config: StudyConfig) -> dict[str, str | None]:
+    """Keys of what the settings name by its path: the images' folder, weights and names of classes."""
+    named = {key: getattr(config.dataset, key, None) for key in ("root", "table")}
+    where = {key: None if path is None else str(Path(path).resolve()) for key, path in named.items()}
+    weights = getattr(getattr(config, "model", None), "weights", None)
+    return {
+        "images_in": key_of(where),
+        "weights_in": _file_key(weights),
+        "classes_in": _file_key(getattr(config, "classes", None)),
+    }
+
+
+def _file_key(path: str | None) -> str | None:
+    if path is None or not Path(path).is_file():
+        return None  # whoever opens it says so
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _in_use(folder: Path, holder: str) -> RunError:
+    return RunError(
+        f"{folder} is in use by {holder}, which measures the same or was given the same out=. Wait for it to "
+        "end, or give another out=."
+    )
+
+
+def _require_own(folder: Path, identity: Mapping[str, Any]) -> None:
+    if not any((folder / name).exists() for name in _RESULTS):
+        return  # nothing would be lost
+    remedy = "Leave out= away (then each study has a folder of its own), give another, or move this one away."
+    try:
+        found = json.loads((folder / IDENTITY_FILE).read_text())
+    except FileNotFoundError:
+        raise RunError(
+            f"{folder} has results that do not say what they are of (no {IDENTITY_FILE}). {remedy}"
+        ) from None
+    except ValueError as error:
+        raise RunError(f"{folder / IDENTITY_FILE} is damaged: {error}. {remedy}") from error
+    if found != identity:
+        different = differences(found, identity) if isinstance(found, dict) else ["all of it"]
+        raise RunError(f"{folder} has results of another study: {', '.join(different)} differ. {remedy}")
