@@ -94,7 +94,15 @@ def training_quality(
                 kept[quality.group] = quality
                 _write(files[quality.group], quality)
         seconds = time.monotonic() - started_s
-        words = f"{measurement.num_images} training images, scan groups {', '.join(map(str, missing))}"
+        levels = (
+            "the baseline"
+            if config.scan.encoding == "baseline"
+            else f"scan groups {', '.join(map(str, missing))}"
+        )
+        crops = (
+            f"MS-SSIM of crops of {config.training.image_size} px of {measurement.num_images} training images"
+        )
+        words = f"{crops}, {levels}"
         log.info("quality measured: %s; %.1f s", words, seconds)
     return [quality for quality in kept.values() if quality is not None]
 

@@ -16,7 +16,7 @@ from pcr_exp.analysis.core.look import SHARE
 from pcr_exp.analysis.core.permitted import FACTS, NEVER, facts_of
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.run_quality import has_policy, quality_of
-from pcr_exp.config.labels import scan_label, storage_label
+from pcr_exp.config.labels import group_number, scan_label, storage_label
 from pcr_exp.config.records import script_of_records
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.runs.identity import scientific_part
@@ -112,7 +112,8 @@ def shared_columns(
 ) -> dict[str, Any]:
     """What all tables say of a run: what it is, what may not be said of it, how good it is, and how soon.
 
-    * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group` is NaN for a policy.
+    * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group`
+      is NaN for a policy, and 0 for the baseline.
     * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
       chosen by the very images that it is measured on.
     * `facts_of` and `reached_of`.
@@ -126,7 +127,7 @@ def shared_columns(
         "model": manifest.model,
         "scan": scan_label(config["scan"], config.get("records")),
         "encoding": manifest.encoding,
-        "group": NEVER if has_policy(config) else manifest.scan_group,
+        "group": NEVER if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
         "storage": storage_label(config["storage"]),
         "setting": setting_key(run, less, keep),
         "seed": manifest.seed,

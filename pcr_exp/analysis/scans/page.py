@@ -27,6 +27,7 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.permitted import all_hardware
+from pcr_exp.analysis.core.run_quality import ms_ssim_words
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
 
 DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
@@ -117,7 +118,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "scan": lambda row: scan_words(row["scan"]),
         "n": lambda row: notes.count(row["n"]),
         "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
-        "MS-SSIM": lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        ms_ssim_words(rows["ms_ssim_of"]): lambda row: number(row["ms_ssim"], "{:.3f}".format),
         "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
         "images/s": rate("images_per_s", three_figures),
         "MiB/s": rate("storage_mib_per_s", three_figures),

@@ -23,6 +23,7 @@ from pcr_exp.analysis.tolerance.table import (
     answers_table,
     bytes_table,
     matrix_of,
+    similarity_name,
 )
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import Answer, answer
@@ -188,7 +189,7 @@ def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
         "group": lambda row: str(row["train_group"]),
         "bytes per image": lambda row: kilobytes(row["image_bytes"]),
         "of the file": lambda row: percent(row["share"]),
-        **({"MS-SSIM": lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
+        **({similarity_name(facts): lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
         f"used at group {max(facts.groups)}": lambda row: percent(row["score"]),
         "lost, points": lambda row: _interval(row, "loss", 2),
         "": lambda row: row["verdict"],
