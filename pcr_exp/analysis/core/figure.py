@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -49,6 +49,8 @@ MAX_COLUMNS = 3
 MAX_CURVES = 6
 """In a panel; of more there are several panels."""
 LEGEND_LINE_IN = 0.19
+LINEAR_POINTS = 3
+"""Of an axis of points, as far as it is linear."""
 HIGHEST_SHARE = 1.02
 """Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
@@ -228,6 +230,22 @@ def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
 def percent_axis(axis: Axis) -> None:
     """Shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
+
+
+def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
+    """An axis of differences in points: a point is as wide beside 0 whatever else is drawn.
+
+    It is linear within ±LINEAR_POINTS and logarithmic beyond, and shows the first point to both sides.
+    """
+    axis, limits = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
+    low, high = min(-1.3, *limits), max(1.3, *limits)
+    scale, limit = (ax.set_xscale, ax.set_xlim) if name == "x" else (ax.set_yscale, ax.set_ylim)
+    scale("symlog", linthresh=LINEAR_POINTS, linscale=1)
+    limit(low, high)
+    ticks = [sign * points for points in (1, LINEAR_POINTS, 10, 30, 100) for sign in (-1, 1)]
+    axis.set_major_locator(FixedLocator(sorted(tick for tick in (*ticks, 0) if low <= tick <= high)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
 
 
 def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:

@@ -64,7 +64,8 @@ GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
 """What two runs must share to be compared; `setting` stands for everything else but scan and seed."""
 LEVEL = ["scan", "encoding", "group"]
 """A scan level: its label, and what it reads. `look.ScanLevel` draws by the latter two."""
-_SCAN_AND_SEED = ("scan", "seed")
+SCAN_AND_SEED = ("scan", "seed")
+"""What a setting does not stand for, unless a table says otherwise."""
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", *LEVEL, "storage", "setting", "seed"),
     *("target_score", "mean_image_bytes", *FACTS),
@@ -80,7 +81,7 @@ RUN_COLUMNS = [
 ]
 
 
-def setting_key(run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
+def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
     """Eight hex digits of a run's scientific configuration without its target and what a table compares.
 
     Runs of one key, dataset, model and storage differ in nothing but `less`.
@@ -107,9 +108,7 @@ def setting_key(run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[s
     return key_of(part)
 
 
-def shared_columns(
-    run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[str] = ()
-) -> dict[str, Any]:
+def shared_columns(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> dict[str, Any]:
     """What all tables say of a run: what it is, what may not be said of it, how good it is, and how soon.
 
     * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group`
@@ -144,7 +143,7 @@ def tidy_frame(
     columns: Sequence[str],
     own: Callable[[Run], dict[str, Any]] | None = None,
     *,
-    less: Sequence[str] = _SCAN_AND_SEED,
+    less: Sequence[str] = SCAN_AND_SEED,
     keep: Sequence[str] = (),
     times: Sequence[str] = (),
 ) -> pd.DataFrame:

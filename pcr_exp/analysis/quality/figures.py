@@ -28,7 +28,7 @@ _MODE_LOOKS = {
 
 
 def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
-    """MS-SSIM of whole images in quality rows (columns of `measure_quality` and `dataset`): two panels per dataset.
+    """MS-SSIM of whole images (columns of `measure_quality` and `dataset`): two panels per dataset.
 
     Left against the scan group, right against mean bytes per image (log scale). Point: mean; bar: 5th to 95th
     percentile over images.
@@ -131,8 +131,8 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
 def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
     """MS-SSIM of random crops (columns of `measure_crops` and `dataset`): two panels per dataset.
 
-    `name` says of which size the crops are. Left: the mean over images per scan group. Right: each mode's mean difference to `libjpeg`,
-    with two standard errors.
+    Left: the mean over images per scan group. Right: each mode's mean difference to `libjpeg`, with two
+    standard errors. `name` is MS-SSIM's, with the size of the crops.
     """
     with style():
         datasets = sorted(crops["dataset"].unique())

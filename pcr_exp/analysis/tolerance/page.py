@@ -137,7 +137,11 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
             "guessing), so there is nothing to lose, and no answer means anything."
         )
     parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
-    parts += [_table(answers, sizes, facts), "![Score over bytes](answers.png)", "![Every pair](matrix.png)"]
+    parts += [
+        _table(answers, sizes, facts),
+        "![Points against all scans, over bytes](answers.png)",
+        "![Every pair](matrix.png)",
+    ]
     return "\n\n".join(parts) + "\n"
 
 

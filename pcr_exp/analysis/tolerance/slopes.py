@@ -26,7 +26,7 @@ from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
 from pcr_exp.analysis.tolerance.figures import WORDS, subtitle_of
 from pcr_exp.analysis.tolerance.page import META_FILE, caption_of, load_tolerance
-from pcr_exp.analysis.tolerance.table import Measured, scores_of, weights_of
+from pcr_exp.analysis.tolerance.table import Measured, scores_of, similarity_name, weights_of
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.answer import interval
