@@ -140,7 +140,7 @@ def scan_label(
     return label if script_of_records(said) == DEFAULT else in_script(label, said["scans"]["name"])
 
 
-def group_number(encoding: str, group: float) -> float:
+def group_number(encoding: str, group: int) -> int:
     """A level's scan group as rows and tables have it: NO_GROUP for the baseline, whose records have none."""
     return NO_GROUP if encoding == "baseline" else group
 

@@ -43,8 +43,8 @@ from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.told_apart import titles_apart
 from pcr_exp.analysis.core.runs_table import per_setting
+from pcr_exp.analysis.core.told_apart import titles_apart
 
 # None is a scan level's colour (`look.OTHER_LOOKS`); shapes for readers without colour.
 _LOOKS = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}

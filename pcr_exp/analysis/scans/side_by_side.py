@@ -128,14 +128,15 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     names = [called[level] + alone_mark(len(runs), most) for level, runs in levels]
     ax.set_yticks(range(len(levels)), names, fontsize=8.5)
     ax.set_ylim(len(levels) - 0.4, -0.6)
-    if measure not in ("final_score", DIFFERENCE):
-        ax.set_xlim(left=0)
+    if measure == DIFFERENCE:
+        ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
+    elif measure != "final_score":
+        ax.set_xlim(0, 1.06 * float(rows[measure].max()) or None)
 
 
 def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -> None:
-    """The 95 % interval of a level's mean difference; of the baseline its score, and a line at 0 for all."""
+    """The 95 % interval of a level's mean difference; of the baseline its score."""
     if level.encoding == "baseline":
-        ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
         score = f"{100 * distinct_seeds(runs)['final_score'].mean():.1f}%"
         ax.annotate(score, (0, place), (7, 0), textcoords="offset points", va="center", fontsize=8)
         return

@@ -138,4 +138,4 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     group_legend(ax, [group for group in facts.groups if group in MARKED or group == highest], facts.scans)
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel(f"{headline_called(facts.headline).words} less that at all scans, points")
+    ax.set_ylabel(f"points of {headline_called(facts.headline).words}\nagainst all scans")

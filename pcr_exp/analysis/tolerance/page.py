@@ -33,6 +33,7 @@ from pcr_exp.system.provenance import write_measured
 from pcr_exp.training.task import headline_called
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+_OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
 _LOST = "What is lost at each scan group"
 _LOST_BETWEEN = "What is lost, by training and test group"
 
@@ -137,11 +138,7 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
             "guessing), so there is nothing to lose, and no answer means anything."
         )
     parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
-    parts += [
-        _table(answers, sizes, facts),
-        "![Points against all scans, over bytes](answers.png)",
-        "![Every pair](matrix.png)",
-    ]
+    parts += [_table(answers, sizes, facts), _OVER_BYTES, "![Every pair](matrix.png)"]
     return "\n\n".join(parts) + "\n"
 
 
