@@ -258,8 +258,8 @@ CLAIMS = [
         certainty=READ,
         ours=(
             "time of baseline to the target over that of group 5, where storage limits both, projected from "
-            "epochs and their seconds (whole runs took longer; where compute limits, group 5 is slower): skin "
-            "lesions (of smiles, not every seed of group 5 reaches it)"
+            "epochs and their seconds (whole runs took longer; where compute limits, group 5 is slower): "
+            "skin lesions (of smiles, not every seed of group 5 reaches it)"
         ),
         unit="x",
         file="time_to_target/ham10000/projected_times.csv",

@@ -191,7 +191,11 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
     for run in runs:
         columns = shared_columns(run) | {"mean_image_bytes": _mean_image_bytes(run)}
         identity = {key: columns[key] for key in RUN_IDENTITY}
-        curves += [{**identity, **row} for row in run.eval_rows]
+        # Rows of older runs call the baseline group 1.
+        curves += [
+            {**identity, **row, "scan_group": group_number(run.manifest.encoding, row["scan_group"])}
+            for row in run.eval_rows
+        ]
     if not curves:
         return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
     return _with_shares(pd.DataFrame(curves), [run for run in runs for _ in run.eval_rows])

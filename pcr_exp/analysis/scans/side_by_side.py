@@ -35,6 +35,8 @@ DIFFERENCE = "difference_points"
 _LESS = "{headline} less the baseline's, points"
 DIFFERENCES = "lines: 95 % intervals of mean differences"
 _SECONDS = ("time_to_target_s", "all_s")
+_ROOM = 1.06
+"""What an axis that begins at 0 shows, over its largest value: no marker is cut."""
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 
@@ -131,7 +133,8 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     if measure == DIFFERENCE:
         ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
     elif measure != "final_score":
-        ax.set_xlim(0, 1.06 * float(rows[measure].max()) or None)
+        widest = float(rows[measure].max())
+        ax.set_xlim(0, _ROOM * widest if widest > 0 else None)
 
 
 def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -> None:
