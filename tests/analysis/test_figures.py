@@ -191,7 +191,7 @@ def test_a_point_is_as_wide_beside_0_whatever_else_is_drawn() -> None:
 def test_guesses_that_are_near_each_other_have_one_name() -> None:
     near = pd.DataFrame([{"headline": "top1", "majority_share": 0.0373, "num_classes": 196}])
     far = near.assign(majority_share=0.5)
-    for rows, wanted in ((near, ["chance 0.51%, majority 3.73%"]), (far, ["majority 50%", "chance 0.51%"])):
+    for rows, wanted in ((near, ["chance 0.51%\nmajority 3.73%"]), (far, ["majority 50%", "chance 0.51%"])):
         _, (ax,) = panels(1)
         upright_guessing_lines(ax, rows)
         assert [text.get_text() for text in ax.texts if text.get_text()] == wanted

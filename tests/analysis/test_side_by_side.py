@@ -74,7 +74,7 @@ def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
     of_scan = totals.sort_values("seed").groupby("scan")["difference_points"].apply(list)
     assert of_scan["group_2"] == pytest.approx([-1.0, -1.2]) and of_scan["baseline"] == [0, 0]
     ax = draw_side_by_side(totals).axes[-1]
-    assert ax.get_xlabel() == "top-1 less the baseline's, points" and "95.0%" in texts(ax)
+    assert ax.get_xlabel() == "points of top-1\nagainst the baseline" and "95.0%" in texts(ax)
     point, ten = (np.ptp(ax.transData.transform([(0, 0), (-points, 0)])[:, 0]) for points in (1, 10))
     assert point > ten / 6, "a point shows, however much another level loses"
     (interval,) = [
@@ -83,6 +83,8 @@ def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
         if line.get_segments()[0][0][1] == 2
     ]
     assert interval == pytest.approx([-1.1 - 12.706 * 0.1, -1.1 + 12.706 * 0.1], rel=1e-3)
+    alone = with_totals(runs_frame(read_runs(tmp_path)).query("scan != 'baseline' or seed == 0"))
+    assert texts(draw_side_by_side(alone).axes[-1]) == "90.0%", "of the seed that the baseline has"
     assert not [label for one in draw_side_by_side(totals).axes for label in cut_markers(one)]
 
 

@@ -81,7 +81,7 @@ def upright_guessing_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) 
             words = ""  # the line above it has both names
         else:
             named = [guess] if bars else [*below, guess]
-            words = ", ".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
+            words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
         ax.axvline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=4 if bars else 1)
         place: dict[str, Any] = {"xy": (guess.at, 0), "xytext": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
         if bars:

@@ -32,8 +32,8 @@ MEASURES = {
     "final_score": "last validation {headline}",
 }
 DIFFERENCE = "difference_points"
-_LESS = "{headline} less the baseline's, points"
-DIFFERENCES = "lines: 95 % intervals of mean differences"
+_LESS = "points of {headline}\nagainst the baseline"
+DIFFERENCES = "lines: 95 % intervals of mean differences, over the seeds that the baseline has"
 _SECONDS = ("time_to_target_s", "all_s")
 _ROOM = 1.06
 """What an axis that begins at 0 shows, over its largest value: no marker is cut."""
@@ -106,6 +106,8 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     for place, (level, runs) in enumerate(levels):
         values, color = runs[measure], level.color
         there = values.dropna()
+        if measure == DIFFERENCE:
+            values = there
         look: dict[str, Any] = {"color": color, "markeredgecolor": "white", "zorder": 3}
         ax.plot(there, [place] * len(there), level.marker, **look)
         if len(there) == len(values):
@@ -143,7 +145,7 @@ def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -
         score = f"{100 * distinct_seeds(runs)['final_score'].mean():.1f}%"
         ax.annotate(score, (0, place), (7, 0), textcoords="offset points", va="center", fontsize=8)
         return
-    differences = distinct_seeds(runs)[DIFFERENCE]
+    differences = distinct_seeds(runs)[DIFFERENCE].dropna()
     mean, half = differences.mean(), half_width(differences)
     if half == half:
         ax.hlines(place, mean - half, mean + half, color=level.color, linewidth=1.2, alpha=0.7, zorder=1)
