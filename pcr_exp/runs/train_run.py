@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from pcr_exp.config.labels import NO_GROUP, network_label, scan_label, storage_label
+from pcr_exp.config.labels import network_label, scan_label, storage_label
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.policies.policy import declared_columns, measure_words
 from pcr_exp.records.reader import RecordSet
@@ -241,7 +241,7 @@ def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
 def _log_eval(row: Row, epochs: int, headline: str) -> None:
     ways = {
         "full": "read in full",
-        "same": f"read at group {row['scan_group']}" if row["scan_group"] != NO_GROUP else "read in full",
+        "same": f"read at group {row['scan_group']}",
         "renewed": "BatchNorm renewed, read in full",
     }
     read = ways[row["eval_group"]]

@@ -61,6 +61,19 @@ def test_words_leave_out_what_a_table_compares(tmp_path: Path, make_run: MakeRun
     runs = read_runs(tmp_path)
     assert set(setting_words(runs).values()) == {"learning_rate=0.1", "learning_rate=0.2"}
     assert set(setting_words(runs, ("scan", "seed", "training.learning_rate")).values()) == {""}
+    make_run(tmp_path, "group_5", learning_rate=0.2, seed=2)
+    words = setting_words(read_runs(tmp_path), ("seed", "training.learning_rate")).values()
+    assert set(words) == {"scan=group_2", "scan=group_5"}, "a table that does not compare levels names them"
+
+
+def test_crops_of_a_dataset_tell_settings_apart(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    (run,) = read_runs(tmp_path)
+    configs = {}
+    for low in (0.08, 0.5):
+        augment = {**run.config["dataset"]["augment"], "crop_scale": [low, 1.0]}
+        configs[str(low)] = {**run.config, "dataset": {**run.config["dataset"], "augment": augment}}
+    assert words_of(configs) == {"0.08": "crop_scale=[0.08, 1.0]", "0.5": "crop_scale=[0.5, 1.0]"}
 
 
 def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -> None:

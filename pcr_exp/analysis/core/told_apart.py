@@ -13,7 +13,7 @@ from pcr_exp.analysis.core.runs_table import SCAN_AND_SEED, setting_key
 from pcr_exp.config.labels import storage_label
 from pcr_exp.runs.identity import differences, scientific_part
 
-_NEVER_NAMED = ("scan", "seed", "dataset", "storage")
+_NEVER_NAMED = ("seed", "dataset", "storage")
 """Groups that titles and legends say anyway."""
 _AS_OTHERS = "as it is"
 READ_ON = " then "
@@ -112,6 +112,7 @@ def words_of(configs: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ())
 
 def _without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
     found = {group: dict(value) if isinstance(value, Mapping) else value for group, value in part.items()}
+    found["augment"] = (found.get("dataset") or {}).get("augment")  # of a dataset nothing else differs
     for name in less:
         group, _, key = name.partition(".")
         if not key:
