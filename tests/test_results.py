@@ -114,6 +114,18 @@ def test_no_table_says_more_than_its_runs_allow(folder: Path) -> None:
         assert "1" not in counts_of(page), f"{page}: n = 1 without its mark"
 
 
+@pytest.mark.parametrize("folder", RUN_SETS, ids=name_of)
+def test_tables_have_titles_of_their_own_and_say_of_what_ms_ssim_is(folder: Path) -> None:
+    for page in folder.glob("*.md"):
+        titles = [line for line in page.read_text().splitlines() if line.startswith(("### ", "**"))]
+        assert len(titles) == len(set(titles)), page
+    summary = pd.read_csv(folder / "summary.csv", keep_default_na=False, na_values=[""])
+    assert (summary.loc[summary["ms_ssim"].notna(), "ms_ssim_of"].notna()).all()
+    measured = summary.loc[summary["ms_ssim"] < 1, "ms_ssim_of"].unique()
+    assert all(f"MS-SSIM ({of})" in (folder / "summary.md").read_text() for of in measured)
+    assert (summary.loc[summary["encoding"] == "baseline", "group"] == 0).all()
+
+
 def headline_of(table: pd.DataFrame) -> str:
     """The metric that a file's runs are judged by: `top1` where it has a column `target_top1`."""
     (name,) = (name for name in table.columns if name.startswith("target_"))

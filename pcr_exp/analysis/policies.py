@@ -30,6 +30,7 @@ from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.config.labels import scan_label, script_in
 from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.policies.mixture import probabilities
+from pcr_exp.policies.policy import measure_words
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
 
@@ -38,17 +39,6 @@ TRACE_COLUMNS = [
     *("record_bytes", "probe_s", "probe_bytes", "run_saved_bytes", "run_saved_share", "threshold"),
 ]
 _SUPPLY = "images_per_s"
-SCORE_LABELS = {
-    "ms_ssim": "mean MS-SSIM to all groups",
-    "cosine": "gradient cosine to all groups",
-    "train_loss": "training loss of the trial",
-    "tune_loss": "loss on tune images after the trial",
-    "val_loss": "validation loss after the trial",
-    _SUPPLY: with_unit("supply", "images_per_s"),
-    "loss_bound": "headline lost, upper end of the 95 % interval",
-}
-
-
 _WITH_THRESHOLD = ("ms_ssim", "cosine")
 """Measures that a policy's `threshold` is of."""
 DRAWN_CANDIDATES = (1, 2, 5, 10)
@@ -196,7 +186,7 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
         color, marker = color_in_script(candidate, script), group_marker(candidate)
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
-    ax.set_ylabel(" / ".join(SCORE_LABELS.get(measure, measure.replace("_", " ")) for measure in measures))
+    ax.set_ylabel(" / ".join(measure_words(measure) for measure in measures))
     wanted = scored.drop_duplicates("seconds").dropna(subset=["threshold"])
     if len(wanted):
         name = "taken by training" if _SUPPLY in measures else "threshold"

@@ -13,7 +13,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
-from pcr_exp.analysis.core.told_apart import with_settings
+from pcr_exp.analysis.core.told_apart import setting_words, with_settings
 from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality.files import load_quality
 from pcr_exp.analysis.quality.page import save_quality_figures
@@ -85,7 +85,7 @@ def write_report(
         tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
         as_written(frame).to_csv(tables[0], index=False)
         as_written(summary).to_csv(tables[1], index=False)
-        tables[2].write_text(to_markdown(summary, unfinished))
+        tables[2].write_text(to_markdown(summary, unfinished, setting_words(runs)))
         figures += _figures_of_levels(runs, frame, out)
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
         figures += write_traces(runs, out)
@@ -105,13 +105,13 @@ def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[
     curves = with_settings(scan_comparisons(eval_curves(runs)), runs)
     if curves.empty:
         return []
-    caption = of_runs(runs, "Accuracy per epoch", curves)
+    caption = of_runs(runs, "Accuracy over epochs", curves)
     figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch", caption)
     timed = with_seconds(curves)
     if len(timed):
         caption = of_runs(runs, "Accuracy over time", timed)
         figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy", caption)
-        caption = of_runs(runs, "Accuracy over time and per epoch", timed)
+        caption = of_runs(runs, "Accuracy over time and over epochs", timed)
         figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs", caption)
     totals = with_settings(with_totals(scan_comparisons(frame)), runs)
     caption = of_runs(runs, "What each scan level took and reached", totals)

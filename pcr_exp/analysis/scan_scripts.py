@@ -20,6 +20,7 @@ from pcr_exp.analysis.core.caption import Caption, hardware_words
 from pcr_exp.analysis.core.cells import Cell, markdown_table
 from pcr_exp.analysis.core.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.core.run_quality import WHOLE, ms_ssim_words
 from pcr_exp.analysis.core.scan_colors import share_color
 from pcr_exp.measuring.scan_scripts.family import MIDDLE_GROUP, SLACK, named_scripts
 from pcr_exp.measuring.speed.rows import to_markdown
@@ -53,7 +54,7 @@ def draw_front(
         for name, rows in groups.groupby("script", sort=False):
             _draw_quality(quality, rows.groupby("group").first(), looks[str(name)])
         quality.set_xlabel("bytes / optimised baseline")
-        quality.set_ylabel("1 - MS-SSIM against all scans")
+        quality.set_ylabel(f"1 - {ms_ssim_words([WHOLE])}")
         quality.set_yscale("log")
         panel_title(quality, "Every prefix", f"decode=scaled; n = {of_groups['num_compared']} images")
         whole.legend(loc="upper right")
@@ -128,7 +129,7 @@ def tables(folder: Path) -> str:
         "script": lambda row: str(row["script"]),
         "scans": lambda row: str(row["num_scans"]),
         "bytes": lambda row: f"{row['bytes_share']:.3f}",
-        "middle: group, bytes, MS-SSIM": lambda row: (
+        f"middle: group, bytes, {ms_ssim_words([WHOLE])}": lambda row: (
             f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
         ),
         "full decode": lambda row: (

@@ -26,6 +26,8 @@ from pcr_exp.places import CONFIGS
 
 DEFAULT_NAME = "default"
 """What the option of `records.scans` with libjpeg's script is called."""
+NO_GROUP = 0
+"""The scan group of the baseline in rows and tables: its records hold the files whole."""
 _OF = " of "
 _PLAIN: dict[str, type] = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}
 """By group, the dataclass of the options whose YAML files name none."""
@@ -136,6 +138,11 @@ def scan_label(
     said = asdict(records) if isinstance(records, RecordsConfig) else (records or {})
     label = _level(values, num_groups_of(said))
     return label if script_of_records(said) == DEFAULT else in_script(label, said["scans"]["name"])
+
+
+def group_number(encoding: str, group: int) -> int:
+    """A level's scan group as rows and tables have it: NO_GROUP for the baseline, whose records have none."""
+    return NO_GROUP if encoding == "baseline" else group
 
 
 def in_script(label: str, script: str) -> str:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config.labels import in_script, scan_label
+from pcr_exp.config.labels import group_number, in_script, scan_label
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.normalization import Normalization, model_input
@@ -61,7 +61,12 @@ class Level:
         """LEVEL_COLUMNS."""
         static = ScanConfig(name="static", encoding=self.encoding, group=self.group)
         scan = in_script(scan_label(static), self.script if self.encoding == "pcr" else "default")
-        return {"scan": scan, "encoding": self.encoding, "group": self.group, "decode": self.decode}
+        return {
+            "scan": scan,
+            "encoding": self.encoding,
+            "group": group_number(self.encoding, self.group),
+            "decode": self.decode,
+        }
 
 
 def levels_of(groups: Iterable[int], decodes: Sequence[str], script: str = "default") -> list[Level]:

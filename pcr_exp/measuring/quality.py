@@ -33,9 +33,9 @@ def measure_quality(
 
     `bytes` are the image's own bytes on storage up to the group: its pieces, without the two bytes of the
     end marker that joining them adds and without its share of the record's header. `ms_ssim` and `ssim` are
-    taken against the same image decoded from all groups. Every record that holds a chosen image is read
-    once, whole; images are decoded and compared in `num_workers` threads. `progress(done, total)` counts
-    images.
+    of the whole image, against the same one decoded from all groups: crops have other values. Every record
+    that holds a chosen image is read once, whole; images are decoded and compared in `num_workers` threads.
+    `progress(done, total)` counts images.
 
     Raises:
         RecordError: the records are not progressive ones, lack a group, or are damaged.

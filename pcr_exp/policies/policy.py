@@ -25,9 +25,25 @@ if TYPE_CHECKING:
     from pcr_exp.records.index import RecordIndex
 
 
+_MEASURES = {
+    "ms_ssim": "mean MS-SSIM of whole images",
+    "cosine": "gradient cosine to all groups",
+    "train_loss": "training loss of the trial",
+    "tune_loss": "loss on tune images after the trial",
+    "val_loss": "validation loss after the trial",
+    "images_per_s": "supply (images/s)",
+    "loss_bound": "headline lost, upper end of the 95 % interval",
+}
+
+
+def measure_words(measure: str) -> str:
+    """What the scores of a `Decision` are, for logs and figures; a user's own measure by its name."""
+    return _MEASURES.get(measure, measure.replace("_", " "))
+
+
 @dataclass(frozen=True, slots=True)
 class SimilarityProbe:
-    """Mean MS-SSIM of training images decoded at each candidate, against all scan groups."""
+    """Mean MS-SSIM of whole training images decoded at each candidate, against all scan groups."""
 
     candidates: tuple[int, ...]
     num_images: int

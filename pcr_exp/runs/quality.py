@@ -94,7 +94,10 @@ def training_quality(
                 kept[quality.group] = quality
                 _write(files[quality.group], quality)
         seconds = time.monotonic() - started_s
-        words = f"{measurement.num_images} training images, scan groups {', '.join(map(str, missing))}"
+        is_baseline = config.scan.encoding == "baseline"
+        levels = "baseline" if is_baseline else f"scan groups {', '.join(map(str, missing))}"
+        crops = f"crops of {config.training.image_size} px of {measurement.num_images} training images"
+        words = f"MS-SSIM of {crops}, {levels}"
         log.info("quality measured: %s; %.1f s", words, seconds)
     return [quality for quality in kept.values() if quality is not None]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.labels import group_number
 from pcr_exp.config.runners import TrainConfig
 from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.loader import RecordLoader
@@ -63,6 +64,8 @@ class Session:
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
+    encoding: str = "pcr"
+    """Of the training records."""
     predictions: Predictions | None = None
     """Of the first process: what the reported evaluations said of every image."""
     processes: Processes = field(default_factory=Processes)
@@ -141,7 +144,8 @@ class Session:
     def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
         """Return what updates keep for backward, the time of the stages around the echo, and requests.
 
-        The stages by what this session measured.
+        The stages by what this session measured. The scan group is named again: records of the baseline are
+        stored as one group, which is not group 1.
         """
         probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
         stages = stage_columns(
@@ -151,7 +155,8 @@ class Session:
             bytes_read=self.session_bytes() - probe_bytes,
             counters=row,
         )
-        return self.trainer.kept.columns() | stages | self.requests()
+        group = {"scan_group": group_number(self.encoding, row["scan_group"])}
+        return group | self.trainer.kept.columns() | stages | self.requests()
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):
@@ -279,6 +284,7 @@ def open_session(
             session_requests=requests_since,
             echo=config.echo,
             num_workers=config.loader.num_workers,
+            encoding=config.scan.encoding,
             predictions=open_predictions(data, config) if processes.first else None,
             processes=processes,
             others_cpu=_open_others_cpu(processes),

@@ -13,7 +13,7 @@ import torch
 
 from pcr_exp.config.labels import network_label, scan_label, storage_label
 from pcr_exp.config.runners import TrainConfig
-from pcr_exp.policies.policy import declared_columns
+from pcr_exp.policies.policy import declared_columns, measure_words
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import RunData, dataset_facts, images_key_of, majority_share, open_data, prepare_data
@@ -235,7 +235,7 @@ def _restore(session: Session, directory: RunDirectory) -> int:
 
 
 def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
-    return row["epoch"], row["group"], row["measure"], row["scores"]
+    return row["epoch"], row["group"], measure_words(row["measure"]), row["scores"]
 
 
 def _log_eval(row: Row, epochs: int, headline: str) -> None:
@@ -246,7 +246,7 @@ def _log_eval(row: Row, epochs: int, headline: str) -> None:
     }
     read = ways[row["eval_group"]]
     log.info(
-        "epoch %d/%d, %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; train %.1f s, wait %.1f s",
+        "epoch %d/%d, %s: val_%s %.4f, val_loss %.4f, train_loss %.4f; so far train %.1f s, wait %.1f s",
         *(row["epoch"], epochs, read),
         *(headline, row[f"val_{headline}"], row["val_loss"], row["train_loss"]),
         *(row["train_s"], row["wait_s"]),

@@ -81,10 +81,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="scan_group",
         unit="scan group",
-        meaning="scan group of the last batch",
+        meaning="scan group of the last batch; 0: of the baseline, which has none, and before training",
         kind="count",
-        low=1,
-        zero_before_training=True,
     ),
     Column(
         name="record_bytes",

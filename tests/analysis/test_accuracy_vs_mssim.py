@@ -90,7 +90,7 @@ def test_the_figure_has_points_line_and_what_guessing_reaches(points: pd.DataFra
     (ax,) = draw_accuracy_vs_mssim(points).axes
     words = "\n".join(text.get_text() for text in ax.texts)
     assert "± " in words and "5 levels" in words and "n = 2 seeds" in words
-    assert "MS-SSIM of own images, 4 scales" in words and "majority\n40%" in words
+    assert "MS-SSIM (crops of 64 px), 4 scales" in words and "majority\n40%" in words
     legend = ax.get_legend()
     assert legend is not None
     names = [text.get_text() for text in legend.get_texts()]

@@ -172,7 +172,7 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
     ]
     write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
     (found,) = time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
-    assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s", 1.9, 1.8, 2, 3)
+    assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
 
 
 def claim(**more: Any) -> Claim:

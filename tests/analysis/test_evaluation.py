@@ -14,6 +14,7 @@ from pcr_exp.analysis.evaluation.figures import draw_losses
 from pcr_exp.analysis.evaluation.page import check_headline, draw_evaluation, write_evaluation
 from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
 from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.evaluation import levels_of
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 RESULTS = Path(__file__).parents[2] / "results"
@@ -105,6 +106,13 @@ def test_panels_have_one_scale_on_which_every_point_lies() -> None:
     mild, bad = figure.axes
     assert mild.get_ylim() == bad.get_ylim()
     assert mild.get_ylim()[0] < -100
+    assert {"-1", "+1"} <= {tick.get_text() for tick in mild.get_yticklabels()}, "one point decides"
+
+
+def test_the_baseline_is_no_group_1() -> None:
+    assert [level.columns["group"] for level in levels_of([1], ["scaled"])] == [0, 1]
+    older = scores().assign(group=1)
+    assert level_table(older).set_index("encoding")["group"].to_dict() == {"baseline": 0, "pcr": 1}
 
 
 def test_a_headline_that_scores_do_not_make() -> None:

@@ -9,13 +9,21 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import cut_markers, overlapping_ticks
 from matplotlib.axes import Axes
 
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import new_figure, percent_axis, save_figure
-from pcr_exp.analysis.core.guessing import guessing_lines
-from pcr_exp.analysis.core.look import INK, SHARE, ScanLevel
+from pcr_exp.analysis.core.figure import (
+    new_figure,
+    panels,
+    percent_axis,
+    points_axis,
+    save_figure,
+    ticks_in_bytes,
+)
+from pcr_exp.analysis.core.guessing import guessing_lines, upright_guessing_lines
+from pcr_exp.analysis.core.look import INK, SHARE, ScanLevel, style
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.analysis.core.scan_colors import group_color, group_marker
@@ -30,6 +38,7 @@ from pcr_exp.analysis.scans.figures import (
 from pcr_exp.analysis.scans.one_run import draw_training_curve
 from pcr_exp.runs.rows import read_rows
 
+BYTES = [(100, 200), (900, 2_500), (3e3, 40e3), (500, 5e6), (1e3, 2e9), (80e6, 1.1e9)]
 GROUP_5 = ScanLevel("group_5", "pcr", 5)
 
 
@@ -148,8 +157,45 @@ def test_mssim_vs_scan_draws_means_against_group_and_bytes(quality: pd.DataFrame
     drawn = np.asarray(against_bytes.lines[0].get_xydata())
     assert drawn == pytest.approx(means.to_numpy())
     assert against_bytes.get_xscale() == "log"
+    assert against_group.get_ylabel() == "MS-SSIM (whole images)"
     assert "n = 40 images" in texts(against_group)
     assert "bytes" in against_bytes.get_xlabel()
+
+
+@pytest.mark.parametrize(("low", "high"), BYTES)
+@pytest.mark.parametrize("num_panels", [1, 3])
+def test_ticks_in_bytes_are_some_and_stand_apart(low: float, high: float, num_panels: int) -> None:
+    _, axes = panels(num_panels)
+    ax = axes[0]
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ticks_in_bytes(ax.xaxis, low, high)
+    with style():
+        assert not overlapping_ticks(ax)
+    assert 2 <= len(ax.get_xticks()) <= 7
+
+
+def test_a_point_is_as_wide_beside_0_whatever_else_is_drawn() -> None:
+    widths = []
+    for worst in (-1.2, -80):
+        _, (ax,) = panels(1)
+        ax.plot([worst, 0.5], [0, 1], "o", label="points")
+        points_axis(ax, "x")
+        assert not overlapping_ticks(ax) and not cut_markers(ax)
+        assert {"-1", "0", "+1"} <= {tick.get_text() for tick in ax.get_xticklabels()}
+        ends = ax.transAxes.inverted().transform(ax.transData.transform([(-1, 0), (0, 0)]))[:, 0]
+        widths.append(ends[1] - ends[0])
+    assert widths[0] > widths[1] > 0.08
+
+
+def test_guesses_that_are_near_each_other_have_one_name() -> None:
+    near = pd.DataFrame([{"headline": "top1", "majority_share": 0.0373, "num_classes": 196}])
+    far = near.assign(majority_share=0.5)
+    for rows, wanted in ((near, ["chance 0.51%\nmajority 3.73%"]), (far, ["majority 50%", "chance 0.51%"])):
+        _, (ax,) = panels(1)
+        upright_guessing_lines(ax, rows)
+        assert [text.get_text() for text in ax.texts if text.get_text()] == wanted
+        assert len(ax.lines) == 2
 
 
 def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> None:
@@ -235,7 +281,9 @@ def test_decode_modes_show_means_and_paired_differences() -> None:
         for group, score in by_group.items()
         for i in range(3)
     )
-    means, differences = draw_decode_modes(crops).axes
+    means, differences = draw_decode_modes(crops, "MS-SSIM (crops of 64 px)").axes
+    assert means.get_ylabel() == "MS-SSIM (crops of 64 px)"
+    assert differences.get_ylabel() == "MS-SSIM (crops of 64 px) less libjpeg's"
     drawn = {line.get_label(): line.get_ydata() for line in means.lines}
     assert drawn["scaled"] == pytest.approx([0.82, 0.92])
     assert [text.get_text() for text in differences.get_legend().get_texts()] == ["unsmoothed", "scaled"]

@@ -55,6 +55,9 @@ def test_the_front_is_what_nothing_cheaper_reaches(root: Path) -> None:
     assert full.loc["group_1", "score_mean"] == pytest.approx(0.51)
     assert same.loc["group_1", "score_mean"] == pytest.approx(0.81)
     assert full.loc["group_1", "score_ci95"] == pytest.approx(12.706 * 0.01, rel=1e-3)
+    assert full.loc["group_1", "difference_mean"] == pytest.approx(-0.4)
+    assert same.loc["group_1", "difference_mean"] == pytest.approx(-0.1), "to the baseline tested in full"
+    assert full.loc["group_1", "difference_ci95"] == pytest.approx(0), "by seed"
     assert full.loc["group_1", "read_bytes_mean"] == 20_000, "probes are bytes"
     assert full.loc["group_1", "image_bytes_mean"] == pytest.approx(20_000 / 64)
 
@@ -63,15 +66,17 @@ def test_both_ways_of_testing_are_panels_with_the_front_in_each(root: Path) -> N
     table = front_table(read_runs(root))
     full, same = draw_front(table).axes
     assert np.asarray(full.lines[0].get_xydata()).tolist() == pytest.approx(
-        np.array([[20_000, 0.51], [110_000, 0.89], [400_000, 0.91]])
+        np.array([[20_000, -40], [110_000, -2], [400_000, 0]])
     )
     assert full.get_ylim() == same.get_ylim()
+    assert full.get_ylabel() == "points of top-1\nagainst the baseline in full"
+    assert {"-1", "+1"} <= {tick.get_text() for tick in full.get_yticklabels()}, "one point decides"
     assert "tested in full" in [text.get_text() for text in full.texts]
     assert len(full.containers) == len(LEVELS)
 
 
 def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(read_runs(root)).assign(difference_mean=np.nan)
     for recipes, columns in ((table["recipe"], 2), (table["recipe"] + 43 * "x", 1)):
         for ax in draw_front(table.assign(recipe=recipes)).axes:
             assert ax.get_legend()._ncols == columns  # matplotlib has no other way to ask
@@ -98,7 +103,7 @@ def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -
 
 def test_bars_of_two_seeds_go_on_where_shares_end(root: Path) -> None:
     table = front_table(read_runs(root))
-    for ax in draw_front(table.assign(score_ci95=0.9)).axes:
+    for ax in draw_front(table.assign(score_ci95=0.9, difference_mean=np.nan)).axes:
         assert ax.get_ylim()[1] == HIGHEST_SHARE
         legend = ax.get_legend()
         assert legend is not None and [text.get_text() for text in legend.get_texts()] == [

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import overlapping_ticks
 from omegaconf import OmegaConf
 
 from pcr_exp.analysis.core.figure import MAX_CURVES
@@ -260,6 +261,7 @@ def test_traffic_against_s_with_and_without_zero_runs(sparsities: Path) -> None:
     lines = {str(line.get_label()): np.asarray(line.get_xydata()) for line in ddp.lines}
     assert lines["with zero-run encoding"].tolist() == pytest.approx(np.array([[1, 0.9], [1.75, 0.3]]))
     assert lines["without zero-run encoding"].tolist() == pytest.approx(np.array([[1, 1.6], [1.75, 1.6]]))
+    assert not overlapping_ticks(ddp)
     assert [str(line.get_label()) for line in server.lines] == [
         *("with zero-run encoding", "small tensors and framing, too")
     ]

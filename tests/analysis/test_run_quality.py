@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.core.run_quality import BY_DEFINITION, OF_THE_SET, OWN, quality_of
+from pcr_exp.analysis.core.run_quality import BY_DEFINITION, WHOLE, crops_of, quality_of
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.runs.quality import GroupQuality
 
@@ -64,7 +64,7 @@ def sets(**changes: Any) -> pd.DataFrame:
 
 def test_its_own_measurement_comes_first(run: Run) -> None:
     found = quality_of(with_quality(run, ENTRY), sets())
-    assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.9, 3, OWN)
+    assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.9, 3, crops_of(64))
 
 
 @pytest.mark.parametrize("changes", [{"group": 5}, {"decode": "unsmoothed"}, {"antialias": not FILTER}])
@@ -75,7 +75,7 @@ def test_of_another_group_mode_or_filter_it_is_not_its_own(run: Run, changes: di
 def test_a_set_is_found_by_the_records_key(run: Run) -> None:
     for split in ("train0", "val0"):
         found = quality_of(run, sets(fingerprint=split, dataset="another name"))
-        assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.8, 5, OF_THE_SET)
+        assert (found.ms_ssim, found.num_scales, found.measured_on) == (0.8, 5, WHOLE)
 
 
 @pytest.mark.parametrize(

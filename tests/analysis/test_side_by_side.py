@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn import cut_markers
 from matplotlib.axes import Axes
 
 from pcr_exp.analysis.core.figure import panel_title, panels
@@ -59,4 +60,36 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     assert "not said" in texts(draw_side_by_side(with_totals(shared)).axes[1])
     silent = with_totals(frame.assign(no_seconds="shared", time_to_target_s=None))
     assert len(draw_side_by_side(silent).axes) == 2, "no empty panels"
-    assert np.asarray(top1.lines[2].get_xdata()).tolist() == [0.6, 0.5]
+    assert np.asarray(top1.lines[2].get_xdata()) == pytest.approx([-30, -40]), "of the same seed, in points"
+
+
+def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
+    tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "baseline", seed=seed, top1=(0.90 + 0.1 * seed,))
+        make_run(tmp_path, "group_2", seed=seed, top1=(0.89 + 0.1 * seed - 0.002 * seed,))
+        make_run(tmp_path, "group_1", seed=seed, top1=(0.40,))
+    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    of_scan = totals.sort_values("seed").groupby("scan")["difference_points"].apply(list)
+    assert of_scan["group_2"] == pytest.approx([-1.0, -1.2]) and of_scan["baseline"] == [0, 0]
+    ax = draw_side_by_side(totals).axes[-1]
+    assert ax.get_xlabel() == "points of top-1\nagainst the baseline" and "95.0%" in texts(ax)
+    point, ten = (np.ptp(ax.transData.transform([(0, 0), (-points, 0)])[:, 0]) for points in (1, 10))
+    assert point > ten / 6, "a point shows, however much another level loses"
+    (interval,) = [
+        [float(x) for x in line.get_segments()[0][:, 0]]
+        for line in ax.collections
+        if line.get_segments()[0][0][1] == 2
+    ]
+    assert interval == pytest.approx([-1.1 - 12.706 * 0.1, -1.1 + 12.706 * 0.1], rel=1e-3)
+    alone = with_totals(runs_frame(read_runs(tmp_path)).query("scan != 'baseline' or seed == 0"))
+    assert texts(draw_side_by_side(alone).axes[-1]) == "90.0%", "of the seed that the baseline has"
+    assert not [label for one in draw_side_by_side(totals).axes for label in cut_markers(one)]
+
+
+def test_without_a_baseline_scores_are_shown(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    make_run(tmp_path, "group_2")
+    make_run(tmp_path, "group_5")
+    ax = draw_side_by_side(with_totals(runs_frame(read_runs(tmp_path)))).axes[-1]
+    assert ax.get_xlabel() == "last validation top-1"

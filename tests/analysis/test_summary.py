@@ -48,6 +48,7 @@ def run(scan: str, seed: int, seconds: float, **changes: object) -> dict:
         "num_classes": 7,
         "ms_ssim": qualities.get(scan, NAN),
         "num_scales": 4,
+        "ms_ssim_of": qualities.get(scan, NAN) and "crops of 64 px",
         **changes,
     }
 
@@ -97,6 +98,26 @@ def test_no_speed_up_unless_every_seed_of_both_reached_the_target() -> None:
     table = summary_table(slow_baseline)
     assert table["speedup_over_baseline"].isna().all()
     assert "| 25 (20 to 30) | baseline: not reached |" in to_markdown(table)
+
+
+def test_ms_ssim_is_named_by_what_it_is_of() -> None:
+    table = summary_table(RUNS.assign(ms_ssim_of="crops of 64 px"))
+    assert set(table["ms_ssim_of"]) == {"crops of 64 px"}
+    assert "| MS-SSIM (crops of 64 px) |" in to_markdown(table)
+    several = RUNS.assign(ms_ssim_of=np.where(RUNS["scan"] == "group_2", "whole images", "all scans"))
+    assert "| MS-SSIM (whole images) |" in to_markdown(summary_table(several))
+
+
+def test_no_two_tables_have_one_title() -> None:
+    """Apart in storage, in what settings differ, or, where nobody says in what, by the setting's key."""
+    other = pd.concat([RUNS.assign(setting=key) for key in ("eeeeeeee", "ffffffff")])
+    runs = pd.concat([RUNS, RUNS.assign(storage="ssd"), other], ignore_index=True)
+    text = to_markdown(summary_table(runs), words={"eeeeeeee": "decode=scaled", "1a2b3c4d": "as it is"})
+    titles = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(titles) == len(set(titles)) == 4
+    assert "### cars · make · resnet18 · decode=scaled · storage hdd" in titles
+    alone = to_markdown(summary_table(RUNS))
+    assert alone.startswith("### cars · make · resnet18\n")
 
 
 def test_runs_of_different_settings_are_not_averaged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from pcr_exp.analysis.core.figure import MAX_CURVES
 from pcr_exp.analysis.core.read_runs import read_runs
 from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.told_apart import with_settings, words_of
+from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, with_settings, words_of
+from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.scans.figures import few_levels, per_panel
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
@@ -34,6 +36,44 @@ def test_settings_are_told_apart_by_words_and_not_by_hashes(tmp_path: Path, make
     assert {title for title, _, _ in panels} == {"photos · photo · resnet18 · 64 px"}
     assert sorted(words.rpartition(", ")[2] for _, words, _ in panels) == ["decode=libjpeg", "decode=scaled"]
     assert not any("setting" in words for _, words, _ in panels)
+
+
+def test_no_two_sections_of_a_page_have_one_title(tmp_path: Path, make_run: MakeRun) -> None:
+    for decode in ("scaled", "libjpeg"):
+        make_run(tmp_path / "runs", "group_2", more={"loader": LoaderConfig(decode=decode)})
+    write_report(tmp_path / "runs", tmp_path / "none", tmp_path / "out")
+    titles = re.findall("^### .*", (tmp_path / "out" / "summary.md").read_text(), re.MULTILINE)
+    assert sorted(title.rpartition(" · ")[2] for title in titles) == ["decode=libjpeg", "decode=scaled"]
+
+
+def test_sections_that_nothing_tells_apart_have_the_settings_key() -> None:
+    sections = [("a", {"storage": "hdd", "setting": key}) for key in ("11", "22", "33")]
+    words = {"11": "as it is", "22": "as it is", "33": "decode=scaled"}
+    assert titles_apart(sections, words) == [
+        *("a · as it is · setting 11", "a · as it is · setting 22", "a · decode=scaled")
+    ]
+    assert titles_apart(sections[:1]) == ["a"]
+
+
+def test_words_leave_out_what_a_table_compares(tmp_path: Path, make_run: MakeRun) -> None:
+    for rate in (0.1, 0.2):
+        make_run(tmp_path, "group_2", learning_rate=rate, seed=int(10 * rate))
+    runs = read_runs(tmp_path)
+    assert set(setting_words(runs).values()) == {"learning_rate=0.1", "learning_rate=0.2"}
+    assert set(setting_words(runs, ("scan", "seed", "training.learning_rate")).values()) == {""}
+    make_run(tmp_path, "group_5", learning_rate=0.2, seed=2)
+    words = setting_words(read_runs(tmp_path), ("seed", "training.learning_rate")).values()
+    assert set(words) == {"scan=group_2", "scan=group_5"}, "a table that does not compare levels names them"
+
+
+def test_crops_of_a_dataset_tell_settings_apart(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "group_2")
+    (run,) = read_runs(tmp_path)
+    configs = {}
+    for low in (0.08, 0.5):
+        augment = {**run.config["dataset"]["augment"], "crop_scale": [low, 1.0]}
+        configs[str(low)] = {**run.config, "dataset": {**run.config["dataset"], "augment": augment}}
+    assert words_of(configs) == {"0.08": "crop_scale=[0.08, 1.0]", "0.5": "crop_scale=[0.5, 1.0]"}
 
 
 def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import cut_markers
 from tolerance_rows import measured
 
-from pcr_exp.analysis.tolerance.figures import draw_curves
+from pcr_exp.analysis.tolerance.figures import draw_curves, draw_matrix
 from pcr_exp.analysis.tolerance.page import load_tolerance, page, write_tables, write_tolerance
 from pcr_exp.analysis.tolerance.table import Measured, answers_table, bytes_table, matrix_of
 
@@ -101,6 +102,37 @@ def test_groups_of_another_script_are_short_in_the_legend() -> None:
     legend = figure.axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["group 1", "group 2", "group 6"]
+
+
+def test_the_figure_shows_points_and_the_margin() -> None:
+    """Half of the images are lost at group 1, half a point at group 5: both can be read."""
+    rows = measured({(0, 2): 200, (1, 2): 2})
+    matrix, sizes = matrix_of(rows), bytes_table(rows)
+    full, same = draw_curves(answers_table(matrix, sizes, rows.facts), rows.facts).axes
+    assert np.asarray(full.lines[0].get_ydata()).tolist() == pytest.approx([-50, -0.5, 0])
+    assert full.get_ylabel() == "points of top-1\nagainst all scans" and full.get_ylim() == same.get_ylim()
+    assert {"-1", "0", "+1", "-30"} <= {tick.get_text() for tick in full.get_yticklabels()}
+    heights = full.transAxes.inverted().transform(full.transData.transform([(1, 0), (1, -1)]))[:, 1]
+    assert heights[0] - heights[1] > 0.08
+    assert not cut_markers(full)
+    assert -2 in [line.get_ydata()[0] for line in full.lines if len(set(line.get_ydata())) == 1]
+
+
+def test_the_matrix_shows_the_intervals_that_it_announces() -> None:
+    rows = measured({(0, 2): 30})
+    matrix = matrix_of(rows)
+    ax = draw_matrix(matrix, rows.facts).axes[0]
+    cell = matrix[(matrix["train_group"] == 1) & (matrix["test_group"] == 10)].iloc[0]
+    shown = [text.get_text() for text in ax.texts]
+    assert f"{100 * cell['loss']:.1f}" in shown
+    assert f"{100 * cell['loss_low']:.1f} to {100 * cell['loss_high']:.1f}" in shown
+    assert shown.count("0.0 to 0.0") == 0, "no interval where nothing varies"
+
+
+def test_ms_ssim_is_of_crops() -> None:
+    rows = measured({}, image_size=96)
+    ms_ssim = np.full((3, 5), 0.9, dtype=np.float32)
+    assert "| MS-SSIM (crops of 96 px) |" in text_of(replace(rows, ms_ssim=ms_ssim))
 
 
 def test_log_odds_are_kept_where_they_are_scored(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a run sees of its images is measured on its own crops, once, and leaves no trace in training."""
 
 import json
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.images.decode import open_decoder
@@ -22,6 +25,8 @@ from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs import quality as quality_module
 from pcr_exp.runs.data import open_data, training_transform
 from pcr_exp.runs.quality import GroupQuality, groups_read, training_quality
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.train_run import run_training
 from pcr_exp.system.randomness import Purpose, stream
 
 
@@ -153,3 +158,27 @@ def test_every_group_that_may_be_read(configure: Any, scan: ScanConfig, groups: 
     assert groups_read(config, index) == groups
     config.echo = ExampleBeforeConfig(factor=2, repeat_groups=[10])
     assert groups_read(config, index) == [*groups, 10]
+
+
+def test_a_baseline_is_no_group_1_in_rows_logs_and_tables(
+    own_records: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = own_records(scan=ScanConfig(name="baseline", encoding="baseline", group=1))
+    with caplog.at_level(logging.INFO):
+        folder = run_training(config, progress=False).folder
+    rows = read_rows(folder / "rows.jsonl")
+    assert rows and {row["scan_group"] for row in rows} == {0}
+    told = next(text for text in caplog.messages if text.startswith("quality measured"))
+    assert told.startswith("quality measured: MS-SSIM of crops of 32 px of 52 training images, baseline; ")
+    assert not [text for text in caplog.messages if "group 1" in text]
+    assert any("so far train" in text for text in caplog.messages), "clocks of a row are of the whole run"
+    (found,) = read_runs(folder.parent)
+    run = replace(found, rows=[{**row, "scan_group": 1} for row in found.rows])  # as older ones say it
+    assert runs_frame([run])["group"].tolist() == [0]
+    assert set(eval_curves([run])["scan_group"]) == {0}
+
+
+def test_the_policys_ms_ssim_is_of_whole_images(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        run(MssimConfig(name="mssim", threshold=0.9, num_images=4, candidates=[1, 2]))
+    assert any("by mean MS-SSIM of whole images {" in text for text in caplog.messages)

@@ -44,6 +44,7 @@ from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import per_setting
+from pcr_exp.analysis.core.told_apart import titles_apart
 
 # None is a scan level's colour (`look.OTHER_LOOKS`); shapes for readers without colour.
 _LOOKS = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}
@@ -70,7 +71,9 @@ def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], li
 def combined_markdown(summary: pd.DataFrame) -> str:
     """One table per panel: where bytes went, with their share of all off in brackets."""
     parts = []
-    for title, group, rows in per_setting(summary, PANEL_KEYS):
+    found = list(per_setting(summary, PANEL_KEYS))
+    titles = titles_apart([(title, group) for title, group, _ in found])
+    for title, (_, group, rows) in zip(titles, found, strict=True):
         several = "" if group["processes"] == 1 else "es"
         notes = Footnotes()
         updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))

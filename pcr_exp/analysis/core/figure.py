@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -49,8 +50,14 @@ MAX_COLUMNS = 3
 MAX_CURVES = 6
 """In a panel; of more there are several panels."""
 LEGEND_LINE_IN = 0.19
+LINEAR_POINTS = 3
+"""Of an axis of points, as far as it is linear."""
 HIGHEST_SHARE = 1.02
 """Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
+_FEW_TICKS, _MOST_TICKS = 3, 6
+"""On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
+_MARKER_ROOM = 0.04
+"""Of an axis of points, at both ends: markers lie on it whole."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
 _pictures: ContextVar[bool] = ContextVar("pictures", default=True)
 
@@ -230,6 +237,26 @@ def percent_axis(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
 
 
+def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
+    """An axis of differences in points: a point is as wide beside 0 whatever else is drawn.
+
+    It is linear within ±LINEAR_POINTS and logarithmic beyond, and shows the first point to both sides.
+    """
+    axis, limits = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
+    low, high = min(-1.3, *limits), max(1.3, *limits)
+    scale, limit = (ax.set_xscale, ax.set_xlim) if name == "x" else (ax.set_yscale, ax.set_ylim)
+    scale("symlog", linthresh=LINEAR_POINTS, linscale=1)
+    places = axis.get_transform()
+    ends = places.transform(np.array([low, high]))
+    room = _MARKER_ROOM * (ends[1] - ends[0])
+    low, high = places.inverted().transform([ends[0] - room, ends[1] + room])
+    limit(low, high)
+    ticks = [sign * points for points in (1, LINEAR_POINTS, 10, 30, 100) for sign in (-1, 1)]
+    axis.set_major_locator(FixedLocator(sorted(tick for tick in (*ticks, 0) if low <= tick <= high)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+
+
 def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:
     """Marks and labels of `ax.errorbar`, for a legend: without the stubs of bars that legends draw."""
     drawn = [bars for bars in ax.containers if isinstance(bars, ErrorbarContainer)]
@@ -237,9 +264,16 @@ def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:
 
 
 def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
-    """Ticks at 1, 2, 5 x 10^k between `low` and `high` bytes, in kB and MB, for a logarithmic axis."""
-    ticks = [m * 10.0**k for k in range(10) for m in (1, 2, 5)]
-    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    """Ticks between `low` and `high` bytes, in kB and MB, for a logarithmic axis.
+
+    At 1, 2, 5 x 10^k, or of these and finer or coarser steps those that are few enough to stand beside each
+    other.
+    """
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**k for k in range(13) for m in digits if low <= m * 10.0**k <= high]
+        if len(ticks) <= (_FEW_TICKS if len(digits) > 3 else _MOST_TICKS):
+            break
+    axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
 

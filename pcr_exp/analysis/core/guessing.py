@@ -74,8 +74,14 @@ def _side(guess: Guess, guesses: list[Guess]) -> str:
 
 def upright_guessing_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) -> None:
     """The same on axes with accuracies on x: named beside the line's foot, or above axes that have bars."""
-    for guess in guesses_of(rows):
-        words = f"{guess.words} {_percent(guess.at)}".replace("\n", " ")
+    guesses = guesses_of(rows)
+    for guess in guesses:
+        below = [other for other in guesses if 0 < guess.at - other.at < _NEAR]
+        if not bars and any(0 < other.at - guess.at < _NEAR for other in guesses):
+            words = ""  # the line above it has both names
+        else:
+            named = [guess] if bars else [*below, guess]
+            words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
         ax.axvline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=4 if bars else 1)
         place: dict[str, Any] = {"xy": (guess.at, 0), "xytext": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
         if bars:

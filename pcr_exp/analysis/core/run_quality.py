@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from pcr_exp.config.records import num_groups_of
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.runs.manifest import Manifest
 
-OWN, OF_THE_SET = "own images", "whole images of the same records"
+WHOLE = "whole images"
 BY_DEFINITION = "all scans"
+"""Where nothing is measured: the baseline and the last scan group show all that there is."""
 _STATIC_KEYS = set(ScanConfig.__dataclass_fields__)
 
 
@@ -26,7 +27,18 @@ class RunQuality:
     num_scales: float = float("nan")
     """The fewest that MS-SSIM had for an image: small images allow fewer than five."""
     measured_on: str = ""
-    """OWN, OF_THE_SET or BY_DEFINITION; empty if it was not measured."""
+    """`crops_of` its training images, WHOLE or BY_DEFINITION; empty if it was not measured."""
+
+
+def crops_of(side_px: int) -> str:
+    """`crops of 128 px`: training crops, whose MS-SSIM is another than that of the whole images."""
+    return f"crops of {side_px} px"
+
+
+def ms_ssim_words(of: Iterable[str]) -> str:
+    """`MS-SSIM (crops of 128 px)`: the name of a column or axis whose values are of this."""
+    measured = sorted({words for words in of if words} - {BY_DEFINITION})
+    return f"MS-SSIM ({' / '.join(measured)})" if measured else "MS-SSIM"
 
 
 def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
@@ -42,6 +54,7 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
     if has_policy(run.config):
         return RunQuality()
     measured = run.manifest.quality
+    own_crops = crops_of(run.config["training"]["image_size"])
     wanted = (mode["decode"], mode["antialias"], run.manifest.scan_group)
     own = [entry for entry in measured if (entry.decode, entry.antialias, entry.group) == wanted]
     last = num_groups_of(run.config.get("records", {}))
@@ -50,7 +63,7 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
         return RunQuality(1.0, min(scales) if scales else float("nan"), BY_DEFINITION)
     if own:
         mean = own[0].ms_ssim_mean
-        return RunQuality(float("nan") if mean is None else mean, own[0].num_scales, OWN)
+        return RunQuality(float("nan") if mean is None else mean, own[0].num_scales, own_crops)
     return _of_set(run.manifest, mode, sets)
 
 
@@ -71,4 +84,4 @@ def _of_set(manifest: Manifest, mode: Mapping[str, Any], sets: pd.DataFrame | No
     ]
     if found.empty:
         return RunQuality()
-    return RunQuality(float(found["ms_ssim"].mean()), float(found["num_scales"].min()), OF_THE_SET)
+    return RunQuality(float(found["ms_ssim"].mean()), float(found["num_scales"].min()), WHOLE)

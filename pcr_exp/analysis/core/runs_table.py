@@ -16,7 +16,7 @@ from pcr_exp.analysis.core.look import SHARE
 from pcr_exp.analysis.core.permitted import FACTS, NEVER, facts_of
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.run_quality import has_policy, quality_of
-from pcr_exp.config.labels import scan_label, storage_label
+from pcr_exp.config.labels import group_number, scan_label, storage_label
 from pcr_exp.config.records import script_of_records
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.runs.identity import scientific_part
@@ -64,7 +64,8 @@ GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
 """What two runs must share to be compared; `setting` stands for everything else but scan and seed."""
 LEVEL = ["scan", "encoding", "group"]
 """A scan level: its label, and what it reads. `look.ScanLevel` draws by the latter two."""
-_SCAN_AND_SEED = ("scan", "seed")
+SCAN_AND_SEED = ("scan", "seed")
+"""What a setting does not stand for, unless a table says otherwise."""
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", *LEVEL, "storage", "setting", "seed"),
     *("target_score", "mean_image_bytes", *FACTS),
@@ -80,7 +81,7 @@ RUN_COLUMNS = [
 ]
 
 
-def setting_key(run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
+def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
     """Eight hex digits of a run's scientific configuration without its target and what a table compares.
 
     Runs of one key, dataset, model and storage differ in nothing but `less`.
@@ -107,12 +108,11 @@ def setting_key(run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[s
     return key_of(part)
 
 
-def shared_columns(
-    run: Run, less: Iterable[str] = _SCAN_AND_SEED, keep: Iterable[str] = ()
-) -> dict[str, Any]:
+def shared_columns(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> dict[str, Any]:
     """What all tables say of a run: what it is, what may not be said of it, how good it is, and how soon.
 
-    * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group` is NaN for a policy.
+    * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group`
+      is NaN for a policy, and 0 for the baseline.
     * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
       chosen by the very images that it is measured on.
     * `facts_of` and `reached_of`.
@@ -126,7 +126,7 @@ def shared_columns(
         "model": manifest.model,
         "scan": scan_label(config["scan"], config.get("records")),
         "encoding": manifest.encoding,
-        "group": NEVER if has_policy(config) else manifest.scan_group,
+        "group": NEVER if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
         "storage": storage_label(config["storage"]),
         "setting": setting_key(run, less, keep),
         "seed": manifest.seed,
@@ -143,7 +143,7 @@ def tidy_frame(
     columns: Sequence[str],
     own: Callable[[Run], dict[str, Any]] | None = None,
     *,
-    less: Sequence[str] = _SCAN_AND_SEED,
+    less: Sequence[str] = SCAN_AND_SEED,
     keep: Sequence[str] = (),
     times: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -191,7 +191,11 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
     for run in runs:
         columns = shared_columns(run) | {"mean_image_bytes": _mean_image_bytes(run)}
         identity = {key: columns[key] for key in RUN_IDENTITY}
-        curves += [{**identity, **row} for row in run.eval_rows]
+        # Rows of older runs call the baseline group 1.
+        curves += [
+            {**identity, **row, "scan_group": group_number(run.manifest.encoding, row["scan_group"])}
+            for row in run.eval_rows
+        ]
     if not curves:
         return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
     return _with_shares(pd.DataFrame(curves), [run for run in runs for _ in run.eval_rows])

@@ -1,17 +1,19 @@
-"""What titles of figures say beside the rows that they draw: input size, and in what settings differ."""
+"""What titles of figures and tables say beside their rows: input size, and in what settings differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, setting_key
+from pcr_exp.analysis.core.runs_table import SCAN_AND_SEED, setting_key
+from pcr_exp.config.labels import storage_label
 from pcr_exp.runs.identity import differences, scientific_part
 
-_NEVER_NAMED = ("scan", "seed", "dataset", "storage")
+_NEVER_NAMED = ("seed", "dataset", "storage")
 """Groups that titles and legends say anyway."""
 _AS_OTHERS = "as it is"
 READ_ON = " then "
@@ -34,10 +36,7 @@ def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
     if frame.empty:
         return frame.assign(image_px=[], told_apart=[])
     of_setting = {setting_key(run): run for run in runs}
-    words: dict[str, str] = {}
-    *shared, _ = GROUP_KEYS
-    for _, rows in frame.groupby(shared):
-        words |= words_of({setting: of_setting[setting].settings for setting in rows["setting"].unique()})
+    words = setting_words([of_setting[setting] for setting in frame["setting"].unique()])
     return frame.assign(
         image_px=[of_setting[setting].config["training"]["image_size"] for setting in frame["setting"]],
         told_apart=frame["setting"].map(words),
@@ -48,11 +47,59 @@ def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
     )
 
 
-def words_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """By setting, in what its configuration differs from the others: names of options, and changed values."""
+def setting_words(runs: Iterable[Run], less: Iterable[str] = (), keep: Iterable[str] = ()) -> dict[str, str]:
+    """By `setting_key`, in what it differs from those of the same dataset, label, model and storage.
+
+    `less` and `keep` as `setting_key` takes them; without `less`, scan and seed are left out.
+    """
+    compared = tuple(less) or SCAN_AND_SEED
+    alike: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for run in runs:
+        manifest, storage = run.manifest, storage_label(run.config["storage"])
+        task = (run.dataset, manifest.label, manifest.model, storage)
+        alike[task][setting_key(run, compared, keep)] = run.settings
+    words: dict[str, str] = {}
+    for configs in alike.values():
+        words |= words_of(configs, compared)
+    return words
+
+
+def values_of(rows: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
+    """What all rows have in these columns."""
+    return {key: rows[key].iloc[0] for key in keys}
+
+
+def titles_apart(
+    sections: Sequence[tuple[str, Mapping[str, Any]]], words: Mapping[str, str] | None = None
+) -> list[str]:
+    """The titles of a page's sections, no two alike: each says in what it differs from those of its title.
+
+    Args:
+        sections: A title, and the values of the keys that the section's rows share, `setting` among them.
+        words: By setting, as `setting_words` has them; one that is missing is called by its key.
+    """
+    titles = []
+    for title, group in sections:
+        others = [other for name, other in sections if name == title]
+        differing = [key for key in group if len({str(other[key]) for other in others}) > 1]
+        said = [(words or {}).get(group["setting"], "")] if "setting" in differing else []
+        said += [f"{key} {group[key]}" for key in differing if key != "setting"]
+        titles.append(" · ".join([title, *filter(None, said)]))
+    counts = Counter(titles)
+    return [
+        f"{title} · setting {group['setting']}" if counts[title] > 1 else title
+        for title, (_, group) in zip(titles, sections, strict=True)
+    ]
+
+
+def words_of(configs: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()) -> dict[str, str]:
+    """By setting, in what its configuration differs from the others: names of options, and changed values.
+
+    Groups and dotted keys of `less` are passed over.
+    """
     if len(configs) < 2:
         return dict.fromkeys(configs, "")
-    parts = {setting: scientific_part(config) for setting, config in configs.items()}
+    parts = {setting: _without(scientific_part(config), less) for setting, config in configs.items()}
     first, *others = parts.values()
     keys = {key for other in others for key in differences(first, other)}
     groups = sorted({key.partition(".")[0] for key in keys} - set(_NEVER_NAMED))
@@ -61,6 +108,18 @@ def words_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         or _AS_OTHERS
         for setting, part in parts.items()
     }
+
+
+def _without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
+    found = {group: dict(value) if isinstance(value, Mapping) else value for group, value in part.items()}
+    found["augment"] = (found.get("dataset") or {}).get("augment")  # of a dataset nothing else differs
+    for name in less:
+        group, _, key = name.partition(".")
+        if not key:
+            found.pop(group, None)
+        elif isinstance(found.get(group), dict):
+            found[group].pop(key, None)
+    return found
 
 
 def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -26,6 +26,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, values_of
 from pcr_exp.analysis.echo.figures import AXES as ECHO_AXES
 from pcr_exp.analysis.echo.figures import (
     draw_echo_time,
@@ -35,7 +36,7 @@ from pcr_exp.analysis.echo.figures import (
 )
 from pcr_exp.analysis.echo.look import echo_panels, in_order, name_of
 from pcr_exp.analysis.echo.score_against_bytes import draw_score_against_bytes
-from pcr_exp.analysis.echo.table import PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
+from pcr_exp.analysis.echo.table import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
 
 
 def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
@@ -49,7 +50,7 @@ def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path],
     summary = tuned(frame, "fresh_to_target")
     tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
     as_written(summary).to_csv(tables[0], index=False)
-    tables[1].write_text(echo_to_markdown(summary))
+    tables[1].write_text(echo_to_markdown(summary, setting_words(runs, COMPARED)))
     return tables, write_echo_figures(runs, out)
 
 
@@ -137,10 +138,15 @@ def _topic(rows: pd.DataFrame) -> str:
     return "buffer" if values["buffer"] > 2 else "variant"
 
 
-def echo_to_markdown(summary: pd.DataFrame) -> str:
-    """A table per panel of `tuned`: means over n seeds (smallest to largest)."""
+def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
+    """A table per panel of `tuned`: means over n seeds (smallest to largest).
+
+    `settings` as `told_apart.setting_words` has them: they name settings in titles that would be alike.
+    """
     parts = []
-    for title, facts, rows in echo_panels(summary):
+    found = list(echo_panels(summary))
+    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, _, rows in found], settings)
+    for title, (_, facts, rows) in zip(titles, found, strict=True):
         notes = Footnotes()
         words = (
             f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "

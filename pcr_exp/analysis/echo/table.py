@@ -23,7 +23,7 @@ TIMES = [
     *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
 ]
 MEASURES = ["fresh_to_target", "bytes_to_target", "record_bytes", "final_score", "best_score", *TIMES]
-_COMPARED = (
+COMPARED = (
     *("echo", "scan", "seed"),
     *("training.batch_size", "training.epochs", "training.learning_rate"),
 )
@@ -45,7 +45,7 @@ def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
     `s_per_fresh`: seconds of training and waiting per fresh sample. The last three: as the run's last row
     says; NaN in runs from before they were measured. TIMES are NaN where no seconds may be said.
     """
-    return tidy_frame(runs, _COLUMNS, _echo_columns, less=_COMPARED, times=TIMES)
+    return tidy_frame(runs, _COLUMNS, _echo_columns, less=COMPARED, times=TIMES)
 
 
 def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from pcr_exp.analysis.core.figure import (
     BELOW,
@@ -15,6 +14,8 @@ from pcr_exp.analysis.core.figure import (
     new_figure,
     panel_title,
     panels,
+    points_axis,
+    same_limits,
 )
 from pcr_exp.analysis.core.look import INK, MUTED, ScanLevel, scan_words, style
 from pcr_exp.analysis.core.scan_colors import group_color, group_marker
@@ -38,9 +39,9 @@ def draw_losses(table: pd.DataFrame) -> Figure:
             rows = progressive[progressive["decode"] == mode].sort_values("group")
             _draw_points(ax, rows)
             panel_title(ax, f"decode = {mode}")
-        limits = [limit for ax in axes for limit in ax.get_ylim()]
+        same_limits(axes, [""] * len(axes))
         for ax in axes:
-            ax.set_ylim(min(limits), max(limits))
+            points_axis(ax, "y")
         axes[0].set_ylabel("points against the original images")
         axes[0].legend(**BELOW, ncols=3)
         footer(
@@ -72,7 +73,6 @@ def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot([], [], color=MUTED, marker="o", markerfacecolor=fill, linestyle="none", label=words)
     ax.set_xticks(list(places), [f"group {group}" for group in rows["group"]])
     ax.set_xlim(-0.5, len(rows) - 0.5)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
 
 
 def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:

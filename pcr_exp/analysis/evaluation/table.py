@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.analysis.core.statistics import half_width
+from pcr_exp.config.labels import NO_GROUP
 from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS
 from pcr_exp.training.task import area_under_roc
 
@@ -27,6 +28,8 @@ def level_table(scores: pd.DataFrame) -> pd.DataFrame:
     recalls of the classes that have an image. `auc` is there where the scores have margins.
     """
     rows: list[dict[str, Any]] = []
+    # Scores of older measurements call the baseline group 1.
+    scores = scores.assign(group=scores["group"].mask(scores["encoding"] == "baseline", NO_GROUP))
     for (name, trained_on, seed), of_model in scores.groupby(MODEL_COLUMNS, sort=True):
         reference = of_model[of_model["encoding"] == "baseline"].set_index("image")
         for level, images in of_model.groupby(LEVEL_COLUMNS, sort=True):

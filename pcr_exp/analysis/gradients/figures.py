@@ -27,7 +27,7 @@ from pcr_exp.analysis.core.look import MUTED, style
 from pcr_exp.analysis.gradients.look import gradient_links, gradient_panels, in_order, look_of
 from pcr_exp.analysis.gradients.table import CODEC, DIRECTIONS, PANEL_KEYS, REFERENCE
 
-_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 2, 5, 10]
+_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 3, 5, 10]
 _WITHOUT_ZERO_RUNS = 1.6
 
 

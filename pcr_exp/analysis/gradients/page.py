@@ -27,6 +27,7 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, values_of
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
@@ -37,11 +38,15 @@ from pcr_exp.analysis.gradients.figures import (
 from pcr_exp.analysis.gradients.look import gradient_links
 from pcr_exp.analysis.gradients.published import SPEEDUP_AT_1_GBIT, published
 from pcr_exp.analysis.gradients.table import (
+    COMPARED,
+    KEPT,
+    PANEL_KEYS,
     REFERENCE,
     accuracy_curves,
     bits_curves,
     gradient_frame,
     gradient_table,
+    team_runs,
 )
 
 
@@ -59,7 +64,7 @@ def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], l
     table = gradient_table(frame)
     tables = [out / "gradients.csv", out / "gradients.md"]
     as_written(table).to_csv(tables[0], index=False)
-    tables[1].write_text(gradients_to_markdown(table))
+    tables[1].write_text(gradients_to_markdown(table, setting_words(team_runs(runs), COMPARED, KEPT)))
     figures: list[Path] = []
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
         figures += save_figure(
@@ -90,15 +95,20 @@ def _on_links_of(curves: pd.DataFrame, runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if (run.config["network"]["bandwidth_mbit_per_s"] or math.inf) in links]
 
 
-def gradients_to_markdown(table: pd.DataFrame) -> str:
-    """A table per panel, mode and network of `gradient_table`."""
+def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
+    """A table per panel, mode and network of `gradient_table`.
+
+    `settings` as `told_apart.setting_words` has them: they name settings in titles that would be alike.
+    """
     parts = []
     notes = Footnotes()
-    for title, _, link, rows in gradient_links(table):
+    found = [(f"{title}, {link}", rows) for title, _, link, rows in gradient_links(table)]
+    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, rows in found], settings)
+    for title, (_, rows) in zip(titles, found, strict=True):
         guess, cell = list(score_cells(rows).items())[-1]
         majority = f"{guess} {cell(rows.iloc[0].to_dict())}"
         parts += [
-            f"**{title}, {link}**, {target_words(rows)}, {majority}",
+            f"**{title}**, {target_words(rows)}, {majority}",
             markdown_table(rows, _columns(rows, notes)),
         ]
     parts.append(

@@ -34,7 +34,7 @@ _COLUMNS = [
 ]
 _SAME = [*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline", "no_target"]
 _PLAIN_BYTES = 4
-_COMPARED, _KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
+COMPARED, KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
 """What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
 # Runs from before each codec had settings of its own have those of all.
 _OUR_SETTINGS = {*GradientsConfig.__dataclass_fields__, *_AMOUNTS.values(), "zero_run"}
@@ -54,7 +54,7 @@ def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
       throttled network): over training and waiting after the first train row, which has the warming up.
     * TIMES are NaN where no seconds may be said: neither the network nor storage limited the run.
     """
-    return tidy_frame(team_runs(runs), _COLUMNS, _gradient_columns, less=_COMPARED, keep=_KEPT, times=TIMES)
+    return tidy_frame(team_runs(runs), _COLUMNS, _gradient_columns, less=COMPARED, keep=KEPT, times=TIMES)
 
 
 def team_runs(runs: Sequence[Run]) -> list[Run]:

@@ -19,6 +19,7 @@ from pcr_exp.analysis.model.throughput_model import (
     reads_in_flight,
     time_to_accuracy_s,
 )
+from pcr_exp.config.labels import group_number
 from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
@@ -176,7 +177,7 @@ def _level(plan: PlanConfig, data: PlannedData, model: str, workers: int, scan: 
         "model": model,
         "scan": scan,
         "encoding": level.encoding,
-        "group": level.group,
+        "group": group_number(level.encoding, level.group),
         "workers": workers,
         "image_bytes": image_bytes,
         "bandwidth_mib_per_s": bandwidth / MIB,

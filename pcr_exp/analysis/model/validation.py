@@ -14,6 +14,7 @@ import pandas as pd
 from pcr_exp.analysis.core.measured_files import reading, require_columns
 from pcr_exp.analysis.model.plan import predict
 from pcr_exp.analysis.throughput.table import UNLIMITED
+from pcr_exp.config.labels import group_number
 from pcr_exp.config.scan import scan_of
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
@@ -119,7 +120,7 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
                 "model_images_per_s": model,
                 "scan": scan,
                 "encoding": level.encoding,
-                "group": level.group,
+                "group": group_number(level.encoding, level.group),
                 "image_bytes": cell["image_bytes"].iloc[0],
                 "n": len(cell),
                 "predicted_images_per_s": predicted["images_per_s"],

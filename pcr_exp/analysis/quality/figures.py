@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.figure import BELOW, panel_title, panels, ticks_in_bytes
 from pcr_exp.analysis.core.look import INK, MUTED, OTHER_LOOKS, fallback_look, style
+from pcr_exp.analysis.core.run_quality import WHOLE, ms_ssim_words
 from pcr_exp.analysis.core.scan_colors import group_color, group_marker
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 
@@ -27,7 +28,7 @@ _MODE_LOOKS = {
 
 
 def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
-    """MS-SSIM of quality rows (columns of `measure_quality` and `dataset`): two panels per dataset.
+    """MS-SSIM of whole images (columns of `measure_quality` and `dataset`): two panels per dataset.
 
     Left against the scan group, right against mean bytes per image (log scale). Point: mean; bar: 5th to 95th
     percentile over images.
@@ -71,7 +72,7 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
         if group in NAMED_GROUPS:
             label = f"{mean:.3f}"
             ax.annotate(label, (position, mean), xytext=(5, -12), textcoords="offset points", fontsize=8.5)
-    ax.set_ylabel("MS-SSIM against all scans")
+    ax.set_ylabel(ms_ssim_words([WHOLE]))
     ax.set_ylim(top=1.01)
 
 
@@ -127,11 +128,11 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
     return figure
 
 
-def draw_decode_modes(crops: pd.DataFrame) -> Figure:
+def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
     """MS-SSIM of random crops (columns of `measure_crops` and `dataset`): two panels per dataset.
 
-    Left: the mean over images per scan group. Right: each mode's mean difference to `libjpeg`,
-    with two standard errors.
+    Left: the mean over images per scan group. Right: each mode's mean difference to `libjpeg`, with two
+    standard errors. `name` is MS-SSIM's, with the size of the crops.
     """
     with style():
         datasets = sorted(crops["dataset"].unique())
@@ -159,8 +160,8 @@ def draw_decode_modes(crops: pd.DataFrame) -> Figure:
                 differences, f"{dataset} · difference to {REFERENCE_MODE}", f"{facts}; mean ± 2 std errors"
             )
             differences.axhline(0, color=MUTED, linewidth=1, linestyle=":", zorder=1)
-            means.set_ylabel("MS-SSIM against all scans")
-            differences.set_ylabel(f"MS-SSIM minus {REFERENCE_MODE}'s")
+            means.set_ylabel(name)
+            differences.set_ylabel(f"{name} less {REFERENCE_MODE}'s")
             for ax in (means, differences):
                 ax.set_xticks(positions, [str(group) for group in summary["group"]])
                 ax.set_xlabel("scan group")

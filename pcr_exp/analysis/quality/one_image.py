@@ -117,7 +117,7 @@ def draw_scan_tour(tour: pd.DataFrame) -> Figure:
             whole.set_xlabel(f"{100 * row['share']:.3g}% of the bytes, MS-SSIM {row['ms_ssim']:.3f}")
         footer(
             figure,
-            "MS-SSIM against all scans. Below, enlarged: where the first and the last differ most.",
+            "MS-SSIM of the whole image against all scans. Enlarged: where first and last differ most.",
         )
     return figure
 

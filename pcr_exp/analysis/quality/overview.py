@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.core.figure import footer, panels, percent_axis
 from pcr_exp.analysis.core.look import OTHER_LOOKS, style
+from pcr_exp.analysis.core.run_quality import WHOLE, ms_ssim_words
 from pcr_exp.analysis.quality.files import META_FILE, REMEDY, load_quality
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_quality
@@ -54,7 +55,7 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
             }
             kept.plot(rows["group"], rows["ms_ssim_mean"], label=dataset, **look)
             cost.plot(rows["group"], rows["bytes_share"], **look)
-        kept.set_ylabel("mean MS-SSIM against all scans")
+        kept.set_ylabel(f"mean {ms_ssim_words([WHOLE])}")
         cost.set_ylabel("bytes, share of all scans")
         percent_axis(cost.yaxis)
         cost.set_ylim(bottom=0)

@@ -11,6 +11,7 @@ import pandas as pd
 from pcr_exp.analysis.core.caption import NOT_TIMED, Caption, hardware_words
 from pcr_exp.analysis.core.cells import span
 from pcr_exp.analysis.core.figure import save_figure
+from pcr_exp.analysis.core.run_quality import crops_of, ms_ssim_words
 from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.quality.files import read_metas
 from pcr_exp.analysis.quality.overview import NAME, draw_quality_overview, quality_overview
@@ -37,8 +38,10 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
     """Save `decode_modes` of the crops that were measured beside the json of `measured_in`."""
     metas = _metas(measured_in)
     sides = sorted({_crop_px(meta) for meta in metas.values()})
-    caption = _caption(metas, "Quality of crops by decode mode", f"crops of {' / '.join(map(str, sides))} px")
-    return save_figure(draw_decode_modes(_named(crops, metas)), crops, out, "decode_modes", caption)
+    size = " / ".join(map(crops_of, sides))
+    caption = _caption(metas, "Quality of crops by decode mode", size)
+    figure = draw_decode_modes(_named(crops, metas), ms_ssim_words([size]))
+    return save_figure(figure, crops, out, "decode_modes", caption)
 
 
 def save_overview(quality_root: Path, out: Path) -> list[Path]:

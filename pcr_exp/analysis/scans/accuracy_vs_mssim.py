@@ -32,7 +32,7 @@ from pcr_exp.analysis.core.look import (
 )
 from pcr_exp.analysis.core.permitted import NEVER
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.run_quality import BY_DEFINITION
+from pcr_exp.analysis.core.run_quality import BY_DEFINITION, ms_ssim_words
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL
 from pcr_exp.analysis.core.statistics import CONFIDENCE, half_width
 from pcr_exp.analysis.scans.figures import per_panel
@@ -124,7 +124,7 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
             for level, seeds in scan_levels(rows):
                 _draw_level(ax, level, seeds)
             guessing_lines(ax, rows)
-            ax.set_xlabel("mean MS-SSIM of the scan level")
+            ax.set_xlabel(f"mean {_name_of(rows)}")
             accuracy_axis(ax, rows)
             ax.set_ylabel(f"last validation {headline_of(rows).words}")
             _widen(ax)
@@ -156,11 +156,14 @@ def _draw_level(ax: Axes, level: ScanLevel, seeds: pd.DataFrame) -> None:
 
 def _measured_on(rows: pd.DataFrame) -> str:
     measured = rows[rows["scan"] != ALL_SCANS]
-    where = " / ".join(sorted(set(measured["ms_ssim_of"]))) or "all scans only"
     scales = measured["num_scales"].dropna()
     low, high = (int(scales.min()), int(scales.max())) if len(scales) else (0, 0)
     count = f", {low}{f' to {high}' if low < high else ''} scales" if high else ""
-    return f"MS-SSIM of {where}{count}"
+    return f"{_name_of(rows)}{count}"
+
+
+def _name_of(rows: pd.DataFrame) -> str:
+    return ms_ssim_words(rows["ms_ssim_of"])
 
 
 def _draw_fit(ax: Axes, rows: pd.DataFrame) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +21,7 @@ from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, per_setting, shared_columns
 from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.told_apart import setting_words, titles_apart
 
 TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, BatchNorm renewed"}
 """`training.eval_groups` and their words in tables."""
@@ -67,14 +68,19 @@ def write_deployment(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[P
         return [], []
     files = [out / "deployment.csv", out / "deployment.md"]
     as_written(table).to_csv(files[0], index=False)
-    files[1].write_text(deployment_to_markdown(table))
+    files[1].write_text(deployment_to_markdown(table, setting_words(runs)))
     return files, []
 
 
-def deployment_to_markdown(table: pd.DataFrame) -> str:
-    """A table per setting: scan levels in rows, both ways of testing in columns."""
+def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
+    """A table per setting: scan levels in rows, both ways of testing in columns.
+
+    `words` as `told_apart.setting_words` has them: they name settings in titles that would be alike.
+    """
     parts = []
-    for title, group, rows in per_setting(table, GROUP_KEYS):
+    found = list(per_setting(table, GROUP_KEYS))
+    titles = titles_apart([(title, group) for title, group, _ in found], words)
+    for title, (_, group, rows) in zip(titles, found, strict=True):
         facts = (
             f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
             "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "

@@ -210,7 +210,7 @@ def draw_efficiency(curves: pd.DataFrame) -> Figure:
             assert legend is not None
             legend.remove()  # that of the panel beside it
             panel_title(against_time, title, subtitle)
-            panel_title(against_epochs, "the same, per epoch", "statistical efficiency")
+            panel_title(against_epochs, "the same over epochs", "statistical efficiency")
         _finish(figure, facts)
     return figure
 

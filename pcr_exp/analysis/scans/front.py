@@ -26,6 +26,7 @@ from pcr_exp.analysis.core.figure import (
     panel_title,
     panels,
     percent_axis,
+    points_axis,
     same_limits,
     save_figure,
     ticks_in_bytes,
@@ -35,7 +36,7 @@ from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, style
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
 from pcr_exp.analysis.core.runs_table import LEVEL, per_setting, shared_columns
-from pcr_exp.analysis.core.statistics import distinct_seeds, half_width, spread
+from pcr_exp.analysis.core.statistics import distinct_seeds, half_width, paired_difference, spread
 from pcr_exp.analysis.scans.deployment import TESTED_AT
 
 NAME = "accuracy_vs_bytes"
@@ -44,6 +45,7 @@ FRONT_KEYS = ["dataset", "label", "model", "image_px"]
 FRONT_COLUMNS = [
     *(*FRONT_KEYS, *LEVEL, "recipe", "setting", "tested_at", "n", "headline", "majority_share"),
     *("num_classes", "score_mean", "score_min", "score_max", "score_ci95"),
+    *("difference_n", "difference_mean", "difference_ci95"),
     *("read_bytes_mean", "read_bytes_min", "read_bytes_max", "image_bytes_mean", "on_front"),
 ]
 _SHORT_RECIPE = 42
@@ -60,8 +62,9 @@ _WORDS = {
 def front_table(runs: Sequence[Run]) -> pd.DataFrame:
     """FRONT_COLUMNS: one row per task, recipe and fidelity of the test, over `n` seeds.
 
-    `score_*`: the headline of the finished model; `score_ci95` half its 95 % interval. `read_bytes_*` is what
-    the whole run read, its probes included, and `image_bytes_mean` that per image seen. Tasks without a
+    `score_*`: the headline of the finished model; `score_ci95` half its 95 % interval. `difference_*`: less
+    the baseline's of the same seed, tested in full; NaN where a task has none, or several. `read_bytes_*` is
+    what the whole run read, its probes included, and `image_bytes_mean` that per image seen. Tasks without a
     policy, or with nothing beside it, have no rows.
     """
     found = pd.DataFrame([row for run in runs for row in _rows(run)])
@@ -72,7 +75,10 @@ def front_table(runs: Sequence[Run]) -> pd.DataFrame:
         if not task["group"].isna().any() or task["recipe"].nunique() < 2:
             continue
         by_recipe = task.groupby(["recipe", "setting", "tested_at"], sort=True)
-        part = pd.DataFrame([_over_seeds(seeds) for _, seeds in by_recipe])
+        reference = task[(task["encoding"] == "baseline") & (task["tested_at"] == "full")]
+        if reference["recipe"].nunique() > 1 or reference["setting"].nunique() > 1:
+            reference = reference.head(0)
+        part = pd.DataFrame([_over_seeds(seeds, reference) for _, seeds in by_recipe])
         part["on_front"] = [_is_on_front(row, part) for row in part.to_dict("records")]
         parts.append(part.sort_values(["tested_at", "read_bytes_mean", "recipe"]))
     if not parts:
@@ -81,9 +87,10 @@ def front_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def draw_front(table: pd.DataFrame) -> Figure:
-    """Score over all bytes that runs read: a panel per task and fidelity of the test (`front_table`).
+    """Points against the baseline over all bytes that runs read: a panel per task and fidelity of the test.
 
-    Line: the front; bars: 95 % intervals over seeds. Both panels of a task have the same limits.
+    Of `front_table`; without one baseline, scores. Line: the front; bars: 95 % intervals over seeds. Both
+    panels of a task have the same limits.
     """
     groups = [
         (title, tested_at, rows[rows["tested_at"] == tested_at])
@@ -97,6 +104,9 @@ def draw_front(table: pd.DataFrame) -> Figure:
             _draw_panel(ax, rows)
             panel_title(ax, title, _WORDS[tested_at])
         same_limits(axes, [title for title, _, _ in groups])
+        for ax, (_, _, rows) in zip(axes, groups, strict=True):
+            if _is_compared(rows):
+                points_axis(ax, "y")
         lines = max(-(-len(rows) // _legend_columns(rows)) for _, _, rows in groups)
         width, height = figure.get_size_inches()
         num_rows = -(-len(groups) // 2)
@@ -116,8 +126,10 @@ def write_front(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
+    compared = _is_compared(rows)
+    measure, scale = ("difference", 100) if compared else ("score", 1)
     front = rows[rows["on_front"]].sort_values("read_bytes_mean")
-    ax.plot(front["read_bytes_mean"], front["score_mean"], color=MUTED, linewidth=1.2, zorder=2)
+    ax.plot(front["read_bytes_mean"], scale * front[f"{measure}_mean"], color=MUTED, linewidth=1.2, zorder=2)
     drawn: Counter[tuple[str, str]] = Counter()
     for row in rows.to_dict("records"):
         level = level_of(row)
@@ -125,8 +137,8 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
         drawn[level.color, level.marker] += 1
         ax.errorbar(
             row["read_bytes_mean"],
-            row["score_mean"],
-            None if pd.isna(row["score_ci95"]) else row["score_ci95"],
+            scale * row[f"{measure}_mean"],
+            None if pd.isna(row[f"{measure}_ci95"]) else scale * row[f"{measure}_ci95"],
             color=level.color,
             marker=level.marker,
             markersize=13 if level.marker == "*" else 8,  # a star of the same size has a third of the area
@@ -140,18 +152,26 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             zorder=5 if math.isnan(level.group) else 4,
             label=row["recipe"].replace("_", " ") + alone_mark(row["n"], rows["n"].max()),
         )
-    guessing_lines(ax, rows)
     low, high = rows["read_bytes_mean"].min() / 1.3, rows["read_bytes_mean"].max() * 1.3
     ax.set_xscale("log")
     ax.set_xlim(low, high)
     ticks_in_bytes(ax.xaxis, low, high)
     ax.set_xlabel("bytes read in training, probes included (log scale)")
+    ax.legend(*marks_without_bars(ax), **BELOW, ncols=_legend_columns(rows))
+    if compared:
+        ax.set_ylabel(f"points of {headline_of(rows).words}\nagainst the baseline in full")
+        ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
+        return
+    guessing_lines(ax, rows)
     ax.set_ylabel(f"last validation {headline_of(rows).words}")
     percent_axis(ax.yaxis)
     ax.set_ylim(top=min(ax.get_ylim()[1], HIGHEST_SHARE))
     if guesses := guesses_of(rows):  # the lowest one's name stays above the labels of the ticks
         ax.set_ylim(bottom=min(ax.get_ylim()[0], min(guess.at for guess in guesses) - 0.07))
-    ax.legend(*marks_without_bars(ax), **BELOW, ncols=_legend_columns(rows))
+
+
+def _is_compared(rows: pd.DataFrame) -> bool:
+    return bool(rows["difference_mean"].notna().all())
 
 
 def _legend_columns(rows: pd.DataFrame) -> int:
@@ -180,13 +200,14 @@ def _rows(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
+def _over_seeds(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any]:
     seeds = distinct_seeds(runs)
     return {
         **seeds.iloc[0].to_dict(),
         "n": len(seeds),
         **spread(seeds, ["score", "read_bytes", "image_bytes"]),
         "score_ci95": half_width(seeds["score"]),
+        **paired_difference(seeds, reference, "score"),
     }
 
 

@@ -27,15 +27,24 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.permitted import all_hardware
+from pcr_exp.analysis.core.run_quality import ms_ssim_words
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
+from pcr_exp.analysis.core.told_apart import titles_apart
 
 DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
 
 
-def to_markdown(summary: pd.DataFrame, unfinished: pd.DataFrame | None = None) -> str:
-    """One Markdown table per dataset x label x model x storage; runs without a result are listed below."""
+def to_markdown(
+    summary: pd.DataFrame,
+    unfinished: pd.DataFrame | None = None,
+    words: Mapping[str, str] | None = None,
+) -> str:
+    """One Markdown table per dataset x label x model x storage; runs without a result are listed below.
+
+    `words` as `told_apart.setting_words` has them: they name settings in titles that would be alike.
+    """
     parts = []
-    for title, facts, rows, columns, notes in _tables(summary):
+    for title, facts, rows, columns, notes in _tables(summary, words):
         parts.append(section(title, facts, rows, columns, notes))
     if not parts:
         parts.append("No finished runs.\n")
@@ -67,7 +76,7 @@ def _broken(name: str) -> str:
 
 
 def _tables(
-    summary: pd.DataFrame,
+    summary: pd.DataFrame, words: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]]:
     """(title, facts, rows, columns, footnotes) of every group of comparable runs.
 
@@ -75,7 +84,9 @@ def _tables(
     """
     if summary.empty:
         return
-    for title, group, rows in per_setting(summary, [*GROUP_KEYS, "timing"]):
+    found = list(per_setting(summary, [*GROUP_KEYS, "timing"]))
+    titles = titles_apart([(title, group) for title, group, _ in found], words)
+    for title, (_, group, rows) in zip(titles, found, strict=True):
         hardware = all_hardware(rows)
         apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
         timing = f"; timing {group['timing']}" if apart else ""
@@ -117,7 +128,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "scan": lambda row: scan_words(row["scan"]),
         "n": lambda row: notes.count(row["n"]),
         "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
-        "MS-SSIM": lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        ms_ssim_words(rows["ms_ssim_of"]): lambda row: number(row["ms_ssim"], "{:.3f}".format),
         "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
         "images/s": rate("images_per_s", three_figures),
         "MiB/s": rate("storage_mib_per_s", three_figures),

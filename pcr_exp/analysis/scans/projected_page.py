@@ -67,7 +67,7 @@ def write_projected(
     if (drawn["encoding"] == "baseline").all():  # or there is none: no level reached what baseline did
         return tables, []
     caption = replace(
-        of_runs(timed, "Speed-up in time to accuracy over bandwidth"),
+        of_runs(timed, "Projected speed-up in time to accuracy over bandwidth"),
         n=f"n = {span(drawn['n'])} seeds that learned, {span(drawn['n_timed'])} timed at each bandwidth",
         storage="storage throttled to each bandwidth in MiB/s",
     )
@@ -93,7 +93,7 @@ def projected_to_markdown(table: pd.DataFrame) -> str:
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Speed-up in time to accuracy over bandwidth: measured with intervals, and the model's curve.
+    """Projected speed-up in time to accuracy over bandwidth: points with intervals, and the model's curve.
 
     One panel per dataset, label, model and input size. The curve takes the same epochs, and images/s from
     min(what trains from unlimited storage, bandwidth / bytes per image).
@@ -161,7 +161,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.set_ylim(bottom=0)
     ax.set_xlabel("storage bandwidth (MiB/s)")
-    ax.set_ylabel("speed-up in time to accuracy")
+    ax.set_ylabel("projected speed-up in time to accuracy")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     words = headline_called(first["headline"]).words
     panel_title(

@@ -34,7 +34,7 @@ from pcr_exp.analysis.core.statistics import LogMean, log_mean
 from pcr_exp.analysis.model.predicted_times import steady_images_per_s
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s, images_per_s
 from pcr_exp.analysis.scans.fair_baseline import GROUP_COLUMNS
-from pcr_exp.config.labels import scan_label
+from pcr_exp.config.labels import group_number, scan_label
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
 
@@ -161,7 +161,9 @@ def _row(
         **of_group,
         "scan": scan_label(first.config["scan"], first.config.get("records")),
         "encoding": first.manifest.encoding,
-        "group": NEVER if has_policy(first.config) else first.manifest.scan_group,
+        "group": NEVER
+        if has_policy(first.config)
+        else group_number(first.manifest.encoding, first.manifest.scan_group),
         "bandwidth_mib_per_s": bandwidth,
         "headline": headline,
         "target_score": target,

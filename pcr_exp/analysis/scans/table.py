@@ -51,7 +51,8 @@ def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
       did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
     * `speedup_over_baseline`: the baseline's mean seconds to the target over this level's, NaN unless every
       seed of both reached it and both may be said.
-    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest.
+    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest;
+      `ms_ssim_of`: whole images, or training crops and their side (`run_quality`).
     """
     rows = []
     for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
@@ -83,6 +84,7 @@ def _summary(level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame) -
         "mean_image_bytes": seeds["mean_image_bytes"].mean(),
         "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
         "num_scales": seeds["num_scales"].min(),
+        "ms_ssim_of": " / ".join(distinct(seeds["ms_ssim_of"].fillna(""))),
         "target_score": first["target_score"],
         "majority_share": first["majority_share"],
         "num_classes": first["num_classes"],

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.core.cells import task_title
+from pcr_exp.analysis.core.cells import percent, task_title
 from pcr_exp.analysis.core.figure import (
+    footer,
     named_line,
     new_figure,
     panel_title,
     panels,
-    percent_axis,
+    points_axis,
+    same_limits,
     ticks_in_bytes,
 )
 from pcr_exp.analysis.core.group_legend import group_legend
-from pcr_exp.analysis.core.guessing import guessing_lines
 from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.analysis.tolerance.table import Facts
@@ -26,6 +29,8 @@ from pcr_exp.training.task import headline_called
 
 WORDS = {"full": "used at all scans", "same": "used at the group trained on"}
 MARKED = (1, 2, 5)
+_CELL_IN, _AROUND_IN = 0.8, 1.9
+"""Width of a cell with an interval, and what lies around all of them."""
 
 
 def points(share: float) -> str:
@@ -48,25 +53,34 @@ def subtitle_of(facts: Facts) -> str:
 
 
 def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
-    """Points lost to all scans, by the group trained on (rows) and the group used at (columns)."""
+    """Points lost to all scans, by the group trained on (rows) and the group used at (columns).
+
+    Below each the ends of its 95 % interval.
+    """
     groups = list(facts.groups)
-    points = matrix.pivot_table(index="train_group", columns="test_group", values="loss").loc[groups, groups]
-    values = 100 * points.to_numpy()
+    values, lows, highs = (
+        100
+        * matrix.pivot_table(index="train_group", columns="test_group", values=name)
+        .loc[groups, groups]
+        .to_numpy()
+        for name in ("loss", "loss_low", "loss_high")
+    )
     with style():
-        figure = new_figure(6.4, 5.6)
+        figure = new_figure(_AROUND_IN + _CELL_IN * len(groups), _AROUND_IN + 0.72 * _CELL_IN * len(groups))
         ax = figure.subplots()
         reach = max(1.0, float(np.abs(values).max()))
-        image = ax.imshow(values, cmap="BrBG_r", vmin=-reach, vmax=reach)
+        image = ax.imshow(values, cmap="BrBG_r", vmin=-reach, vmax=reach, aspect="auto")
         for i, j in np.ndindex(values.shape):
-            dark = abs(values[i, j]) > 0.6 * reach
-            ax.annotate(
-                f"{values[i, j]:.1f}",
-                (j, i),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="white" if dark else INK,
-            )
+            look: dict[str, Any] = {
+                "textcoords": "offset points",
+                "ha": "center",
+                "va": "center",
+                "color": "white" if abs(values[i, j]) > 0.6 * reach else INK,
+            }
+            ax.annotate(f"{values[i, j]:.1f}", (j, i), (0, 5), fontsize=8, **look)
+            if lows[i, j] < highs[i, j]:
+                ends = f"{lows[i, j]:.1f} to {highs[i, j]:.1f}"
+                ax.annotate(ends, (j, i), (0, -6), fontsize=6, **look)
         ax.set_xticks(range(len(groups)), [str(group) for group in groups])
         ax.set_yticks(range(len(groups)), [str(group) for group in groups])
         ax.grid(visible=False)
@@ -74,14 +88,15 @@ def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
         ax.set_ylabel("trained at scan group")
         bar = figure.colorbar(image, ax=ax, shrink=0.8)
         bar.set_label(f"points of {headline_called(facts.headline).words} lost")
-        panel_title(ax, title_of(facts), subtitle_of(facts))
+        panel_title(ax, title_of(facts), f"{subtitle_of(facts)} below")
     return figure
 
 
 def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
-    """The score over bytes per image, a panel for each way of using the model, with the margin's line.
+    """Points against all scans over bytes per image, a panel for each way of using the model.
 
-    Bars are the paired 95 % intervals of what is lost, so a group whose bar lies above the line will do.
+    Bars are paired 95 % intervals, so a group whose bar lies above the margin's line will do. The axis shows
+    one point beside 0 however many the first groups lose (`points_axis`).
     """
     with style():
         figure, axes = panels(len(WORDS))
@@ -92,30 +107,35 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
                 f"Trained at a group, {words}",
                 f"{subtitle_of(facts)} of the difference to all scans; filled: within the margin",
             )
-        low = min(ax.get_ylim()[0] for ax in axes)
-        high = max(ax.get_ylim()[1] for ax in axes)
+        same_limits(axes, [""] * len(axes))
         for ax in axes:
-            ax.set_ylim(low, high)
+            points_axis(ax, "y")
+        footer(figure, _score_words(answers, facts))
     return figure
+
+
+def _score_words(answers: pd.DataFrame, facts: Facts) -> str:
+    """The score that the differences are to, and what guessing reaches."""
+    whole = answers.loc[answers["train_group"] == max(facts.groups), "score"].iloc[0]
+    words = headline_called(facts.headline).words
+    return f"{words} at all scans {percent(whole)}, guessing {percent(facts.guessed)}"
 
 
 def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     highest = max(facts.groups)
-    whole = float(rows.loc[rows["train_group"] == highest, "score"].iloc[0])
     ax.set_xscale("log")
-    ax.plot(rows["image_bytes"], rows["score"], color=MUTED, linewidth=1, zorder=2)
+    ax.plot(rows["image_bytes"], -100 * rows["loss"], color=MUTED, linewidth=1, zorder=2)
     for row in rows.to_dict("records"):
         group, color = row["train_group"], color_in_script(row["train_group"], facts.scans)
         place = row["image_bytes"]
         ax.vlines(
-            place, whole - row["loss_high"], whole - row["loss_low"], color=color, linewidth=2.2, alpha=0.6
+            place, -100 * row["loss_high"], -100 * row["loss_low"], color=color, linewidth=2.2, alpha=0.6
         )
         fill = color if row["verdict"] == TOLERATED else "white"
-        ax.plot(place, row["score"], group_marker(group), color=color, markerfacecolor=fill, zorder=4)
-    named_line(ax, whole - facts.margin, f"all scans\n- {points(facts.margin)}", fontsize=7)
-    guessing_lines(ax, rows.assign(majority_share=facts.majority_share, num_classes=facts.num_classes))
+        ax.plot(place, -100 * row["loss"], group_marker(group), color=color, markerfacecolor=fill, zorder=4)
+    ax.axhline(0, color=INK, linewidth=0.8, zorder=1)
+    named_line(ax, -100 * facts.margin, f"- {points(facts.margin)}", fontsize=7)
     group_legend(ax, [group for group in facts.groups if group in MARKED or group == highest], facts.scans)
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel(headline_called(facts.headline).words)
-    percent_axis(ax.yaxis)
+    ax.set_ylabel(f"points of {headline_called(facts.headline).words}\nagainst all scans")

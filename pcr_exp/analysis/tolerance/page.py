@@ -23,6 +23,7 @@ from pcr_exp.analysis.tolerance.table import (
     answers_table,
     bytes_table,
     matrix_of,
+    similarity_name,
 )
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import Answer, answer
@@ -32,6 +33,7 @@ from pcr_exp.system.provenance import write_measured
 from pcr_exp.training.task import headline_called
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+_OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
 _LOST = "What is lost at each scan group"
 _LOST_BETWEEN = "What is lost, by training and test group"
 
@@ -136,7 +138,7 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
             "guessing), so there is nothing to lose, and no answer means anything."
         )
     parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
-    parts += [_table(answers, sizes, facts), "![Score over bytes](answers.png)", "![Every pair](matrix.png)"]
+    parts += [_table(answers, sizes, facts), _OVER_BYTES, "![Every pair](matrix.png)"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -188,7 +190,7 @@ def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
         "group": lambda row: str(row["train_group"]),
         "bytes per image": lambda row: kilobytes(row["image_bytes"]),
         "of the file": lambda row: percent(row["share"]),
-        **({"MS-SSIM": lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
+        **({similarity_name(facts): lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
         f"used at group {max(facts.groups)}": lambda row: percent(row["score"]),
         "lost, points": lambda row: _interval(row, "loss", 2),
         "": lambda row: row["verdict"],

@@ -26,7 +26,7 @@ from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
 from pcr_exp.analysis.scans.accuracy_vs_mssim import LEAST_LEVELS
 from pcr_exp.analysis.tolerance.figures import WORDS, subtitle_of
 from pcr_exp.analysis.tolerance.page import META_FILE, caption_of, load_tolerance
-from pcr_exp.analysis.tolerance.table import Measured, scores_of, weights_of
+from pcr_exp.analysis.tolerance.table import Measured, scores_of, similarity_name, weights_of
 from pcr_exp.config.tolerance import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.answer import interval
@@ -140,7 +140,7 @@ def slopes_page(kept: pd.DataFrame) -> str:
         "images": lambda row: f"{row['n']:,}",
         "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same group",
         "groups": lambda row: str(row["num_groups"]),
-        "MS-SSIM from": lambda row: f"{row['lowest']:.3f}",
+        "MS-SSIM of crops from": lambda row: f"{row['lowest']:.3f}",
         "slope, share kept per MS-SSIM": lambda row: (
             f"{row['slope']:.2f} ({row['slope_low']:.2f} to {row['slope_high']:.2f})"
         ),
@@ -161,7 +161,7 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             ax.set_ylim(bottom=min(-0.15, ax.get_ylim()[0]), top=max(1.1, ax.get_ylim()[1]))
             ax.axhline(1, color=MUTED, linewidth=0.8)
             named_line(ax, 0, "guessing", fontsize=7)
-            ax.set_xlabel("mean MS-SSIM of the scan group")
+            ax.set_xlabel(f"mean {similarity_name(facts)}")
             ax.set_ylabel(f"kept of {headline_called(facts.headline).words}")
             ax.legend(**BELOW)
             panel_title(ax, task_title(facts.dataset, facts.label, facts.model), subtitle_of(facts))

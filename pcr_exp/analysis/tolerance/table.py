@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pcr_exp.analysis.core.run_quality import crops_of, ms_ssim_words
 from pcr_exp.analysis.model.throughput_model import bandwidth_images_per_s
 from pcr_exp.config.labels import storage_label
 from pcr_exp.config.storage import StorageConfig
@@ -85,6 +86,11 @@ class Measured:
     """For people; of a measurement on disk, as its json says."""
 
 
+def similarity_name(facts: Facts) -> str:
+    """`MS-SSIM (crops of 128 px)`."""
+    return ms_ssim_words([crops_of(facts.image_size)])
+
+
 def matrix_of(measured: Measured) -> pd.DataFrame:
     """Losses of every pair of groups; see `pcr_exp.measuring.tolerance.answer.loss_matrix`."""
     facts = measured.facts
@@ -120,7 +126,8 @@ def bytes_table(measured: Measured) -> pd.DataFrame:
 
     Columns `group`, `image_bytes` (mean), `share` of the original's, `epoch_mib` of the training split,
     `epoch_s`: the seconds in which the storage can bring that, NaN if it has no limit; and where it was
-    measured `ms_ssim`, the mean over images, NaN for the files themselves.
+    measured `ms_ssim`, the mean over crops of `image_size`, which is not that of whole images; NaN for the
+    files themselves.
     """
     facts = measured.facts
     means = {str(group): row.mean() for group, row in zip(facts.groups, measured.group_bytes, strict=True)}
