@@ -19,6 +19,7 @@ from pcr_exp.config.compose import prepare_hydra
 from pcr_exp.config.meanings import meaning_of
 from pcr_exp.config.storage import STORAGE_SCHEMAS
 from pcr_exp.errors import ConfigError
+from pcr_exp.runners import catalogue
 from pcr_exp.runners import help as helping
 from pcr_exp.system.readers import leaving_readers
 
@@ -144,3 +145,12 @@ def test_a_download_that_is_missing_is_said_in_a_line(tmp_path: Path) -> None:
     assert done.stderr.count("could not fetch the weights of 'resnet18'") == 1
     (log,) = tmp_path.glob("runs/*/log.txt")
     assert "Traceback" in log.read_text(), "for a report of a bug"
+
+
+def test_asking_how_the_catalogue_is_made_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", tmp_path / "README.md")
+    with pytest.raises(SystemExit, match="0"):
+        catalogue.main(["--help"])
+    assert "python -m experiments.catalogue" in capsys.readouterr().out and not list(tmp_path.iterdir())
