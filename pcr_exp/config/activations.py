@@ -29,6 +29,7 @@ class ActivationsConfig:
     error_model: str = "exact"
     """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
     paper_factor: float = 0.32
+    """The coefficient of `error_model=paper`."""
 
     def __post_init__(self) -> None:
         choices = {

@@ -18,7 +18,9 @@ class AugmentConfig:
     crop_scale: list[float] = field(default_factory=lambda: [0.08, 1.0])
     """Random-resized-crop: smallest and largest share of the image's area (Szegedy et al. 2015)."""
     crop_ratio: list[float] = field(default_factory=lambda: [0.75, 4 / 3])
+    """Smallest and largest ratio of a crop's width to its height."""
     horizontal_flip: bool = True
+    """Mirror half of the training images."""
     eval_crop_fraction: float = 0.875
     """Validation: the short side becomes image_size / fraction, then a centre crop of image_size."""
 
@@ -43,13 +45,19 @@ class PaperConfig:
     """
 
     model: str = "resnet18"
+    """Option of the group `model`."""
     pretrained: bool = False
+    """Fine-tune from ImageNet weights."""
     epochs: int = 90
+    """Passes over the training images."""
     learning_rate: float = 0.1
     """Per 256 images of global batch."""
     lr_milestones: list[int] = field(default_factory=lambda: [30, 60])
+    """Epochs at which the rate falls to a tenth."""
     image_size: int = 160
+    """Pixels of a side of the crops that are trained on."""
     eval_image_size: int = 224
+    """Pixels of a side of the crops that are evaluated."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,6 +72,7 @@ class DatasetConfig:
     label: str = MISSING
     """The named label that is trained on."""
     images_per_record: int = MISSING
+    """Images of a record, which one request reads."""
     targets: dict[str, float] = field(default_factory=dict)
     """By the name of a task's headline (such as top1), the value in (0, 1] that times are measured to;
     declared before any run."""
@@ -80,6 +89,7 @@ class DatasetConfig:
     max_train_images: int | None = None
     """Train on this many images only, a random subset (null: all); records are made of these alone."""
     max_tune_images: int | None = None
+    """As max_val_images, of the images that are tuned by."""
     max_val_images: int | None = None
     """Look at this many images only, a random subset (null: all). All are encoded, so that any number is
     at hand."""
@@ -126,6 +136,7 @@ class OwnSplitConfig(DatasetConfig):
     """A dataset whose publisher does not say which images validate: a share is held out, by their ids."""
 
     val_fraction: float = 0.2
+    """Share of the images that validates, chosen by a hash of their ids."""
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)

@@ -50,10 +50,13 @@ class EvaluateConfig(StudyConfig):
     image_size: int | None = None
     """Pixels of a side of what networks see; null: of `runs` what they were looked at with, else 224."""
     batch_size: int = 50
+    """Images that go through the network together."""
     device: str = "auto"
+    """`cpu`, `cuda` or another of torch's; `auto`: a GPU if there is one."""
     num_threads: int | None = None
     """torch's CPU threads (null: its own choice)."""
     seed: int = 0
+    """Has no effect: an evaluation draws nothing at random."""
     out_root: str = "outputs/evaluate"
 
     def __post_init__(self) -> None:

@@ -21,14 +21,17 @@ class GpuConfig(RunnerConfig):
     max_s: float = 480.0
     """Begin nothing new after so many seconds; what was left out is named."""
     device: str = "auto"
+    """`cpu`, `cuda` or another of torch's; `auto`: a GPU if there is one."""
     models: list[str] = field(default_factory=lambda: ["resnet18", "shufflenet_v2_x1_0"])
     """Options of the group `model`."""
     image_size: int = 224
+    """Pixels of a side of what models see."""
     tests: str = "tests"
     """A folder of tests, or one file."""
     ways: list[str] = field(default_factory=lambda: ["none", "recompute", "lossless", "error_bounded"])
     """Of keeping activations: options of the group `activations`."""
     batch_size: int = 128
+    """Images of an update."""
     num_updates: int = 20
     """Updates that are timed, after a few that are not."""
     max_batch_size: int = 16384
@@ -44,7 +47,9 @@ class GpuConfig(RunnerConfig):
     data_root: str = "data/gpu"
     """What `pack` copies to and `training` reads: for each of `datasets` a folder of class folders."""
     scans: list[str] = field(default_factory=lambda: ["baseline", "group_1", "group_2", "group_5"])
+    """Options of the group `scan` to train at."""
     storages: list[str] = field(default_factory=lambda: ["unlimited", "gigabit_nfs"])
+    """Options of the group `storage` to train from."""
     run_s: float = 10.0
     """Seconds of training and waiting of each run."""
     num_workers: int | None = None
@@ -52,6 +57,7 @@ class GpuConfig(RunnerConfig):
     overrides: list[str] = field(default_factory=list)
     """More settings of the models and runs, as on the command line of `experiments.train`."""
     out: str = "outputs/gpu"
+    """Folder of what was measured."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     archive: str | None = None
     """A .tar.gz of `out`, for a machine that gives few files back; null: none."""

@@ -14,9 +14,11 @@ class NetworkConfig:
     """The link of each process to all others, the same in both directions at once. null means no limit."""
 
     name: str = "unlimited"
+    """What figures call this network."""
     bandwidth_mbit_per_s: float | None = None
     """Millions of bits per second, as networks are sold."""
     latency_ms: float = 0.0
+    """Milliseconds from a message to its first byte."""
 
     def __post_init__(self) -> None:
         rate = self.bandwidth_mbit_per_s

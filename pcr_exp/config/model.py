@@ -15,6 +15,7 @@ class ModelConfig:
     """A torchvision classification model by its name, with a head for the dataset's label."""
 
     name: str = MISSING
+    """The model, as its library calls it."""
     pretrained: bool = False
     """Load weights before the head is replaced: from `weights` if given, else torchvision's default."""
     weights: str | None = None
@@ -23,6 +24,7 @@ class ModelConfig:
     """Pixels, red, green and blue in [0, 1], are normalised to (pixels - mean) / std. null: as the weights
     were trained (torchvision says it of its own, a run's checkpoint of itself); without any, ImageNet's."""
     std: list[float] | None = None
+    """As mean: three numbers, null where the weights say it."""
 
     def __post_init__(self) -> None:
         require(

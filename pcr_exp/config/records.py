@@ -59,6 +59,7 @@ class RecordsConfig:
     """Local folder of records made before, of any format version: images that are in them, byte for byte, are
     taken over instead of transcoded."""
     num_workers: int = 2
+    """Threads that encode."""
     engine: str = "local"
     """`local` encodes with `num_workers` threads; `ray` makes each record as a task of a Ray cluster, whose
     machines must all see the images and `root`."""

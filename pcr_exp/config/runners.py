@@ -28,9 +28,13 @@ class TrackingConfig:
     name: str = MISSING
     """`none` or `wandb`."""
     mode: str = "offline"
+    """Of wandb: `offline` writes files, `online` uploads while it runs."""
     project: str = "pcr-exp"
+    """The W&B project."""
     entity: str | None = None
+    """The W&B user or team; null: your default."""
     tags: list[str] = field(default_factory=list)
+    """Words to find runs by."""
 
     def __post_init__(self) -> None:
         require(self.name in ("none", "wandb"), "tracking.name", self.name, "none or wandb")
@@ -122,7 +126,9 @@ class TrainConfig(RunnerConfig):
     """Processes that train together; each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
     seed: int = 0
+    """Seed of weights, orders and augmentation."""
     runs_root: str = "outputs/runs"
+    """Folder in which each run has a folder of its own."""
 
     def __post_init__(self) -> None:
         self.runs_root = expanded(self.runs_root)
@@ -147,13 +153,17 @@ class QualityConfig(StudyConfig):
     records: RecordsConfig = field(default_factory=RecordsConfig)
     tracking: TrackingConfig = field(default_factory=no_tracking)
     split: str = "val"
+    """`train`, `tune` or `val`."""
     groups: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
+    """Scan groups to measure."""
     max_images: int = 200
     """Images measured, spread evenly over the split."""
     num_workers: int = 2
+    """Threads that decode and compare."""
     decodes: list[str] = field(default_factory=list)
     """Values of `loader.decode` whose training crops are measured too (none: whole images only)."""
     crop_size_px: int = 224
+    """Pixels of a side of the crops of `decodes`."""
     image: str | None = None
     """Draw one image at the scan groups, and measure no dataset: a JPEG file, or one of scikit-image's
     photographs by its name (`astronaut`, `coffee`, `rocket` ...)."""
@@ -183,8 +193,11 @@ class FiguresConfig:
     """Settings of `python -m experiments.figures`."""
 
     runs_root: str = "outputs/runs"
+    """Folder of finished runs."""
     quality_root: str = "outputs/quality"
+    """Folder of what `quality` measured."""
     out: str = "outputs/figures"
+    """Folder of figures and tables."""
     target: float | None = None
     """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
     exclusive_only: bool = True
@@ -235,14 +248,17 @@ class DemoConfig(RunnerConfig):
     labels: list[str] = MISSING
     """Tasks, the first being the one whose table is shown as the result."""
     scans: list[str] = MISSING
+    """Options of the group `scan` to train at, `baseline` among them."""
     overrides: list[str] = field(default_factory=list)
     """Settings of every training run, as on the command line of `experiments.train`."""
     baseline_share: float = 0.5
     """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
     quality_images: int = 100
+    """Images whose MS-SSIM is measured."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     """Of its measurements, each of its runs, and its report."""
     out: str = "outputs/demo"
+    """Folder of everything that it makes."""
 
     def __post_init__(self) -> None:
         self.out = expanded(self.out)
@@ -264,6 +280,7 @@ class ActivationStudyConfig(TrainConfig):
     run: str | None = None
     """Folder of a finished run with compressed activations, whose ratios and bounds are drawn too."""
     out: str = "outputs/activations/${dataset.name}"
+    """Folder of rows and figures."""
 
     def __post_init__(self) -> None:
         TrainConfig.__post_init__(self)

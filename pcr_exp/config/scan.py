@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -21,6 +22,7 @@ class ScanConfig:
     """Which bytes of each record are read. As it is, one scan group; a policy's own class says more."""
 
     name: str = MISSING
+    """What runs and figures call this level or policy."""
     encoding: str = "pcr"
     """`pcr`, or `baseline`: the original JPEG bytes in the same container."""
     group: int = NUM_GROUPS
@@ -42,6 +44,10 @@ class ScanConfig:
             if self.name in (FULL, f"group_{self.group}"):
                 self.name = f"group_{group}"  # a level is called by what is read: one run, one name
             self.group = group
+
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """Settings and epochs with which the policy decides at least once: for `runner=smoke`."""
+        return {}, 1
 
     @property
     def uses_tune_split(self) -> bool:
@@ -84,6 +90,7 @@ class CandidatesConfig(PolicyConfig):
     """A policy that chooses among a list of scan groups."""
 
     candidates: list[int] = field(default_factory=lambda: list(PAPER_GROUPS))
+    """Scan groups that the policy chooses among, rising."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)

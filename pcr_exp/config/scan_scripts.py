@@ -199,9 +199,13 @@ class ScanOfScriptConfig:
     components: list[int]
     """0 is luma, 1 is Cb, 2 is Cr."""
     Ss: int
+    """The first coefficient, in zigzag order."""
     Se: int
+    """The last coefficient."""
     Ah: int = 0
+    """The bit that the scan before stopped at; 0 where there was none."""
     Al: int = 0
+    """The bit that this scan stops at; 0 is the last."""
 
 
 def as_script(scans: Sequence[ScanOfScriptConfig]) -> ScanScript:
@@ -225,6 +229,7 @@ class ScanScriptConfig:
     name: str = "default"
     """What figures and names of runs call it. Records hold the script itself."""
     scans: list[ScanOfScriptConfig] = field(default_factory=_default_scans)
+    """The scans of an image, in order; scan i goes to group i of a record."""
 
     def __post_init__(self) -> None:
         check_scans("records.scans.scans", [*self.script.scans])

@@ -19,13 +19,16 @@ class StorageConfig:
     """How fast bytes come. null means no limit."""
 
     name: str = MISSING
+    """What runs and figures call this storage."""
     bandwidth_mib_per_s: float | None = None
+    """MiB/s that all processes of a run share (null: no limit)."""
     latency_ms: float = 0.0
     """From a request to its first byte, as networks and flash have it: requests in flight wait together."""
     seek_ms: float = 0.0
     """What each request takes the storage's one head, as disks have it: the head seeks for one request and
     transfers its bytes before it seeks for the next, so that requests in flight hide nothing of it."""
     requests_per_s: float | None = None
+    """Requests a second that are answered (null: no limit)."""
     reads_in_flight: int | None = None
     """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
     and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""

@@ -19,6 +19,7 @@ class PlannedDataConfig:
     """What the cluster trains on: stated, or as the indexes of records on disk have it."""
 
     name: str = MISSING
+    """What figures call the images."""
     records: str | None = None
     """Folder of a split's records, with pcr/ and baseline/ in it: it has all numbers below. null: they are
     given here."""
@@ -56,6 +57,7 @@ class PlanConfig:
     """Workers that train one model together and read from one storage system."""
 
     name: str = MISSING
+    """What figures call the cluster."""
     workers: int = MISSING
     """Each has its accelerator, and reads and decodes for it."""
     cores_per_worker: float = MISSING
@@ -78,6 +80,7 @@ class PlanConfig:
     max_workers: int = 1024
     """The figure over workers goes from 1 to this many, in powers of two."""
     out: str = "outputs/throughput_model/${plan.name}"
+    """Folder of the prediction."""
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, "plan.workers", self.workers, "at least 1")
@@ -136,14 +139,19 @@ class ThroughputConfig(RunnerConfig):
     one_core: bool = False
     """Also measure ours confined to one core, with one worker."""
     image_size: int = 224
+    """Pixels of a side of the crops that loaders give."""
     batch_size: int = 64
+    """Images of a batch."""
     model_images_per_s: float | None = 1000.0
     """Speed of the pretended model, for a second measurement that shows the wait share (null: none)."""
     bandwidths_mib_per_s: list[float] = field(default_factory=list)
     """Throttles, each by itself, for ours and for one file per image."""
     latencies_ms: list[float] = field(default_factory=list)
+    """Milliseconds before the first byte, each a throttle by itself."""
     requests_per_s: list[float] = field(default_factory=list)
+    """Requests a second, each a throttle by itself."""
     repeats: int = 5
+    """Measurements of each loader, interleaved."""
     measure_s: float = 2.0
     """Each measurement takes as many whole epochs as this needs, at least one; of `validate`: its seconds."""
     settle_s: float = 1.0
@@ -153,7 +161,9 @@ class ThroughputConfig(RunnerConfig):
     static_copies: bool = True
     """Also build copies at reduced quality, as large as the scan groups, to compare their space with."""
     on_error: str = "skip"
+    """As `records.on_error`."""
     seed: int = 0
+    """Seed of orders and crops."""
     measure: bool = True
     """false: measure nothing, draw what `out` holds."""
     plan: PlanConfig | None = None
@@ -164,9 +174,11 @@ class ThroughputConfig(RunnerConfig):
     runs_roots: list[str] = field(default_factory=list)
     """For `validate`: folders of finished runs, whose times to accuracy are held against the model's too."""
     processes: list[int] = field(default_factory=lambda: [1, 2, 4])
+    """Readers that share a storage, for `validate`."""
     work: str = "data/throughput"
     """Every format of the images is built here, once."""
     out: str = "outputs/throughput/${dataset.name}"
+    """Folder of rows, tables and figures."""
 
     def __post_init__(self) -> None:
         self.work, self.out = expanded(self.work), expanded(self.out)

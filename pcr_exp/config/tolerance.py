@@ -59,6 +59,7 @@ class ToleranceConfig(StudyConfig):
     antialias: bool = ANTIALIAS
     """As `loader.antialias`."""
     num_folds: int = NUM_FOLDS
+    """Folds of the cross-validation."""
     num_inner_folds: int = NUM_INNER_FOLDS
     """Folds of the images that are trained on, by which the strength of regularisation is chosen."""
     strengths: list[float] = field(default_factory=lambda: list(STRENGTHS))
@@ -68,6 +69,7 @@ class ToleranceConfig(StudyConfig):
     num_workers: int = 2
     """Threads, each of one core."""
     seed: int = 0
+    """Seed of the subset, the folds and the bootstrap."""
     max_pixels: int = MAX_PIXELS
     """As `records.max_pixels`."""
     features_root: str = "data/features"

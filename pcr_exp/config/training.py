@@ -35,17 +35,21 @@ class TrainingConfig:
     """The optimizer, its schedule, and how often things are looked at."""
 
     epochs: int = MISSING
+    """Passes over the training images."""
     batch_size: int = MISSING
     """Images that are normalised and go through the model together."""
     global_batch_size: int | None = None
     """Images of an update, of all processes together (null: batch_size x world_size). A process that has more
     of them than one batch adds up their gradients, so runs go on on another number of processes."""
     image_size: int = MISSING
+    """Pixels of a side of the crops that are trained on."""
     eval_image_size: int = MISSING
+    """Pixels of a side of the crops that are evaluated."""
     input_sizes: list[int] = field(default_factory=list)
     """Sides of the network's input while it trains, in pixels: the first until input_milestones[0] epochs are
     done, then the second, and so on (none: image_size throughout)."""
     input_milestones: list[int] = field(default_factory=list)
+    """Epochs after which the next of input_sizes holds."""
     learning_rate: float = MISSING
     """The rate itself, for this global batch size."""
     optimizer: str = "sgd"
@@ -54,17 +58,25 @@ class TrainingConfig:
     momentum: float = 0.9
     """Of SGD; of AdamW the first beta (the second is 0.999)."""
     nesterov: bool = False
+    """Nesterov's momentum, of SGD."""
     weight_decay: float = 1e-4
+    """Decay of weights; added to gradients by SGD, apart from them by AdamW."""
     schedule: str = "step"
     """`step`: x lr_gamma at each of lr_milestones (epochs); `cosine`: to zero; `constant`."""
     lr_milestones: list[int] = field(default_factory=list)
+    """Epochs at which `schedule=step` multiplies the rate by lr_gamma."""
     lr_gamma: float = 0.1
+    """Factor of each of lr_milestones."""
     warmup_epochs: float = 0.0
+    """Epochs in which the rate rises from 0, linearly."""
     label_smoothing: float = 0.0
+    """Share of the target that is spread over all classes."""
     amp: bool = True
     """Mixed precision; takes effect on a GPU only."""
     channels_last: bool = True
+    """Memory format of images and weights: faster for convolutions."""
     eval_every_epochs: int = 1
+    """Epochs between two evaluations."""
     eval_split: str = "val"
     """What evaluations look at: `val`, the images that results are reported on, or `tune`, those to choose
     settings by."""
@@ -73,9 +85,11 @@ class TrainingConfig:
     targets and times are about; and, if wanted, `same`, the scan group of the last update; and `renewed`: in
     full, after BatchNorm's statistics were measured anew on training images that were read in full."""
     log_every_steps: int = 10
+    """Updates between two rows of the training loss."""
     checkpoint_every_steps: int | None = None
     """Besides the checkpoint after every evaluation (null: only those)."""
     device: str = "auto"
+    """`cpu`, `cuda` or another of torch's; `auto`: a GPU if there is one."""
     stop_after_s: float | None = None
     """For runs that measure seconds and not accuracy: end after so many seconds of training, waiting and
     probes since the first update, without an evaluation unless one is due (null: train all epochs)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from pcr_exp.datasets.looked import JPEG_SUFFIXES, Looked, some
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import DatasetError
+from pcr_exp.system.words import counted
 
 
 def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
@@ -97,7 +98,7 @@ def match_listed(
     unlisted = sorted(found.keys() - set(listed))
     if unlisted:
         looked.remarks.append(
-            f"{len(unlisted)} images are not in {metadata} and are left out: {some(unlisted)}."
+            f"{counted(len(unlisted), 'image', 'are')} not in {metadata} and left out: {some(unlisted)}."
         )
     missing = [name for name in listed if name not in found]
     if len(missing) == len(listed):

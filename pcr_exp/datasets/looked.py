@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pcr_exp.errors import printable
+from pcr_exp.system.words import counted
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
 
@@ -85,12 +86,12 @@ class Looked:
         if self.others:
             counts = ", ".join(f"{num} {suffix}" for suffix, num in self.others.most_common())
             remarks.append(
-                f"beside {self.num_images} JPEG files lie {counts}, which are not looked at: only .jpg and "
-                ".jpeg are. Convert the images among them to JPEG."
+                f"beside {counted(self.num_images, 'JPEG file')} lie {counts}, which are not looked at: "
+                "only .jpg and .jpeg are. Convert the images among them to JPEG."
             )
         if self.nested:
             remarks.append(
-                f"{len(self.nested)} folders beside the images are not looked into: "
+                f"{counted(len(self.nested), 'folder', 'are')} beside the images and not looked into: "
                 f"{some(str(path) for path in sorted(self.nested))}."
             )
         return remarks

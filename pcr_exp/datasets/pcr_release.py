@@ -11,6 +11,7 @@ from pcr_exp.datasets.layout import need_file, open_root
 from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
 from pcr_exp.errors import DatasetError
+from pcr_exp.system.words import counted
 
 LABEL = "class"
 CLASSES_FILE, INDEX_FILE = "classes.txt", "PCR.db"
@@ -65,7 +66,7 @@ def _read_folder(root: Path, folder: Path, looked: Looked) -> list[Sample]:
     unlisted = sorted(path.name for path in folder.glob("*.pcr") if path.name not in lengths)
     if unlisted:
         looked.remarks.append(
-            f"{len(unlisted)} records are not in {index} and are left out: {some(unlisted)}."
+            f"{counted(len(unlisted), 'record', 'are')} not in {index} and left out: {some(unlisted)}."
         )
     for name, parts in lengths.items():
         path = looked.table(need_file(folder, [name], f"{index} lists it. {SOURCE}"))

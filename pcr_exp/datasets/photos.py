@@ -66,10 +66,15 @@ class PhotosConfig(DatasetConfig):
     """The embedded dataset; labels photo and focus."""
 
     num_train: int = 1536
+    """Training images to make."""
     num_val: int = 512
+    """Validation images to make."""
     size_px: int = 256
+    """Pixels of a side of each image."""
     quality: int = 90
+    """JPEG quality of the files, 1 to 100."""
     seed: int = 0
+    """Seed of what is cut from the photographs."""
     version: int = VERSION
     """A setting so that it is part of the names of records and runs; there is no other to choose."""
 

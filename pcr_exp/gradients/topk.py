@@ -25,6 +25,7 @@ class TopKConfig(GradientsConfig):
 
     name: str = "topk"
     fraction: float = 0.25
+    """Share of a tensor's values that is sent."""
 
     def __post_init__(self) -> None:
         GradientsConfig.__post_init__(self)

@@ -24,6 +24,7 @@ from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.fingerprint import sample_bytes
 from pcr_exp.records.one_record import explain, load_sample
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.system.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -136,4 +137,5 @@ def file_batches(
     if not first:
         raise DatasetError(f"none of {len(samples)} images can be scored: {some(rejected)}.")
     if rejected:
-        log.warning("%d images are left out, as records refuse them: %s", len(rejected), some(rejected))
+        left = counted(len(rejected), "image", "are")
+        log.warning("%s left out, as records refuse them: %s", left, some(rejected))

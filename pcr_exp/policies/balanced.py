@@ -61,6 +61,11 @@ class BalancedConfig(CandidatesConfig):
         CandidatesConfig.fit(self, num_groups)
         self.floor.fit(num_groups)
 
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """As every policy's, and the floor's: a decision every second update."""
+        floor, num_epochs = self.floor.at_smoke_size()
+        return {"every_steps": 2, **{f"floor.{name}": value for name, value in floor.items()}}, num_epochs
+
     @property
     def uses_tune_split(self) -> bool:
         return self.floor.uses_tune_split

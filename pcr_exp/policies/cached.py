@@ -9,7 +9,7 @@ where it was lost, the same images are read at the same groups from storage.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
@@ -38,6 +38,10 @@ class CachedConfig(PolicyConfig):
         require(lower, "scan.cached_group", self.cached_group, f"a scan group below scan.group={self.group}")
         require(self.cache_mib > 0, "scan.cache_mib", self.cache_mib, "more than 0")
         require(0 <= self.share <= 1, "scan.share", self.share, "a share, 0 to 1")
+
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """As every policy's: the first epoch reads everything, the second draws."""
+        return {}, 2
 
 
 def planned_cache(index: RecordIndex, group: int, max_bytes: float, seed: int) -> dict[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
@@ -23,7 +24,9 @@ class CosineConfig(CandidatesConfig):
     first_epoch: int = 5
     """Epochs before the first probe, at `group`."""
     every_epochs: int = 15
+    """Epochs between two probes."""
     num_images: int = 640
+    """Training images whose gradients are compared."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
@@ -31,6 +34,10 @@ class CosineConfig(CandidatesConfig):
         require(self.first_epoch >= 0, "scan.first_epoch", self.first_epoch, "0 or more")
         for key in ("every_epochs", "num_images"):
             require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
+
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """As every policy's: a probe of few images, after the first epoch."""
+        return {"first_epoch": 1, "every_epochs": 1, "num_images": 16}, 2
 
 
 def smallest_exceeding(similarities: Mapping[int, float], threshold: float) -> int | None:

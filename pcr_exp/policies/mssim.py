@@ -21,6 +21,7 @@ class MssimConfig(CandidatesConfig):
     threshold: float = 0.95
     """Mean MS-SSIM that is enough."""
     num_images: int = 64
+    """Training images that are compared."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)

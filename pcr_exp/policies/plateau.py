@@ -48,6 +48,10 @@ class PlateauConfig(CandidatesConfig):
     def uses_tune_split(self) -> bool:
         return self.judge == "tune"
 
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """As every policy's: the second epoch is a plateau, and the fourth begins with a trial."""
+        return {"patience_epochs": 1, "min_drop": 0.99, "trial_steps": 1}, 4
+
 
 def is_plateau(losses: Sequence[float], *, patience_epochs: int, min_drop: float) -> bool:
     """Whether none of the last `patience_epochs` losses is `min_drop` (a share) below all before them.

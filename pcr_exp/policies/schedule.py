@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
@@ -18,7 +19,9 @@ class ScheduleConfig(PolicyConfig):
     """A fixed curriculum: `groups[0]` until `milestones[0]` epochs are done, then `groups[1]`, and so on."""
 
     groups: list[int] = field(default_factory=lambda: [1, 2, 5, 10])
+    """Scan groups, one after the other."""
     milestones: list[int] = field(default_factory=lambda: [5, 10, 20])
+    """Epochs after which the next of `groups` holds."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
@@ -33,6 +36,10 @@ class ScheduleConfig(PolicyConfig):
         """As every policy's, and the groups of the curriculum."""
         PolicyConfig.fit(self, num_groups)
         self.groups = groups_of_script("scan.groups", self.groups, num_groups)
+
+    def at_smoke_size(self) -> tuple[dict[str, Any], int]:
+        """As every policy's: an epoch at each group."""
+        return {"milestones": list(range(1, len(self.groups)))}, len(self.groups)
 
 
 def scheduled_group(epoch: int, groups: Sequence[int], milestones: Sequence[int]) -> int:

@@ -62,6 +62,16 @@ def convert_folder(
     return outcomes
 
 
+def passed_over(source: Path) -> list[str]:
+    """The files of a folder that `convert_folder` leaves out, by their names below it, in order."""
+    files = (path for path in source.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(source))
+        for path in files
+        if path.suffix.lower() not in _AS_THEY_ARE | _CONVERTED
+    )
+
+
 def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome | None:
     name = path.relative_to(source)
     make_folder((target / name).parent)

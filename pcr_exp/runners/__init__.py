@@ -41,7 +41,13 @@ RUNNERS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status is 1 if something is damaged or missing, and 2 if there is none such."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    from pcr_exp.system.readers import leaving_readers
+
+    with leaving_readers():
+        return _main(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _main(given: list[str]) -> int:
     name = given[0] if given else "--help"
     if name in ("-h", "--help"):
         print(listing())
@@ -59,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PcrExpError as error:
         print(f"{error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # of `extract -o -`: whoever read the bytes has seen enough
         return 0
     return status
 

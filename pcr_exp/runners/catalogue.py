@@ -5,7 +5,9 @@ python -m experiments.catalogue        # writes configs/experiment/README.md
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,8 +108,10 @@ def _row(what: str, note: LabNote) -> str:
     return f"| {what} | [{note.name}]({note.name}.yaml) | `{note.runner}` | {cost} |"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page anew. Raises RunError where the package is installed without the repository."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.catalogue", description=__doc__)
+    parser.parse_args(arguments)
     if CHECKOUT is None:
         raise RunError("catalogue: wanted a checkout of the repository, whose page it writes.")
     PAGE.write_text(page(read_notes()))

@@ -1,14 +1,19 @@
-"""`--dry-run`: what a command would run, read, take and leave on disk. Nothing is run or written for it."""
+"""`--dry-run`: what a command would run, read, take and leave on disk. Nothing is run or written for it.
+
+It opens records, or else the dataset, and counts; it times a second of this machine, or says that seconds are
+not known. What the command itself would refuse, such as a folder that is not there, is an error here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.evaluation import ALL, EvaluateConfig
+from pcr_exp.config.evaluation import ALL, IMAGE_SIZE, EvaluateConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.runners import (
     DemoConfig,
@@ -21,24 +26,29 @@ from pcr_exp.config.scan import PolicyConfig
 from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.config.tolerance import ToleranceConfig
-from pcr_exp.errors import PcrExpError
-from pcr_exp.places import CHECKOUT
+from pcr_exp.datasets.photos import PhotosConfig
+from pcr_exp.datasets.sample import SPLITS, open_dataset, open_images
+from pcr_exp.errors import PcrExpError, RecordError
+from pcr_exp.images.codec import find_codec
+from pcr_exp.records.fingerprint import sample_bytes
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.prepare import records_folder
+from pcr_exp.records.prepare import is_finished, records_folder
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.stored_index import read_index
 from pcr_exp.runners.outcomes import amounts_in_words
 from pcr_exp.runners.pace import find_pace
+from pcr_exp.runners.timed import WORDS, encode_seconds, forward_seconds, quality_seconds
 from pcr_exp.storage.open import open_root
 from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
 
 WOULD_RUN = "would run"
+NOT_KNOWN = "seconds are not known"
 _BYTES_PER_WEIGHT = 4
 _STATES = {"sgd": 2, "adamw": 3}
 """Tensors of a checkpoint per weight: the weight itself, and what the optimizer keeps of it."""
-_NATIVE_IMAGE_S = {"quality": 0.03, "forward": 0.018, "transcode": 0.007}
-"""Seconds of one core per image: MS-SSIM of a group at 256 px, EfficientNet-Lite0 at 160 px, transcoding a
-native ImageNet file (results/records_speed). Good to a factor of two or so on other images and machines.
-"""
+_SIZED = 500
+"""Files whose mean size stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +88,20 @@ def plan_training(config: TrainConfig) -> Planned:
     if status == "finished":
         nothing = dict.fromkeys(("seconds", "read_bytes", "disk_bytes"), 0.0)
         return Planned([f"finished: {where}"], nothing, "would be skipped")
-    num_images = index.num_samples if index else _stated_images(config.dataset)
-    facts = [f"{config.model.name}, {config.scan.name}, {epochs} epochs"]
+    num_images = index.num_samples if index else num_in_files(config.dataset, ["train"])
+    facts = [f"{config.model.name}, {config.scan.name}, {counted(epochs, 'epoch')}"]
     facts += [f"continues {where}, which {status}"] if status != "new" else []
     facts += [] if index else ["records are not made yet, and so bytes are not known"]
     amounts = {"disk_bytes": float(_checkpoint_bytes(config, indexes["baseline"]))}
-    if num_images is not None:
-        facts.append(f"{num_images:,} images an epoch")
-    committed = [] if CHECKOUT is None else [CHECKOUT / "results"]
-    pace = find_pace(config, [Path(config.runs_root), *committed])
+    facts.append(f"{counted(num_images, 'image')} an epoch")
+    pace = find_pace(config)
     facts.append(pace.words)
     lasts_s = []
     if index is not None:
         at_most = index.epoch_bytes(min(config.scan.group, index.num_groups)) * epochs
         amounts["read_bytes"] = float(at_most)
         lasts_s.append(_storage_s(config.storage, at_most))
-    if num_images is not None and pace.seconds_per_image is not None:
+    if pace.seconds_per_image is not None:
         lasts_s.append(pace.seconds_per_image * num_images * epochs * config.echo.factor)
         amounts["seconds"] = max(lasts_s)
     stop_after_s = config.training.stop_after_s
@@ -106,34 +114,53 @@ def plan_training(config: TrainConfig) -> Planned:
 
 
 def plan_preparing(config: PrepareConfig) -> Planned:
-    """Both encodings of all splits."""
-    num_images = _stated_images(config.dataset)
+    """Both encodings of all splits: of records that are there already, nothing."""
     facts = [f"records of {config.dataset.name} below {config.records.root}"]
-    if index_of(config.dataset, config.records, "train", "baseline") is not None:
+    if _are_made(config):
         return Planned([*facts, "there already: images are compared with them"])
-    if num_images is None:
-        return Planned([*facts, "twice the space of the images"])
-    facts.append(f"{num_images:,} images, twice their space")
-    return Planned(facts, _amounts(num_images, "transcode", config.records.num_workers))
+    if isinstance(config.dataset, PhotosConfig):
+        return Planned([*facts, f"{counted(num_in_files(config.dataset), 'image')}, made first", NOT_KNOWN])
+    samples = list(chain.from_iterable(open_dataset(config.dataset).splits.values()))
+    codec = find_codec(config.records.codec_id, "records.codec")
+    seconds = encode_seconds(samples, codec, config.records.max_pixels) / config.records.num_workers
+    some = samples[:_SIZED]
+    each_bytes = sum(sample_bytes(sample) or 0 for sample in some) / len(some)
+    facts.append(f"{counted(len(samples), 'image')}, twice their space; encoding {WORDS}")
+    return Planned(facts, {"seconds": seconds * len(samples), "disk_bytes": 2 * each_bytes * len(samples)})
+
+
+def _are_made(config: PrepareConfig) -> bool:
+    try:
+        return index_of(config.dataset, config.records, "train", "baseline") is not None
+    except RecordError:  # in a bucket there are none yet
+        if "://" in config.records.root:
+            return False
+        raise
 
 
 def plan_quality(config: QualityConfig) -> Planned:
     """MS-SSIM of images x groups."""
     if config.image is not None:
-        return Planned([f"{config.image} at groups {config.groups}"], {"seconds": 2.0})
-    num = config.max_images * len(config.groups)
-    facts = [f"{config.max_images} images of {config.dataset.name} at {len(config.groups)} groups"]
-    return Planned(facts, _amounts(num, "quality", config.num_workers))
+        return Planned([f"{config.image} at groups {config.groups}, into {config.place}"])
+    index = index_of(config.dataset, config.records, config.split, "pcr")
+    there = index.num_samples if index else num_in_files(config.dataset, [config.split])
+    num = min(config.max_images, there)
+    at = counted(len(config.groups), "group")
+    facts = [f"{num:,} of {counted(there, 'image')} of {config.dataset.name} at {at}"]
+    if index is None:
+        return Planned([*facts, "records are not made yet", NOT_KNOWN])
+    folder = f"{records_folder(config.dataset, config.records)}/{config.split}/pcr"
+    records = RecordSet(open_root(config.records), folder, max_pixels=config.records.max_pixels)
+    seconds = quality_seconds(records, config.groups) * num / config.num_workers
+    return Planned([*facts, f"one image {WORDS}"], {"seconds": seconds})
 
 
 def plan_tolerance(config: ToleranceConfig) -> Planned:
-    """Features of images x levels; classifiers take less."""
-    num_images = min(config.max_images or 10**9, _stated_images(config.dataset) or 10**9)
-    if num_images == 10**9:
-        return Planned([f"all images of {config.dataset.name}, into {config.place}"])
-    num = num_images * (len(config.groups) + 1)
-    facts = [f"at most {num_images:,} images at {len(config.groups) + 1} levels, into {config.place}"]
-    return Planned(facts, _amounts(num, "forward", config.num_workers))
+    """Features of images x levels; classifiers come on top."""
+    there = num_in_files(config.dataset, config.splits)
+    num_images, levels = min(config.max_images or there, there), len(config.groups) + 1
+    facts = [f"{num_images:,} of {counted(there, 'image')} at {levels} levels, into {config.place}"]
+    return _with_forward(facts, config, num_images * levels, config.image_size)
 
 
 def plan_evaluation(config: EvaluateConfig) -> Planned:
@@ -141,25 +168,42 @@ def plan_evaluation(config: EvaluateConfig) -> Planned:
     levels = 1 + len(config.groups) * len(config.decodes)
     facts = [f"{levels} levels of {config.dataset.name}, into {config.place}"]
     if config.split == ALL:
-        return Planned([*facts, "images are read from their files, and no records are made"])
-    index = index_of(config.dataset, config.records, config.split, "baseline")
-    if index is None:
-        return Planned([*facts, "records are not made yet"])
-    networks = max(1, len(config.runs))
-    facts.append(f"{index.num_samples:,} images, {networks} networks or folders of runs")
-    return Planned(facts, _amounts(index.num_samples * levels * networks, "forward", 1))
+        facts.append("images are read from their files, and no records are made")
+        num_images = num_in_files(config.dataset, None)
+    else:
+        index = index_of(config.dataset, config.records, config.split, "baseline")
+        facts += [] if index else ["records are not made yet"]
+        num_images = index.num_samples if index else num_in_files(config.dataset, [config.split])
+    if config.runs:
+        folders = counted(len(config.runs), "folder")
+        return Planned([*facts, f"{counted(num_images, 'image')}, runs of {folders}", NOT_KNOWN])
+    facts.append(counted(num_images, "image"))
+    return _with_forward(facts, config, num_images * levels, config.image_size or IMAGE_SIZE)
+
+
+def _with_forward(
+    facts: Sequence[str], config: ToleranceConfig | EvaluateConfig, num: int, image_size: int
+) -> Planned:
+    """The seconds of so many forward passes; decoding comes on top."""
+    try:
+        seconds = forward_seconds(config.model, image_size) * num
+    except PcrExpError as error:
+        return Planned([*facts, f"{NOT_KNOWN}: {error}"])
+    return Planned([*facts, f"forward passes alone, {WORDS}"], {"seconds": seconds})
 
 
 def plan_throughput(config: ThroughputConfig) -> Planned:
     """Loaders x limits x repeats; a cluster's plan measures nothing."""
     if config.plan is not None:
-        return Planned([f"predicts for {config.plan.name}, measures nothing"], {"seconds": 5.0})
+        return Planned([f"predicts for {config.plan.name}, measures nothing"])
     if not config.measure:
-        return Planned([f"draws what {config.out} holds"], {"seconds": 5.0})
+        return Planned([f"draws what {config.out} holds"])
+    num_images = num_in_files(config.dataset, ["train"])
     limits = sum(map(len, (config.bandwidths_mib_per_s, config.latencies_ms, config.requests_per_s)))
     loaders = len(config.scans) + len(config.peers)
     each = config.repeats * (loaders * 2 + (len(config.scans) + 1) * limits)
     facts = [f"{loaders} loaders, {limits} limits, {config.repeats} repeats, into {config.out}"]
+    facts.append(counted(num_images, "image"))
     facts.append("at least, for a measurement is at least one epoch; formats are built first")
     return Planned(facts, {"seconds": each * config.measure_s})
 
@@ -167,9 +211,7 @@ def plan_throughput(config: ThroughputConfig) -> Planned:
 def plan_demo(config: DemoConfig) -> Planned:
     """Its grid of trainings."""
     num_runs = len(config.labels) * len(config.scans)
-    return Planned(
-        [f"{num_runs} trainings on the embedded photographs, into {config.out}"], {"seconds": 240.0}
-    )
+    return Planned([f"{num_runs} trainings on the embedded photographs, into {config.out}", NOT_KNOWN])
 
 
 def plan_figures(config: FiguresConfig) -> Planned:
@@ -194,12 +236,34 @@ PLANS: dict[type, Callable[[Any], Planned]] = {
 
 
 def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordIndex | None:
-    """The index of a split's records; None where there are none yet."""
-    folder = f"{records_folder(dataset, records)}/{split}/{encoding}"
-    try:
-        return read_index(open_root(records), folder)
-    except PcrExpError:
+    """The index of a split's records; None where a local folder has none yet, that would be made.
+
+    Raises:
+        PcrExpError: they cannot be opened, or `records.auto_prepare=false` and there are none.
+    """
+    folder = records_folder(dataset, records)
+    made_here = "://" not in records.root and records.auto_prepare
+    if made_here and not is_finished(Path(records.root, folder)):
         return None
+    return read_index(open_root(records), f"{folder}/{split}/{encoding}")
+
+
+def num_in_files(dataset: DatasetConfig, splits: Sequence[str] | None = SPLITS) -> int:
+    """The images of some splits by the files of the dataset; None: of all files, with or without splits.
+
+    Of the embedded photographs, which opening would make, by their settings.
+
+    Raises:
+        PcrExpError: the dataset is not there, or not as its publisher lays it out.
+    """
+    if isinstance(dataset, PhotosConfig):
+        num_train = min(dataset.num_train, dataset.max_train_images or dataset.num_train)
+        numbers = {"train": num_train, "tune": 0, "val": dataset.num_val}
+        return sum(numbers[split] for split in splits or SPLITS)
+    if splits is None:
+        return len(open_images(dataset).samples)
+    opened = open_dataset(dataset)
+    return sum(len(opened.splits[split]) for split in splits)
 
 
 def _status(config: TrainConfig) -> tuple[str, str]:
@@ -214,12 +278,6 @@ def _status(config: TrainConfig) -> tuple[str, str]:
     return RunDirectory(path).status, str(path)
 
 
-def _stated_images(dataset: DatasetConfig) -> int | None:
-    """Training images by the settings alone; None where only the folder knows."""
-    num = getattr(dataset, "num_train", None)
-    return dataset.max_train_images if num is None else min(num, dataset.max_train_images or num)
-
-
 def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
     limit = storage.bandwidth_mib_per_s
     return 0.0 if limit is None else num_bytes / (limit * MIB)
@@ -230,10 +288,6 @@ def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
     share = min(1.0, stop_s / amounts["seconds"]) if amounts.get("seconds") else 1.0
     read = {"read_bytes": amounts["read_bytes"] * share} if "read_bytes" in amounts else {}
     return {"seconds": min(stop_s, amounts.get("seconds", stop_s)), **read}
-
-
-def _amounts(num: int, work: str, num_workers: int) -> dict[str, float]:
-    return {"seconds": num * _NATIVE_IMAGE_S[work] / num_workers}
 
 
 def _checkpoint_bytes(config: TrainConfig, index: RecordIndex | None) -> int:

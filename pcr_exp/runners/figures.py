@@ -6,12 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markdown import Markdown
-
 from pcr_exp.config.runners import FiguresConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runners.launch import launch
+from pcr_exp.runners.terminal import print_figures, print_markdown, print_table
+from pcr_exp.system.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,9 +51,9 @@ def figures(
     )
     show(report)
     if config.timing_root is not None and project is not None:
-        Console().print(Markdown(project(config, config.timing_root)))
+        print_markdown(project(config, config.timing_root))
     if config.compare is not None and config.reference is not None:
-        Console().print(Markdown(compare(config, config.compare, config.reference)))
+        print_markdown(compare(config, config.compare, config.reference))
     out = Path(config.out)
     files = [*report.tables, *report.figures]
     track_files(config.tracking, f"figures-{out.name}", out, asdict(config), files)
@@ -89,19 +88,17 @@ def show(report: Report) -> None:
     """Print the tables, what did not finish, and where the figures are."""
     from pcr_exp.analysis.scans.page import to_rich
 
-    console = Console()
     for table in to_rich(report.summary):
-        console.print(table)
+        print_table(table)
     for run in report.unfinished.to_dict("records"):
-        console.print(f"not in the tables: {run['run_id']} ({run['status']})", style="yellow")
+        print(f"not in the tables: {run['run_id']} ({run['status']})")
     if report.num_lone_groups:
-        settings = f"{report.num_lone_groups} settings with one scan level each"
-        console.print(
-            f"not in the figures of scan levels: {settings}; compare=<config group> compares settings"
+        settings = counted(report.num_lone_groups, "setting")
+        print(
+            f"not in the figures of scan levels: {settings} with one scan level each; compare=<config group> "
+            "compares settings"
         )
-    for path in report.figures:
-        if path.suffix == ".png":  # PDF and CSV lie beside it
-            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+    print_figures(report.figures)
 
 
 def main() -> None:

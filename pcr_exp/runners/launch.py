@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from rich.console import Console
 
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.places import CONFIGS
 from pcr_exp.redaction import redacted_text
+from pcr_exp.runners import help as helping
+from pcr_exp.runners.answers import answer_of
 from pcr_exp.runners.outcomes import (
     FAILED,
     INTERRUPTED,
@@ -40,8 +42,10 @@ from pcr_exp.runners.outcomes import (
 )
 from pcr_exp.runners.overrides import check_overrides
 from pcr_exp.runners.running_job import running_job
-from pcr_exp.runners.smoke import smoke_overrides
+from pcr_exp.runners.smoke import SMOKE, acting, smoke_overrides
+from pcr_exp.runners.terminal import open_console
 from pcr_exp.system.ending import end_with_parent, terminate
+from pcr_exp.system.readers import leaving_readers
 
 if TYPE_CHECKING:
     from pcr_exp.runners.dry_run import Planned
@@ -65,13 +69,19 @@ def launch(
     here, and would wait for this one forever. Exits with status 1 if any job failed, with 130 or 143 if it
     was interrupted.
     """
-    job = Job(task, schema, plan)
+    with leaving_readers():
+        if helping.is_asked(sys.argv[1:]):
+            sys.exit(print_help(config_name, schema, sys.argv[1:]))
+        _launch(Job(task, schema, plan), config_name)
+
+
+def _launch(job: Job[Any], config_name: str) -> None:
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
     SweepFolder.begun, SweepFolder.handed_over, status = None, False, 0
     with unwinding_signals(job.signalled):
         try:
             typed = check_arguments()
-            prepare_hydra(named_packages(typed), {config_name: schema})
+            prepare_hydra(named_packages(typed), {config_name: job.schema})
             add_overrides(smoke_overrides(config_name, typed))
             main()
         except ConfigError as error:  # what was typed
@@ -88,13 +98,24 @@ def launch(
     if job.signalled.number is not None and status == 1:
         status = 128 + job.signalled.number
     if status == 130:
-        Console(stderr=True).print("interrupted; the same command continues", style="yellow")
+        print("interrupted; the same command continues", file=sys.stderr)
+    SweepFolder.alive.close()
     if SweepFolder.begun is not None and not SweepFolder.handed_over:
         status = tell_sweep(SweepFolder.begun, status)
     elif job.outcome is not None and job.outcome.failed:
         status = 1
     end_undisturbed()
     sys.exit(status)
+
+
+def print_help(runner: str, schema: type, arguments: Sequence[str]) -> int:
+    """Print how a runner is used; returns the exit status."""
+    try:
+        print(helping.help_page(runner, schema, arguments))
+    except (ConfigError, HydraException) as error:
+        tell(error)
+        return 1
+    return 0
 
 
 class Signalled:
@@ -163,6 +184,8 @@ class Job(Generic[T]):
     def _run(self, config: DictConfig, name: str) -> Outcome:
         try:
             loaded = load(config, self.schema)
+            if SMOKE in (typed := list(HydraConfig.get().overrides.task)):
+                loaded = load(acting(config, loaded, typed), self.schema)
             if getattr(loaded, "dry_run", False):
                 return self._planned(name, loaded)
             return Outcome(name, self.task(loaded))
@@ -222,8 +245,8 @@ def end_undisturbed() -> None:
 def tell_sweep(folder: Path, status: int) -> int:
     """Print the table of a sweep that is over; returns the exit status, given what it was until now."""
     outcomes = read_ended(folder, interrupted=status in (130, 143))
-    if len(outcomes) > 1 or status != 0 or any(outcome.failed for outcome in outcomes):
-        print_outcomes(outcomes)
+    if len(outcomes) > 1 or (outcomes and status != 0) or any(outcome.failed for outcome in outcomes):
+        print_outcomes(outcomes, [answer_of(outcome.run) for outcome in outcomes])
     if not outcomes and status == 0:
         tell(
             f"no job of this sweep has told how it ended, in {folder}. Give a hydra.sweep.dir that every "
@@ -235,7 +258,7 @@ def tell_sweep(folder: Path, status: int) -> int:
 
 def tell(error: object) -> None:
     """Print an error for people."""
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
+    open_console(sys.stderr).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
 
 
 @contextmanager

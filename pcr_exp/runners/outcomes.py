@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,12 +19,16 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Table
 
+from pcr_exp.errors import RunError
 from pcr_exp.redaction import redacted
+from pcr_exp.runners.answers import Answer
+from pcr_exp.runners.terminal import print_table
 from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.lock import hold
 from pcr_exp.system.provenance import SWEEP_VARIABLE
+from pcr_exp.system.words import counted
 
 JOB_VARIABLE = "PCR_EXP_JOB"
 """In the environment of a job that is a command of its own, beside SWEEP_VARIABLE: the job's number."""
@@ -79,6 +84,8 @@ class SweepFolder(Callback):
     """The folder of the sweep that this process began."""
     handed_over: ClassVar[bool] = False
     """Whether its jobs go on elsewhere when this process ends."""
+    alive: ClassVar[ExitStack] = ExitStack()
+    """Holds the lock by which others see that this process still begins jobs."""
 
     def __init__(self, fail_fast: bool = False) -> None:
         self.fail_fast = fail_fast
@@ -89,6 +96,7 @@ class SweepFolder(Callback):
         SweepFolder.begun, SweepFolder.handed_over = folder, False
         if str(config.hydra.get("launcher", {}).get("_target_")).endswith(_HANDS_OVER):
             return  # jobs of an earlier command may be under way: the launcher knows which
+        SweepFolder.alive.enter_context(hold(sweep_lock(folder), lambda holder: _in_use(folder, holder)))
         for file in _files(folder):  # of an earlier sweep, where the folder was chosen by hand
             file.unlink()
         write_plan(folder, _planned(config.hydra))
@@ -161,6 +169,17 @@ def job_lock(folder: Path, number: int) -> Path:
     return folder / f"job-{number:04d}{_rank()}.lock"
 
 
+def sweep_lock(folder: Path) -> Path:
+    """What the process that begins a sweep's jobs holds until the last has ended."""
+    return folder / f"sweep{_rank()}.lock"
+
+
+def _in_use(folder: Path, holder: str) -> RunError:
+    return RunError(
+        f"{folder}: {holder} runs a sweep in this folder. Wait for it, or give a hydra.sweep.dir."
+    )
+
+
 def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:
     """As `read_outcomes`, when no job runs any more: one that began and did not end was stopped or died."""
     status, detail = (INTERRUPTED, "") if interrupted else (DIED, "its process ended without a word")
@@ -170,23 +189,26 @@ def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:
     ]
 
 
-def print_outcomes(outcomes: list[Outcome]) -> None:
-    """A sweep's jobs in a table, the failed ones last."""
-    table = Table(
-        title=f"{len(outcomes)} jobs, {sum(o.failed for o in outcomes)} failed", title_justify="left"
-    )
-    table.add_column("job", overflow="fold")
-    table.add_column("status")
-    table.add_column("detail", overflow="fold")
-    for outcome in sorted(outcomes, key=lambda o: o.failed):
-        style = "red" if outcome.failed else ""
-        table.add_row(escape(outcome.job), outcome.status, escape(outcome.detail), style=style)
-    Console(stderr=True).print(table)
+def print_outcomes(outcomes: Sequence[Outcome], answers: Sequence[Answer | None] = ()) -> None:
+    """A sweep's jobs in a table, the failed ones last: what came out of each, and where its figure lies."""
+    num_failed = sum(outcome.failed for outcome in outcomes)
+    table = Table(title=f"{counted(len(outcomes), 'job')}, {num_failed} failed", title_justify="left")
+    known = [*answers, *[None] * (len(outcomes) - len(answers))]
+    headlines = sorted({answer.headline for answer in known if answer})
+    columns = ["job", "status", *headlines, *(["figure"] if headlines else []), "detail"]
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in headlines else "left")
+    for outcome, answer in sorted(zip(outcomes, known, strict=True), key=lambda pair: pair[0].failed):
+        scores = [answer.score if answer and answer.headline == headline else "" for headline in headlines]
+        figure = [answer.figure if answer else ""] if headlines else []
+        cells = map(escape, (outcome.job, outcome.status, *scores, *figure, outcome.detail))
+        table.add_row(*cells, style="red" if outcome.failed else "")
+    print_table(table, stderr=True)
     if totals := total_amounts(outcomes):
         print(f"in all: {amounts_in_words(totals)}")
 
 
-def total_amounts(outcomes: list[Outcome]) -> dict[str, float]:
+def total_amounts(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """The sums of what planned jobs would take; an amount that one of them does not know is left out."""
     planned = [outcome.amounts for outcome in outcomes if outcome.amounts]
     known = [name for name in AMOUNTS if planned and all(name in amounts for amounts in planned)]

@@ -1,75 +1,64 @@
-"""How fast runs like a planned one trained: from rows of finished runs, here and among committed results."""
+"""How fast a planned run trains: as runs like it that finished on this machine, else timed for a second."""
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import pandas as pd
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.errors import PcrExpError
+from pcr_exp.runners.timed import WORDS, update_seconds
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE
-
-Kind = tuple[str, int, int]
-"""Model, input size (px), processes: what decides most of a run's speed."""
-_COLUMNS = {"run_id", "wall_s", "wait_s", "samples_seen", "samples_trained"}
+from pcr_exp.system.provenance import cpu_model, gpu_model
+from pcr_exp.system.words import counted
+from pcr_exp.training.device import open_device
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of training and evaluation per image trained on, without waiting for data."""
+    """Seconds of training per image trained on, without waiting for data."""
 
     seconds_per_image: float | None
     words: str
 
 
-def find_pace(config: TrainConfig, roots: Iterable[Path]) -> Pace:
-    """The median over finished runs of the same model, input size and number of processes.
+def find_pace(config: TrainConfig) -> Pace:
+    """The median of finished runs of the same model, input size and processes in `runs_root`, made here.
 
-    Args:
-        config: What is planned.
-        roots: Folders below which finished runs lie, in folders of their own or packed.
+    Runs of other machines do not count. Where there is none, updates on random pixels are timed; evaluation
+    and decoding come on top.
     """
-    wanted = (config.model.name, config.training.image_size, config.world_size)
-    found = [pace for root in roots for kind, pace in finished_paces(root.resolve()) if kind == wanted]
     like = f"{config.model.name} at {config.training.image_size} px"
-    if not found:
-        return Pace(None, f"seconds are not known: no finished run of {like}")
-    middle = median(found)
-    return Pace(middle, f"{1 / middle:,.0f} images/s, the median of {len(found)} finished runs of {like}")
+    found = list(finished_paces(config))
+    if found:
+        middle = median(found)
+        of = f"the median of {counted(len(found), 'finished run')} of {like} on this machine"
+        return Pace(middle, f"{1 / middle:.3g} images/s, {of}")
+    try:
+        seconds = update_seconds(config) / config.world_size
+    except PcrExpError as error:
+        return Pace(None, f"seconds are not known: {error}")
+    rate = f"{1 / seconds:.3g} images/s of updates alone"
+    return Pace(seconds, f"{rate}, {WORDS}: evaluation and decoding come on top")
 
 
-@functools.cache
-def finished_paces(root: Path) -> list[tuple[Kind, float]]:
-    """Kind, and seconds per image, of every finished run below a folder; none if it is not there."""
-    if not root.is_dir():
-        return []
-    packed = [pace for path in sorted(root.rglob(RUNS_FILE)) for pace in _of_a_set(path)]
-    return packed + [pace for path in sorted(root.rglob("rows.jsonl")) for pace in _of_a_run(path)]
-
-
-def _of_a_set(path: Path) -> Iterator[tuple[Kind, float]]:
-    runs = json.loads(path.read_text())
-    rows = pd.read_csv(path.with_name(ROWS_FILE), usecols=lambda column: column in _COLUMNS)
-    for run_id, last in rows.groupby("run_id", sort=False).last().iterrows():
-        yield from _pace(runs[run_id]["config"], last.to_dict())
-
-
-def _of_a_run(path: Path) -> Iterator[tuple[Kind, float]]:
-    directory = RunDirectory(path.parent)
-    if directory.config_path.exists() and directory.status == "finished":
-        yield from _pace(directory.config(), json.loads(path.read_text().splitlines()[-1]))
-
-
-def _pace(config: Mapping[str, Any], last: Mapping[Any, Any]) -> Iterator[tuple[Kind, float]]:
-    kind = (config["model"]["name"], config["training"]["image_size"], config.get("world_size", 1))
-    seconds = float(last["wall_s"]) - float(last["wait_s"])
-    num_images = float(last.get("samples_trained", last["samples_seen"]))
-    if seconds > 0 and num_images > 0:
-        yield kind, seconds / num_images
+def finished_paces(config: TrainConfig) -> Iterator[float]:
+    """Seconds per image of every finished run like this one, on this machine, directly below `runs_root`."""
+    wanted = (config.model.name, config.training.image_size, config.world_size)
+    machine = (cpu_model(), gpu_model(open_device(config.training.device)))
+    for path in sorted(Path(config.runs_root).glob("*/rows.jsonl")):
+        directory = RunDirectory(path.parent)
+        manifest = directory.manifest()
+        if manifest is None or (manifest.cpu, manifest.gpu) != machine or directory.status != "finished":
+            continue
+        ran = directory.config()
+        if (ran["model"]["name"], ran["training"]["image_size"], ran.get("world_size", 1)) != wanted:
+            continue
+        last = json.loads(path.read_text().splitlines()[-1])
+        seconds = float(last["wall_s"]) - float(last["wait_s"])
+        num_images = float(last.get("samples_trained", last["samples_seen"]))
+        if seconds > 0 and num_images > 0:
+            yield seconds / num_images

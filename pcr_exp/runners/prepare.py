@@ -11,6 +11,7 @@ from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import printable
 from pcr_exp.runners.launch import launch
 from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
 
 if TYPE_CHECKING:
     from pcr_exp.records.encode import EncodeReport
@@ -77,7 +78,7 @@ def counts_of(report: EncodeReport) -> dict[str, Any]:
 
 def describe(report: EncodeReport) -> str:
     """What an encode did, in one line."""
-    parts = [f"{report.num_images} images in {report.num_records} records"]
+    parts = [f"{counted(report.num_images, 'image')} in {counted(report.num_records, 'record')}"]
     parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
     if report.num_rejected:
         parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")

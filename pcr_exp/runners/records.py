@@ -17,9 +17,12 @@ from pcr_exp.records.single import SingleImages
 from pcr_exp.records.verify import look_around, verify_records
 from pcr_exp.records.walk import ClassNumbers, Found, find_records
 from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
 
 _SHOWN_CLASSES = 8
 """Of each label."""
+_SHOWN_FILES = 100
+"""That `convert` passes over."""
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -36,7 +39,7 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
     num_samples = sum(record.num_samples for record in records)
     yield f"{found.records.folder or found.records.storage}: {index.dataset}/{index.split}, {index.encoding}"
     yield f"  format version {VERSION}, scans {index.scans}, images {index.images}"
-    yield f"  {num_samples} images in {len(records)} record{'' if len(records) == 1 else 's'}"
+    yield f"  {counted(num_samples, 'image')} in {counted(len(records), 'record')}"
     for label, classes in index.classes.items():
         yield f"  label {label}: {_classes(classes)}"
     yield from _groups(index, list(numbers), num_samples)
@@ -104,10 +107,8 @@ def verify(options: argparse.Namespace) -> int:
                 for name, group in damage.images:
                     print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
     folders = ", ".join(str(found.records.folder or found.records.storage) for found in every)
-    print(
-        f"{num_there - num_damaged} of {num_records} records are whole ({total / MIB:.1f} MiB)"
-        + (f" in {printable(folders)}" if folders else "")
-    )
+    whole = f"{num_there - num_damaged} of {counted(num_records, 'record', 'are')} whole"
+    print(f"{whole} ({total / MIB:.1f} MiB)" + (f" in {printable(folders)}" if folders else ""))
     return 1 if num_damaged or faults else 0
 
 
@@ -139,7 +140,7 @@ def convert(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
-    from pcr_exp.records.convert_folder import CONVERTED_FILE, convert_folder
+    from pcr_exp.records.convert_folder import CONVERTED_FILE, convert_folder, passed_over
 
     with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("convert", total=None)
@@ -155,15 +156,21 @@ def convert(options: argparse.Namespace) -> int:
         losses = sorted(outcome.psnr_db for outcome in made)
         share = sum(outcome.bytes_after for outcome in made) / sum(outcome.bytes_before for outcome in made)
         print(
-            f"{len(made)} images are JPEG files of quality {options.quality} now, with {share:.0%} of the "
-            f"bytes. That is a loss: PSNR {losses[0]:.1f} dB at the lowest, {losses[len(losses) // 2]:.1f} "
-            f"in the median; each image's is in {Path(options.target) / CONVERTED_FILE}."
+            f"{counted(len(made), 'image')} became JPEG of quality {options.quality}, "
+            f"with {share:.0%} of the bytes. That is a loss: PSNR {losses[0]:.1f} dB at the lowest, "
+            f"{losses[len(losses) // 2]:.1f} in the median; each image's is in "
+            f"{Path(options.target) / CONVERTED_FILE}."
         )
     for what in sorted({outcome.left_out for outcome in made} - {""}):
-        print(f"{sum(outcome.left_out == what for outcome in made)} images lost: {what}")
+        print(f"{counted(sum(outcome.left_out == what for outcome in made), 'image')} lost: {what}")
     for outcome in outcomes:
         if outcome.error:
             print(printable(f"not converted: {outcome.file}: {outcome.error}"))
+    left = passed_over(Path(options.root))
+    for name in left[:_SHOWN_FILES]:
+        print(printable(f"passed over: {name}: no .jpg, .jpeg, .png or .webp file"))
+    if len(left) > _SHOWN_FILES:
+        print(f"passed over: {counted(len(left) - _SHOWN_FILES, 'more file')} of other kinds")
     return 1 if len(made) < len(outcomes) else 0
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import hydra
+from omegaconf import DictConfig, OmegaConf
 
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.places import CONFIGS
 
 SMOKE = "runner=smoke"
@@ -30,6 +33,30 @@ def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
     chosen = [text for text in typed if text.startswith(("experiment=", "components=", "smoke."))]
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return beside(hydra.compose(runner, overrides=chosen)["smoke"], typed)
+
+
+def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:
+    """The configuration of a small run in which a scan policy decides: what acts on epochs is given some.
+
+    What was typed, and what the experiment's `smoke` says, is left as it is.
+
+    Args:
+        config: As composed.
+        loaded: The objects that it became.
+        typed: Overrides of the command line.
+    """
+    if not isinstance(loaded, TrainConfig):
+        return config
+    settings, num_epochs = loaded.scan.at_smoke_size()
+    given = {text.partition("=")[0].lstrip("+~") for text in typed}
+    small = copy.deepcopy(config)
+    for name, value in settings.items():
+        if not {key := f"scan.{name}"} & (given | loaded.smoke.keys()):
+            OmegaConf.update(small, key, value)
+    asked = next((text for text in typed if text.startswith("training.epochs=")), None)
+    if asked in (None, f"training.epochs={loaded.smoke.get('training.epochs')}"):  # by `smoke`, at most
+        small.training.epochs = max(loaded.training.epochs, num_epochs)
+    return small
 
 
 def beside(smoke: Mapping[str, Any], typed: Sequence[str]) -> list[str]:

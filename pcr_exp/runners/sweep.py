@@ -28,17 +28,18 @@ from typing import Any
 
 import yaml
 from hydra.errors import HydraException
-from rich.console import Console
 from rich.table import Table
 
 from pcr_exp.errors import PcrExpError, RunError
 from pcr_exp.places import as_typed
 from pcr_exp.runners.outcomes import LOGS, escape, job_lock
 from pcr_exp.runners.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
+from pcr_exp.runners.terminal import print_table
 from pcr_exp.runners.wandb_sweep import wandb_sweep
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lock import holder_of
+from pcr_exp.system.words import counted
 
 ROOT = Path("outputs/runs/.sweeps")
 TABLE = "table.csv"
@@ -97,7 +98,7 @@ def in_words(jobs: Sequence[JobState]) -> str:
     left_s = seconds_left(jobs)
     if any(job.state in OPEN for job in jobs):
         parts.append("time left unknown" if left_s is None else f"about {left_s / 60:.0f} minutes left")
-    return f"{len(jobs)} jobs: {', '.join(parts) or 'none'}"
+    return f"{counted(len(jobs), 'job')}: {', '.join(parts) or 'none'}"
 
 
 def status(folder: Path) -> int:
@@ -112,7 +113,7 @@ def status(folder: Path) -> int:
         table.add_row(
             escape(job.job), job.state, progress, minutes, escape(run), escape(job.detail), style=style
         )
-    Console().print(table)
+    print_table(table)
     print(in_words(jobs))
     return int(any(job.state in FAILURES for job in jobs))
 
@@ -162,7 +163,7 @@ def stop(folder: Path) -> int:
     """Ask every job that waits or runs to end; those that run save a checkpoint first."""
     jobs = [job for job in read_jobs(folder) if job.state in OPEN]
     stopped = [job for job in jobs if _cancel(folder, job) or _terminate(folder, job)]
-    print(f"{len(stopped)} of {len(jobs)} jobs asked to end")
+    print(f"{len(stopped)} of {counted(len(jobs), 'job')} asked to end")
     if others := [job.number for job in jobs if job not in stopped]:
         print(f"not from here: jobs {others}. End the command that began them.", file=sys.stderr)
     return int(bool(others))

@@ -6,16 +6,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pcr_exp.errors import PcrExpError
-from pcr_exp.runners.outcomes import BEGUN, DIED, LOGS, PlannedJob, job_lock, read_numbered, read_plan
-from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.rows import Row, read_rows
+from pcr_exp.runners.outcomes import (
+    BEGUN,
+    DIED,
+    LOGS,
+    NOT_BEGUN,
+    PlannedJob,
+    job_lock,
+    read_numbered,
+    read_plan,
+    sweep_lock,
+)
 from pcr_exp.system.lock import is_held
 
 WAITING, RUNNING = "waiting", "running"
 OPEN = (WAITING, RUNNING)
-FAILURES = ("failed", DIED)
+FAILURES = ("failed", DIED, NOT_BEGUN)
 _GONE = ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 """States in which SLURM runs a job no more."""
 
@@ -53,11 +62,9 @@ def read_jobs(folder: Path) -> list[JobState]:
         outcome = outcomes.get(number)
         known = (planned.job_id, planned.cluster)
         if outcome is None:
-            detail = _why_gone(folder, planned)
+            state, detail = _before_it_began(folder, planned)
             job = " ".join(planned.overrides)
-            states.append(
-                JobState(number, job, DIED if detail else WAITING, detail, None, None, None, *known)
-            )
+            states.append(JobState(number, job, state, detail, None, None, None, *known))
             continue
         run = Path(outcome.run) if outcome.run else None
         until_s = outcome.ended_s or time.time()
@@ -94,8 +101,11 @@ def seconds_left(jobs: Sequence[JobState]) -> float | None:
     return max([(sum(left_s) + num_waiting * mean_s) / max(1, len(running)), *left_s])
 
 
-def last_evaluation(run: Path) -> Row | None:
+def last_evaluation(run: Path) -> dict[str, Any] | None:
     """The last row of a run that evaluates the original images; None if there is none that can be read."""
+    from pcr_exp.runs.directory import RunDirectory  # torch, which `--help` and a look at a plan do without
+    from pcr_exp.runs.rows import read_rows
+
     try:
         rows = read_rows(RunDirectory(run).rows_path)
     except (OSError, PcrExpError):
@@ -108,8 +118,19 @@ def _progress(run: Path | None) -> float | None:
     row = None if run is None else last_evaluation(run)
     if run is None or row is None:
         return None
+    from pcr_exp.runs.directory import RunDirectory
+
     epochs = RunDirectory(run).config()["training"]["epochs"]
     return min(1.0, row["epoch"] / epochs)
+
+
+def _before_it_began(folder: Path, job: PlannedJob) -> tuple[str, str]:
+    """How a job stands that has written nothing, and why."""
+    if job.job_id is None:  # the command that began the sweep begins it too
+        over = not is_held(sweep_lock(folder))
+        return (NOT_BEGUN, "the command that began the sweep has ended") if over else (WAITING, "")
+    detail = _why_gone(folder, job)
+    return (DIED, detail) if detail else (WAITING, "")
 
 
 def _why_gone(folder: Path, job: PlannedJob) -> str:

@@ -1,8 +1,10 @@
 """Train one model at one scan level; `-m` sweeps. See `--help`."""
 
+import os
 from pathlib import Path
 
 from pcr_exp.config.runners import TrainConfig
+from pcr_exp.runners.answers import answer_of, in_words
 from pcr_exp.runners.launch import launch
 from pcr_exp.runners.running_job import note_run
 
@@ -11,7 +13,10 @@ def train(config: TrainConfig) -> str:
     """One run; returns "finished" or "skipped"."""
     from pcr_exp.runs.train_run import run_training
 
-    return run_training(config, draw=draw, claimed=note_run).status
+    done = run_training(config, draw=draw, claimed=note_run)
+    if os.environ.get("RANK", "0") == "0" and (answer := answer_of(done.folder)) is not None:
+        print(in_words(answer))
+    return done.status
 
 
 def draw(folder: Path) -> dict[str, Path]:

@@ -17,6 +17,7 @@ from pcr_exp.config.components import build, register
 from pcr_exp.config.model import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.lazy import torch, torchvision
+from pcr_exp.system.words import counted
 from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig, efficientnet_lite_package
 from pcr_exp.training.normalization import IMAGENET, Normalization
 
@@ -193,7 +194,7 @@ def check_model(
             except (RuntimeError, ValueError, AssertionError) as error:
                 key = "image_size" if training else "eval_image_size"
                 raise ConfigError(
-                    f"model.name={name!r} cannot take a batch of {num_images} images"
+                    f"model.name={name!r} cannot take a batch of {counted(num_images, 'image')}"
                     f" of {size_px} x {size_px} px ({error}). Change training.{key} or"
                     " training.batch_size; the last batch of an epoch holds what is left."
                 ) from error

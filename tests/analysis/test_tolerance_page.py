@@ -38,7 +38,10 @@ def test_two_answers_that_may_differ() -> None:
 
 def test_too_few_images_and_undecided_groups_are_said() -> None:
     text = text_of(measured({(0, 2): 8, (1, 2): 8}))
-    assert "no group below 10 is shown to lose less than 2 points of top-1. Of groups 1, 5 these" in text
+    assert (
+        "no group below 10 is shown to lose less than 2 points of top-1. Whether groups 1 and 5 do, these"
+        in text
+    )
     assert "There are too few images to tell" not in text
     few = text_of(measured({(0, 2): 2, (1, 2): 2}, margin=0.005))
     assert "**There are too few images to tell**: every interval reaches further than 0.5 points;" in few

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
@@ -110,6 +111,48 @@ def test_notebooks_define_nothing_and_are_saved_with_their_output(name: str) -> 
             isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
             for node in nodes
         )
+
+
+def test_the_planner_s_answer_says_what_it_knows_of_accuracy() -> None:
+    """It is by speed alone unless it is told what `tolerance` found, which it then heeds."""
+    planner = nbformat.read(NOTEBOOK.with_stem("planner"), as_version=4)
+    shown = [
+        output["data"].get("text/markdown", "")
+        for cell in planner.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "data" in output
+    ]
+    (said,) = filter(None, shown)
+    assert said.startswith("**By speed alone, scan group 5. Nothing is known of accuracy here**")
+    source = next(cell.source for cell in planner.cells if "tolerated_group is None" in cell.source)
+    levels = [("baseline", 1, 0), ("pcr", 1, 1), ("pcr", 2, 2), ("pcr", 5, 5), ("pcr", 10, 10)]
+    predicted = pd.DataFrame(levels, columns=["encoding", "group", "image_bytes"]).assign(
+        scan=["baseline", "group_1", "group_2", "group_5", "group_10"],
+        images_per_s=2.0,
+        hours=1.0,
+        dollars=1.0,
+        ms_ssim=1.0,
+        speedup_over_baseline=1.0,
+    )
+    predicted.loc[0, "image_bytes"] = 20
+    answers = {}
+    for tolerated in (None, "5", "1"):
+        found: list[str] = []
+        fast = pd.DataFrame({"group": [2], "scan": ["group_2"], "waits": [False]})
+        names = {
+            "predicted": predicted,
+            "affordable": lambda _, fast=fast: fast,
+            "tolerated_group": tolerated,
+        }
+        names |= {"epochs": 90, "images_per_epoch": 10, "Markdown": str, "display": found.append}
+        exec(source, names)
+        answers[tolerated] = found[0]
+    assert "scan group 2. Nothing is known" in answers[None]
+    assert (
+        answers["5"].startswith("**Read scan group 5**") and "(the accelerator still waits)" in answers["5"]
+    )
+    assert answers["1"].startswith("**Read scan group 2**") and "waits" not in answers["1"]
 
 
 def test_there_is_no_other_notebook() -> None:

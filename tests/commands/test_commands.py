@@ -77,7 +77,7 @@ def test_a_record_whose_label_is_beyond_all_bounds_takes_no_memory(tmp_path: Pat
         tracemalloc.stop()
     said = capsys.readouterr().out
     assert "label kind: 2 numbers of classes, which an index names (7, 2147483648)" in said
-    assert "a.jpg  kind=2147483648" in said and "1 of 1 records are whole" in said
+    assert "a.jpg  kind=2147483648" in said and "1 of 1 record is whole" in said
 
 
 def test_numbers_of_classes_are_a_list_that_is_not_there() -> None:
@@ -134,7 +134,7 @@ def test_verify_over_http(split: Path, capsys: Output) -> None:
     with range_server(split.parent) as server:
         assert main(["verify", f"{server.url}/records/pcr/record-000006.pcr"]) == 0
         assert main(["verify", f"{server.url}/records"]) == 0
-    assert "1 of 1 records" in capsys.readouterr().out
+    assert "1 of 1 record is whole" in capsys.readouterr().out
 
 
 def test_extract_writes_the_pieces_and_their_end(split: Path, tmp_path: Path, capsys: Output) -> None:

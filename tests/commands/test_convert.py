@@ -86,8 +86,9 @@ def test_a_folder_is_carried_over(tmp_path: Path, capsys: pytest.CaptureFixture[
         (tmp_path / "in" / name).write_bytes(data)
     assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--quality", "92"]) == 1
     said = capsys.readouterr().out
-    assert "2 images are JPEG files of quality 92 now" in said and "That is a loss: PSNR" in said
+    assert "2 images became JPEG of quality 92" in said and "That is a loss: PSNR" in said
     assert "not converted: d.png: no PNG or WebP image" in said
+    assert "passed over: notes.txt: no .jpg, .jpeg, .png or .webp file" in said
     made = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
     assert made == {"cat/a.png.jpg", "cat/b.WebP.jpg", "cat/c.jpg", "converted.csv"}
     assert (tmp_path / "out/cat/c.jpg").read_bytes() == files["cat/c.jpg"]

@@ -79,7 +79,7 @@ def test_verify_shows_the_ids_of_damaged_images(hostile: Path, capsys: Output) -
     assert main(["verify", str(hostile)]) == 1
     said = lines(capsys.readouterr().out)
     assert f"damaged: record-000000.pcr: image {SHOWN}, group 1" in said
-    assert said[-1].startswith("0 of 1 records are whole") and len(said) == 3
+    assert said[-1].startswith("0 of 1 record is whole") and len(said) == 3
 
 
 def test_extract_shows_the_id_and_writes_no_such_file_name(

@@ -101,7 +101,7 @@ def test_what_is_left_alone_is_counted_and_said(make_config, put):
     put("cat/a.png", "dog/b.PNG", "dog/c.webp", "dog/README", "dog/.DS_Store", "dog/more/1.jpg", "loose.jpg")
     remarks = " ".join(read(make_config("folder")).looked.all_remarks())
     assert "beside 40 JPEG files lie 2 .png, 1 .webp, 1 (no suffix), which are not looked at" in remarks
-    assert "1 folders beside the images are not looked into" in remarks and "dog/more" in remarks
+    assert "1 folder is beside the images and not looked into" in remarks and "dog/more" in remarks
     assert "1 JPEG files lie in" in remarks and "loose.jpg" in remarks
 
 

@@ -64,8 +64,8 @@ def test_prepare_says_what_it_made_and_leaves_the_folder_it_ran_in_alone(
     ran_in.mkdir()
     done = call("prepare", *folder_overrides(class_folders, tmp_path / "records"), cwd=ran_in)
     assert done.returncode == 0, done.stderr
-    assert "train: 5 images in 2 records" in done.stdout and "val: 2 images in 1 records" in done.stdout
-    assert "tune: 1 images in 1 records" in done.stdout
+    assert "train: 5 images in 2 records" in done.stdout and "val: 2 images in 1 record," in done.stdout
+    assert "tune: 1 image in 1 record," in done.stdout
     assert list(ran_in.iterdir()) == []
 
 

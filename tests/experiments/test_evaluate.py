@@ -53,11 +53,15 @@ def asked(root: Path, out: Path, *more: str) -> Any:
     return compose("evaluate", *data(root), f"out={out}", *more)
 
 
-def test_the_matrix_of_two_runs(place: Path, tmp_path: Path) -> None:
+def test_the_matrix_of_two_runs(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = asked(
         place, tmp_path, f"runs=[{place / 'runs'}]", "groups=[10,1]", "decodes=[unsmoothed,libjpeg]"
     )
     assert evaluate(config) == "finished"
+    said = capsys.readouterr().out
+    assert "val: 20 images; ± half the 95 % interval over pairs of one image" in said
+    assert "| network | read at | top-1 | top-1 against the originals, points | top-5 |" in said
+    assert said.count("| group_1, unsmoothed | ") == 2 and f"figure: {tmp_path}/matrix.png" in said
     table = pd.read_csv(tmp_path / "levels.csv")
     assert sorted(table["trained_on"].unique()) == ["baseline", "group_1"]
     assert len(table) == 2 * (1 + 2 * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,14 @@ from composing import compose
 from omegaconf import OmegaConf
 from runner_processes import REPO, call
 
+from pcr_exp.config.compose import load
+from pcr_exp.config.runners import TrainConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.places import CONFIGS
+from pcr_exp.runners.answers import answer_of, in_words
 from pcr_exp.runners.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
-from pcr_exp.runners.smoke import SMOKE, beside, smoke_overrides
+from pcr_exp.runners.smoke import SMOKE, acting, beside, smoke_overrides
+from pcr_exp.runs.train_run import run_training
 
 NOTES = {note.name: note for note in read_notes()}
 PAPERS = {
@@ -88,6 +93,45 @@ def test_what_was_typed_goes_before_the_smoke_size() -> None:
     assert "dataset" not in small and "seed" not in small and "model" not in small
     assert "dataset.num_train" not in small, "of the embedded dataset alone"
     assert small["dataset.images_per_record"] == "16" and small["scan"] == "baseline,group_1"
+
+
+SMALL = [f"{key}={value}" for key, value in smoke_of(CONFIGS / "train.yaml").items()]
+"""The overrides that `runner=smoke` adds to `train`."""
+
+
+@pytest.mark.parametrize(
+    ("scan", "first"),
+    [
+        ("schedule", [(0, "given"), (1, "given"), (2, "given"), (3, "given")]),
+        ("cosine", [(0, "given"), (1, "cosine")]),
+        ("plateau", [(0, "given"), (3, "train_loss")]),
+    ],
+)
+def test_a_policy_decides_in_a_trial_run(scan: str, first: list[tuple[int, str]], tmp_path: Path) -> None:
+    """What its first decisions are made by, with the epochs before each."""
+    places = {"dataset.root": "photos", "records.root": "records", "runs_root": "runs"}
+    roots = [f"{key}={tmp_path}/{name}" for key, name in places.items()]
+    typed = [*SMALL, f"scan={scan}", "training.num_threads=1", *roots]
+    composed = OmegaConf.structured(compose("train", *typed))
+    composed.smoke = smoke_of(CONFIGS / "train.yaml")
+    small = acting(composed, OmegaConf.to_object(composed), typed)
+    done = run_training(load(small, TrainConfig), progress=False)
+    rows = [json.loads(line) for line in (done.folder / "rows.jsonl").read_text().splitlines()]
+    decided = [(row["epoch"], row["measure"]) for row in rows if row["kind"] == "policy"]
+    assert decided[: len(first)] == first
+    answer = answer_of(done.folder)
+    score = next(row["val_top1"] for row in reversed(rows) if row["kind"] == "eval")
+    assert answer is not None and (answer.headline, answer.score) == ("top-1", f"{100 * score:.1f}%")
+    assert in_words(answer) == f"top-1 {answer.score} of 16 images, after {small.training.epochs} epochs"
+
+
+def test_what_was_typed_of_a_policy_is_left_in_a_trial_run() -> None:
+    typed = [*SMALL, "scan=cosine", "scan.first_epoch=4", "training.epochs=5"]
+    composed = OmegaConf.structured(compose("train", *typed))
+    small = acting(composed, OmegaConf.to_object(composed), typed)
+    assert (small.scan.first_epoch, small.scan.every_epochs, small.training.epochs) == (4, 1, 5)
+    quality = OmegaConf.structured(compose("quality"))
+    assert acting(quality, OmegaConf.to_object(quality), []) is quality
 
 
 @pytest.fixture(scope="module")

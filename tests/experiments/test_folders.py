@@ -1,5 +1,6 @@
 """Folders of one's own pictures: their names, places with odd signs, and records that are elsewhere."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def test_home_is_meant_by_its_sign(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert compose("demo", 'out="~/demo"').out == str(tmp_path / "demo")
 
 
-def test_a_path_with_spaces_trains_and_is_measured(class_folders: Path, tmp_path: Path) -> None:
+def test_a_path_with_spaces_trains_and_is_measured(
+    class_folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = class_folders.rename(tmp_path / "my photos")
     data = folder_overrides(root, tmp_path / "my records")
     small = [
@@ -69,8 +72,16 @@ def test_a_path_with_spaces_trains_and_is_measured(class_folders: Path, tmp_path
     ]
     assert train(compose("train", *data, *small, f"runs_root={tmp_path / 'my runs'}")) == "finished"
     (run,) = (tmp_path / "my runs").glob("my_photos-class-*")
+    said = capsys.readouterr().out
+    assert re.match(r"top-1 \d+\.\d% of 2 images, after 1 epoch\n", said)
+    assert f"figure: {run}/training_curve.png" in said
     out = tmp_path / "my quality"
     assert quality(compose("quality", *data, "groups=[1,10]", f"out={out}")) == "finished"
+    said = capsys.readouterr().out
+    assert "my_photos, val: means of 2 whole images" in said
+    assert "| scan group | an image | of group 10 | MS-SSIM | SSIM |" in said
+    assert re.search(r"^\| 10 \| .* \| 100.0% \| 1.000 \(1.000 to 1.000\) \|", said, re.MULTILINE)
+    assert f"figure: {out}/mssim_vs_scan.png" in said and ".csv" not in said
     assert (out / "quality.json").exists() and (run / "rows.jsonl").exists()
 
 

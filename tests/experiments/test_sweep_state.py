@@ -15,7 +15,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.runners import launchers, sweep_state
+from pcr_exp.runners import launchers
+from pcr_exp.runners.answers import Answer
 from pcr_exp.runners.launchers import JobCommand, connect_to_ray, jobs_to_start
 from pcr_exp.runners.outcomes import (
     BEGUN,
@@ -24,8 +25,10 @@ from pcr_exp.runners.outcomes import (
     PlannedJob,
     SweepFolder,
     job_lock,
+    print_outcomes,
     read_numbered,
     read_plan,
+    sweep_lock,
     write_outcome,
     write_plan,
 )
@@ -45,12 +48,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-def hold_job(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[str]]]:
-    """Let another process hold a job's lock."""
+def hold_job(tmp_path: Path) -> Iterator[Callable[[int | None], subprocess.Popen[str]]]:
+    """Let another process hold a job's lock, or that of the command which begins them."""
     processes = []
 
-    def hold(number: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", HOLDER, str(job_lock(tmp_path, number))]
+    def hold(number: int | None) -> subprocess.Popen[str]:
+        lock = sweep_lock(tmp_path) if number is None else job_lock(tmp_path, number)
+        command = [sys.executable, "-c", HOLDER, str(lock)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         processes.append(process)
@@ -66,18 +70,25 @@ def plan_of(num: int, job_id: str | None = None) -> list[PlannedJob]:
     return [PlannedJob(number, [f"seed={number}"], job_id, job_id and "local") for number in range(num)]
 
 
-def test_each_job_waits_runs_or_ended(tmp_path: Path, hold_job: Callable[[int], object]) -> None:
+def test_each_job_waits_runs_or_ended(
+    tmp_path: Path, hold_job: Callable[[int | None], subprocess.Popen[str]]
+) -> None:
     write_plan(tmp_path, plan_of(5))
     write_outcome(tmp_path, 0, Outcome("seed=0", "finished", run="/runs/a", began_s=100.0, ended_s=160.0))
     write_outcome(tmp_path, 1, Outcome("seed=1", FAILED, "no such model"))
     write_outcome(tmp_path, 2, Outcome("seed=2", BEGUN, began_s=100.0))
     write_outcome(tmp_path, 3, Outcome("seed=3", BEGUN, began_s=100.0))
     hold_job(2)
+    command = hold_job(None)
     job_lock(tmp_path, 3).touch()  # as a process leaves it that was killed
     jobs = read_jobs(tmp_path)
     assert [job.state for job in jobs] == ["finished", "failed", "running", "died", "waiting"]
     assert (jobs[0].run, jobs[0].lasted_s) == (Path("/runs/a"), 60.0)
     assert jobs[3].detail == "its process ended without a word" and jobs[4].job == "seed=4"
+    command.kill()
+    command.wait()
+    (last,) = read_jobs(tmp_path)[4:]
+    assert (last.state, last.detail) == ("not begun", "the command that began the sweep has ended")
 
 
 def test_the_time_left_follows_from_jobs_that_finished_and_epochs_that_passed() -> None:
@@ -175,12 +186,12 @@ def run_of(folder: Path, epochs: int) -> Path:
 
 
 def test_one_table_comes_out(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_state, "read_rows", lambda path: [json.loads(x) for x in path.open()])
+    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path: [json.loads(x) for x in path.open()])
     folder = tmp_path / "sweeps/grid"
     run = run_of(tmp_path / "run", epochs=4)
     write_plan(folder, plan_of(2))
     write_outcome(folder, 0, Outcome("seed=0", "finished", run=str(run), began_s=0.0, ended_s=1.0))
-    with pytest.raises(SystemExit, match="0"):
+    with pytest.raises(SystemExit, match="1"):
         main(["table", "grid", "--root", str(tmp_path / "sweeps")])
     assert (
         (folder / "table.csv").read_text()
@@ -188,7 +199,7 @@ def test_one_table_comes_out(tmp_path: Path, capsys: Output, monkeypatch: pytest
         == (
             "number,job,state,run,epoch,train_s,wait_s,read_mib,val_loss,val_top1,detail\n"
             "0,seed=0,finished,run,1,3.0,1.0,2.0,1.5,0.5,\n"
-            "1,seed=1,waiting,,,,,,,,\n"
+            "1,seed=1,not begun,,,,,,,,the command that began the sweep has ended\n"
         )
     )
 
@@ -196,7 +207,7 @@ def test_one_table_comes_out(tmp_path: Path, capsys: Output, monkeypatch: pytest
 def test_a_running_job_is_as_far_as_its_run(
     tmp_path: Path, hold_job: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_state, "read_rows", lambda path: [json.loads(x) for x in path.open()])
+    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path: [json.loads(x) for x in path.open()])
     run = run_of(tmp_path / "run", epochs=4)
     write_outcome(tmp_path, 0, Outcome("a", BEGUN, run=str(run), began_s=1.0))
     write_outcome(tmp_path, 1, Outcome("b", BEGUN, run=str(tmp_path / "new"), began_s=1.0))
@@ -210,7 +221,7 @@ def test_status_says_what_is_done_and_fails_if_a_job_did(tmp_path: Path, capsys:
     write_outcome(tmp_path / "a", 0, Outcome("seed=0", FAILED, "no such [model]"))
     root = ["--root", str(tmp_path)]
     main(["status", *root])
-    assert capsys.readouterr().out == "a: 3 jobs: 2 waiting, 1 failed, time left unknown\n"
+    assert capsys.readouterr().out == "a: 3 jobs: 2 not begun, 1 failed\n"
     for name in ("a", "last", str(tmp_path / "a")):
         with pytest.raises(SystemExit, match="1"):
             main(["status", name, *root])
@@ -220,6 +231,24 @@ def test_status_says_what_is_done_and_fails_if_a_job_did(tmp_path: Path, capsys:
     assert (
         "there is no sweep 'b' in" in (said := capsys.readouterr().err) and "the newest there are: a" in said
     )
+
+
+def test_the_end_of_a_sweep_tells_what_came_out_and_where_its_figures_lie(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    figure = "results/runs/" + "a_long_name_of_a_run_" * 6 + "/training_curve.png"
+    outcomes = [Outcome("seed=0", FAILED, "no :bomb: such [model]"), Outcome("seed=1", "finished", run="a")]
+    print_outcomes(outcomes, [None, Answer("top-1", "71.3%", figure, "of 8 images")])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].strip() == "2 jobs, 1 failed"
+    (done,) = [line for line in lines if "seed=1" in line]
+    assert "71.3%" in done and figure in done, "one line, however long it is: a pipe is as wide as its table"
+    (failed,) = [line for line in lines if "seed=0" in line]
+    assert "no :bomb: such [model]" in failed, "as it was written: no sign of a bomb"
+    print_outcomes(outcomes[:1])
+    said = capsys.readouterr().err
+    assert "1 job, 1 failed" in said and "figure" not in said
 
 
 def test_waiting_ends_when_no_job_is_open(tmp_path: Path, capsys: Output) -> None:

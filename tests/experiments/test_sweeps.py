@@ -12,6 +12,7 @@ import pytest
 from runner_processes import processes_of, wait_until_ended
 
 from pcr_exp.runners.outcomes import DIED, read_ended
+from pcr_exp.runners.sweep_state import read_jobs
 
 pytestmark = pytest.mark.program
 
@@ -135,6 +136,15 @@ def test_a_sweep_that_shall_fail_fast_begins_no_job_after_the_failed_one(tmp_pat
     ends = {job.split()[0]: end for job, end in table_of(done).items()}
     assert ends == {"first": "finished", "bad": "failed", "good": "not begun", "better": "not begun"}
     assert "another job had failed" in done.stderr
+
+
+def test_a_sweep_that_cannot_be_composed_leaves_no_job_waiting(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "tracking=none,group_11")
+    assert done.returncode == 1 and "Could not find 'tracking/group_11'" in done.stderr
+    (folder,) = tmp_path.glob("results/runs/.sweeps/*")
+    jobs = read_jobs(folder)
+    assert [job.state for job in jobs] == ["not begun", "not begun"]
+    assert {job.detail for job in jobs} == {"the command that began the sweep has ended"}
 
 
 @pytest.mark.slow

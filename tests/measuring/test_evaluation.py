@@ -139,7 +139,7 @@ def test_files_that_records_refuse(
         list(from_files([*samples[:3], bad], levels))
     with caplog.at_level("WARNING"):
         found = by_level(from_files([samples[0], bad, samples[1]], levels, "skip"))
-    assert "1 images are left out, as records refuse them: cut.jpg" in caplog.text
+    assert "1 image is left out, as records refuse them: cut.jpg" in caplog.text
     assert all(numbers == [0, 1] for numbers, *_ in found.values())
     with pytest.raises(DatasetError, match=r"none of 1 images can be scored: cut\.jpg"):
         list(from_files([bad], levels, "skip"))

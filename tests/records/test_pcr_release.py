@@ -109,8 +109,8 @@ def test_classes_are_named_by_a_file(release: Path) -> None:
 
 def test_what_lies_beside_is_said(release: Path) -> None:
     (release / "train/PCR_7.pcr").touch()
-    (remark,) = [r for r in read(config_of(release)).looked.all_remarks() if "are left out" in r]
-    assert remark.startswith("1 records are not in ") and remark.endswith("left out: PCR_7.pcr.")
+    (remark,) = [r for r in read(config_of(release)).looked.all_remarks() if "left out" in r]
+    assert remark.startswith("1 record is not in ") and remark.endswith("left out: PCR_7.pcr.")
 
 
 def test_folders_that_are_no_release(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_typing_error_leaves_no_directory(configure: Any) -> None:
 def test_batches_that_the_model_cannot_take_fail_before_training(configure: Any) -> None:
     # 52 images in batches of 17: the last holds one, and batch norm sees 1 x 1 pixels of it.
     config = configure(training__batch_size=17, model=ModelConfig(name="shufflenet_v2_x0_5"))
-    with pytest.raises(ConfigError, match="a batch of 1 images of 32 x 32 px"):
+    with pytest.raises(ConfigError, match="a batch of 1 image of 32 x 32 px"):
         run_training(config, progress=False)
     assert only_folder(config).status == "failed"
 

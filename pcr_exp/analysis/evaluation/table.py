@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.cells import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    percent,
+)
 from pcr_exp.analysis.core.statistics import half_width
 from pcr_exp.config.labels import NO_GROUP
 from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS
-from pcr_exp.training.task import area_under_roc
+from pcr_exp.system.words import counted
+from pcr_exp.training.task import area_under_roc, headline_called
 
 MEASURES = ("top1", "top5", "loss")
 TABLE_COLUMNS = [
@@ -57,3 +67,27 @@ def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
         numbers = {"score": seeds.mean(), "score_min": seeds.min(), "score_max": seeds.max()}
         rows.append({**row, "n_seeds": len(seeds), **numbers})
     return pd.DataFrame(rows, columns=MATRIX_COLUMNS)
+
+
+def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str) -> str:
+    """The answer for people: each network's score at every level, and what top-1 loses to the originals."""
+    lost = Footnotes()
+
+    def loses(row: Mapping[Any, Any]) -> str:
+        if row["encoding"] == "baseline":
+            return NOTHING
+        names = {"difference_mean": "top1_difference", "difference_ci95": "top1_ci95"}
+        return difference_cell({name: row[column] for name, column in names.items()}, lost)
+
+    columns: dict[str, Cell] = {
+        "read at": lambda row: f"{row['scan']}, {row['decode']}",
+        headline_called(headline).words: lambda row: percent(row[headline]),
+        "top-1 against the originals, points": loses,
+        "top-5": lambda row: percent(row["top5"]),
+    }
+    several = table["model"].nunique() > 1
+    if several:
+        columns = {"network": lambda row: str(row["model"]), **columns}
+    n = counted(int(table["n"].max()), "image")
+    about = f"{images}, {split}: {n}; ± half the 95 % interval over pairs of one image"
+    return "\n\n".join(filter(None, [about, markdown_table(table, columns), str(lost)]))

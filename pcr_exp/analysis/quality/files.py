@@ -10,11 +10,13 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.core.cells import Cell, kilobytes, markdown_table, percent
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.provenance import write_measured
+from pcr_exp.system.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -128,3 +130,25 @@ def _damaged(meta_path: Path, error: Exception) -> RunError:
 def is_measured(folder: str | Path) -> bool:
     """Whether `write_quality` has finished in `folder`."""
     return (Path(folder) / META_FILE).exists()
+
+
+def summary_markdown(summary: pd.DataFrame, dataset: str, split: str) -> str:
+    """The answer for people: bytes, MS-SSIM and SSIM of every scan group, from quality_summary.csv."""
+    highest = float(summary["bytes_mean"].iloc[-1])
+
+    def spread(measure: str) -> Cell:
+        return lambda row: (
+            f"{row[f'{measure}_mean']:.3f} ({row[f'{measure}_p5']:.3f} to {row[f'{measure}_p95']:.3f})"
+        )
+
+    columns: dict[str, Cell] = {
+        "scan group": lambda row: str(row["group"]),
+        "an image": lambda row: kilobytes(row["bytes_mean"]),
+        f"of group {summary['group'].iloc[-1]}": lambda row: percent(row["bytes_mean"] / highest),
+        "MS-SSIM": spread("ms_ssim"),
+        "SSIM": spread("ssim"),
+    }
+    n = counted(int(summary["n"].min()), "whole image")
+    return f"{dataset}, {split}: means of {n}, with the 5th to 95th percentile\n\n" + markdown_table(
+        summary, columns
+    )

@@ -158,7 +158,7 @@ def _answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, fac
             f"{words}: it loses {lost} points. {_savings(found.tolerated, sizes, facts)}"
         )
     if found.undecided:
-        text += f" Of {_listed(found.undecided)} these images cannot tell it."
+        text += f" Whether {_listed(found.undecided)}, these images cannot tell."
     if found.too_few:
         text += (
             f" **There are too few images to tell**: every interval reaches further than {margin}; about "
@@ -215,4 +215,6 @@ def _interval(row: Mapping[Any, Any], what: str, decimals: int) -> str:
 
 
 def _listed(groups: list[int]) -> str:
-    return f"group {groups[0]}" if len(groups) == 1 else f"groups {', '.join(map(str, groups))}"
+    if len(groups) == 1:
+        return f"group {groups[0]} does"
+    return f"groups {', '.join(map(str, groups[:-1]))} and {groups[-1]} do"

@@ -17,7 +17,7 @@ from pcr_exp.config.components import schemas
 from pcr_exp.config.runners import ActivationStudyConfig
 from pcr_exp.measuring.activation_study import Batch, codec_errors, gradient_errors, memory_table
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.runners.studies.shown import track_files
+from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.device import open_device
 from pcr_exp.training.distributed.processes import Processes
@@ -51,9 +51,7 @@ def activation_study(config: ActivationStudyConfig) -> str:
         files += draw_run_layers(Path(config.run), Path(config.out))
     out = Path(config.out)
     track_files(config.tracking, f"activation_study-{out.name}", out, asdict(config), files)
-    for path in files:
-        if path.suffix in (".png", ".md"):  # PDF and CSV lie beside a figure
-            print(path)
+    show(files)
     return "finished"
 
 

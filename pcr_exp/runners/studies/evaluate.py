@@ -6,9 +6,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pandas as pd
 import torch
 
-from pcr_exp.analysis.evaluation.page import check_headline, write_evaluation
+from pcr_exp.analysis.evaluation.page import TABLE_FILE, check_headline, write_evaluation
+from pcr_exp.analysis.evaluation.table import levels_markdown
 from pcr_exp.config.evaluation import ALL, IMAGE_SIZE, EvaluateConfig
 from pcr_exp.datasets.sample import Sample, open_images
 from pcr_exp.errors import ConfigError, DatasetError, ImageError
@@ -32,7 +34,7 @@ from pcr_exp.records.dataset_facts import (
 )
 from pcr_exp.records.fingerprint import images_key, sample_bytes
 from pcr_exp.records.prepare import ensure_records
-from pcr_exp.runners.studies.shown import track_files
+from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import FinishedRun, check_asked, find_runs, open_published, open_runs
 from pcr_exp.runs.data import dataset_facts, open_unthrottled
@@ -85,8 +87,7 @@ def evaluate(config: EvaluateConfig) -> str:
         }
         files = write_evaluation(out, scores, settings, device)
     track_files(config.tracking, f"evaluate-{out.name}", out, asdict(config), files)
-    for path in files:
-        print(path)
+    show(files, levels_markdown(pd.read_csv(out / TABLE_FILE), headline.name, images.name, config.split))
     return "finished"
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, write_quality
+from pcr_exp.analysis.quality.files import SUMMARY_FILE, load_quality, summary_markdown, write_quality
 from pcr_exp.analysis.quality.one_image import read_jpeg, write_sample_image
 from pcr_exp.analysis.quality.page import save_decode_modes, save_quality_figures
 from pcr_exp.config.runners import QualityConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runners.studies.shown import track_files
+from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.storage.open import open_root
@@ -30,8 +30,7 @@ def quality(config: QualityConfig) -> str:
     with claim_results(config, [config.dataset.name, config.split], records.index.fingerprint) as out:
         files = measure(records, config, out)
     track_files(config.tracking, f"quality-{out.name}", out, asdict(config), files, lines(files[0]))
-    for path in files:
-        print(path)
+    show(files, summary_markdown(pd.read_csv(files[0]), records.index.dataset, config.split))
     return "finished"
 
 
@@ -39,8 +38,7 @@ def show_image(config: QualityConfig, name: str) -> str:
     """Draw one image at the scan groups; returns "finished"."""
     key = hashlib.sha256(read_jpeg(name)).hexdigest()[:16]
     with claim_results(config, [Path(name).stem], key) as out:
-        for path in write_sample_image(name, sorted(set(config.groups)), out):
-            print(path)
+        show(write_sample_image(name, sorted(set(config.groups)), out))
     return "finished"
 
 

@@ -1,30 +1,23 @@
-"""What a study shows at its end: its tables in the terminal, all its files where runs are tracked."""
+"""What a study shows at its end: its answer in the terminal, all its files where runs are tracked."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markdown import Markdown
-
 from pcr_exp.config.runners import TrackingConfig
+from pcr_exp.runners.terminal import print_figures, print_markdown
 from pcr_exp.runs.tracking import open_tracker
 
-_FILE_COLUMNS = 160
-"""Width of the tables in a file or a pipe: narrower, loaders' names and numbers would be cut."""
 _MOST_BYTES_SHOWN = 200_000
 """Of a CSV file that is shown as a table: larger ones, a row per image, are kept and not shown."""
 
 
-def show(files: Iterable[Path]) -> None:
-    """Print the tables, and where the figures are."""
-    console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    for path in files:
-        if path.suffix == ".md":
-            console.print(Markdown(path.read_text()))
-        elif path.suffix == ".png":  # PDF and CSV lie beside it
-            console.print(f"figure: {path}", soft_wrap=True, highlight=False)
+def show(files: Iterable[Path], answer: str = "") -> None:
+    """Print the answer, `answer` or else the pages among the files, and where the figures are."""
+    files = list(files)
+    for text in [answer] if answer else [path.read_text() for path in files if path.suffix == ".md"]:
+        print_markdown(text)
+    print_figures(files)
 
 
 def track_files(

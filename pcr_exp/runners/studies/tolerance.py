@@ -23,6 +23,7 @@ from pcr_exp.records.fingerprint import dataset_images_key
 from pcr_exp.runners.studies.shown import show, track_files
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.study_folder import claim_results
+from pcr_exp.system.words import counted
 from pcr_exp.training.device import open_device
 from pcr_exp.training.task import headline_of
 
@@ -75,7 +76,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
     labels = np.array([sample.labels[label] for sample in kept])
     if len(set(labels)) < 2:
         raise DatasetError(
-            f"dataset.label={label!r}: the {len(kept)} images are all of one class; wanted two or more."
+            f"dataset.label={label!r}: {counted(len(kept), 'image', 'are')} of one class; wanted two or more."
         )
     _, clusters = np.unique([sample.group or sample.id for sample in kept], return_inverse=True)
     headline = headline_of(config.task).name

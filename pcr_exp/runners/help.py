@@ -1,0 +1,277 @@
+"""`--help` of the runners: the settings that apply with meaning and default, the choices, examples.
+
+Meanings are the docstrings of the settings' dataclasses, defaults are those that Hydra composes, and choices
+are the YAML files: nothing here can be out of date. Hydra's own page takes four times as long, names no
+meaning, and lists groups that a command refuses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from pcr_exp.config.components import config_folders
+from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.config.meanings import meaning_of
+from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS, as_typed
+
+FLAGS = ("--help", "-h")
+_HIDDEN = ("smoke",)
+"""Settings that are no one's to type: `runner=smoke` reads it."""
+_INDENT = 38
+"""Columns of a setting and its default; its meaning stands beside them, or below if they are longer."""
+_LONGEST_VALUE = 30
+_RUNNER = re.compile(r"-m experiments\.(\w+)")
+_MORE = """-m                sweeps over values with commas between them (runner=fail_fast: until one fails)
+--dry-run         says what would run and what it would take, and runs nothing
+runner=smoke      tries it at a size for seconds
+--help <group>    all about one group, such as its options: {groups}
+--cfg job         prints the configuration; --hydra-help is Hydra's own"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A line of the page."""
+
+    key: str
+    default: str
+    meaning: str
+
+
+def is_asked(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for help."""
+    return any(argument in FLAGS for argument in arguments)
+
+
+def help_page(runner: str, schema: type, arguments: Sequence[str]) -> str:
+    """What to print.
+
+    Args:
+        runner: Such as `train`.
+        schema: The dataclass of its settings.
+        arguments: Of the command line. Overrides choose the settings that are shown; a word without `=`, such
+            as `storage`, is the group or setting that all is to be said of.
+
+    Raises:
+        ConfigError: there is no such group or setting, or a package of components cannot be imported.
+        hydra.errors.HydraException: an override names no option that there is.
+    """
+    overrides = [one for one in arguments if "=" in one and not one.startswith(("-", "hydra"))]
+    topics = [one for one in arguments if "=" not in one and not one.startswith(("-", "~", "+"))]
+    config = _composed(runner, schema, overrides)
+    width = min(shutil.get_terminal_size((110, 24)).columns, 120)
+    if topics:
+        return "\n".join(line for topic in topics for line in _about(topic, runner, config, width))
+    return "\n".join(_overview(runner, config, width))
+
+
+def _composed(runner: str, schema: type, overrides: Sequence[str]) -> DictConfig:
+    """The configuration, with Hydra's node; of a sweep without the values that are swept."""
+    prepare_hydra(named_packages(overrides), {runner: schema})
+    parser = OverridesParser.create()
+    single = [text for text in overrides if not parser.parse_override(text).is_sweep_override()]
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return hydra.compose(runner, overrides=single, return_hydra_config=True)
+
+
+def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:
+    command = as_typed(f"python -m experiments.{runner}")
+    yield from (
+        f"usage: {command} [group=option ...] [setting=value ...]",
+        "",
+        str(config.hydra.help.header).rstrip(),
+    )
+    yield from ("", as_typed(str(config.hydra.help.footer)).rstrip(), "")
+    choices = _choices(config)
+    sections = [key for key in config if key != "hydra" and _schema(config, str(key)) is not None]
+    own = [key for key in config if key not in (*sections, "hydra", *_HIDDEN)]
+    yield "Settings and their defaults"
+    for key in own:
+        yield from _lines(_setting(config, _type(config), str(key), ""), width)
+    for key in map(str, sections):
+        yield from ("", _heading(key, config, choices))
+        if key in choices:
+            yield from _wrapped("options: " + ", ".join(_options(key, runner)), width, "  ")
+        for setting in _settings(config[key], f"{key}."):
+            yield from _lines(setting, width)
+    others = [group for group in choices if group not in sections]
+    yield from ("", "Other groups")
+    for group in others:
+        yield from _wrapped(f"{group}=  {', '.join(_options(group, runner))}", width, "  ")
+    yield from ("", "More", *_indented(_MORE.format(groups=", ".join(choices)), width))
+
+
+def _about(topic: str, runner: str, config: DictConfig, width: int) -> Iterator[str]:
+    choices = _choices(config)
+    settings = [one for one in _all_settings(config) if f"{one.key}.".startswith(f"{topic}.")]
+    if topic not in choices and not settings:
+        known = ", ".join(dict.fromkeys([*choices, *(key for key in map(str, config) if key != "hydra")]))
+        raise ConfigError(f"--help {topic}: wanted a group or a setting: {known}.")
+    if topic in choices:
+        yield f"{topic}=<option>, {choices[topic] or 'null'} unless another is chosen"
+        for name, path in _options(topic, runner).items():
+            yield from _beside(f"  {name}", _about_option(path), width)
+        yield ""
+    for setting in settings:
+        yield f"{setting.key}={setting.default}"
+        yield from _wrapped(setting.meaning, width, "    ")
+
+
+def _all_settings(config: DictConfig) -> Iterator[Setting]:
+    for key in map(str, config):
+        if key == "hydra" or key in _HIDDEN:
+            continue
+        if _schema(config, key) is None:
+            yield _setting(config, _type(config), key, "")
+        else:
+            yield from _settings(config[key], f"{key}.")
+
+
+def _settings(config: DictConfig, prefix: str) -> Iterator[Setting]:
+    """Every setting of a dataclass, and of those inside it."""
+    for key in map(str, config):
+        if _schema(config, key) is None:
+            yield _setting(config, _type(config), key, prefix)
+        else:
+            yield from _settings(config[key], f"{prefix}{key}.")
+
+
+def _setting(config: DictConfig, schema: type | None, key: str, prefix: str) -> Setting:
+    meaning = meaning_of(schema, key) if schema is not None else ""
+    return Setting(f"{prefix}{key}", _value(config, key), as_typed(meaning))
+
+
+def _value(config: DictConfig, key: str) -> str:
+    """As it would be typed, shortened."""
+    if OmegaConf.is_missing(config, key):
+        return "<to be given>"
+    value = config[key]
+    if isinstance(value, ListConfig) and value and OmegaConf.is_config(value[0]):
+        return f"<{len(value)} of them>"
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value, resolve=True)
+    text = _as_typed_value(value)
+    return text if len(text) <= _LONGEST_VALUE or "/" in text else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def _as_typed_value(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{','.join(map(_as_typed_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_as_typed_value(one)}' for key, one in value.items())}}}"
+    return str(value)
+
+
+def _type(config: DictConfig) -> type | None:
+    found = OmegaConf.get_type(config)
+    return found if found is not dict else None
+
+
+def _schema(config: DictConfig, key: str) -> type | None:
+    """The dataclass of a node; None of a plain value."""
+    if OmegaConf.is_missing(config, key) or not OmegaConf.is_dict(config[key]):
+        return None
+    return _type(config[key])
+
+
+def _choices(config: DictConfig) -> dict[str, str | None]:
+    """The groups that this command has, with the option that is chosen, in the order of its settings."""
+    found = {group: name for group, name in config.hydra.runtime.choices.items() if "hydra/" not in group}
+    order = list(map(str, config))
+    of_settings = [group for key in order for group in found if group.partition(".")[0] == key]
+    return {group: found[group] for group in [*of_settings, *found]}
+
+
+def _options(group: str, runner: str) -> dict[str, Path]:
+    """The YAML files of a group, ours and users'; of experiments those of this runner."""
+    folder = group.partition("@")[0]
+    paths = [path for root in (CONFIGS, *config_folders()) for path in sorted((root / folder).glob("*.yaml"))]
+    if folder == "experiment":
+        paths = [path for path in paths if _runner_of(path) in (runner, None)]
+    return {path.stem: path for path in paths}
+
+
+def _runner_of(path: Path) -> str | None:
+    """The command that an experiment's note begins with; None of a file without a note."""
+    found = _RUNNER.search("\n".join(_head(path)))
+    return found[1] if found else None
+
+
+def _about_option(path: Path) -> str:
+    """The comment at the head of a YAML file, up to its first empty line."""
+    head = _head(path)
+    return " ".join(line.strip() for line in head[: head.index("") if "" in head else None])
+
+
+def _head(path: Path) -> list[str]:
+    """The lines of that comment, without its signs."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return [line.lstrip("#").rstrip() for line in comment if not line.startswith("# @package")]
+
+
+def _heading(key: str, config: DictConfig, choices: dict[str, str | None]) -> str:
+    chosen = f"={choices[key]}" if choices.get(key) else ""
+    about = _first_sentence(" ".join((_schema(config, key).__doc__ or "").split()))
+    return f"{key}{chosen}: {about}"
+
+
+def _first_sentence(text: str) -> str:
+    # Not behind `et al.`: a sentence begins with a capital, or with a value.
+    return re.split(r"(?<=\.) (?=[A-Z`])", text)[0]
+
+
+def _lines(setting: Setting, width: int) -> Iterator[str]:
+    meaning = _in_a_line(_first_sentence(setting.meaning), max(30, width - _INDENT))
+    yield from _beside(f"  {setting.key}={setting.default}", meaning, width)
+
+
+def _in_a_line(sentence: str, width: int) -> str:
+    """A sentence, or as many of its clauses as a line holds."""
+    if len(sentence) <= width:
+        return sentence
+    ends = [found.start() for found in re.finditer(r"[,;:]? |[,;:]", sentence[: width - 3])]
+    clauses = [found.start() for found in re.finditer(r"[,;:] | \(", sentence[: width - 3])]
+    end = clauses[-1] if clauses and clauses[-1] >= width // 2 else ends[-1]
+    return f"{sentence[:end]} ..."
+
+
+def _beside(left: str, right: str, width: int) -> Iterator[str]:
+    """A text in a column of its own, below what stands left of it if that is too long."""
+    lines = textwrap.wrap(right, max(30, width - _INDENT)) or [""]
+    if len(left) < _INDENT:
+        yield f"{left:{_INDENT}}{lines[0]}".rstrip()
+        lines = lines[1:]
+    else:
+        yield left
+    yield from (f"{'':{_INDENT}}{line}" for line in lines if line)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _indented(text: str, width: int) -> Iterator[str]:
+    for line in text.splitlines():
+        left, _, right = line.partition("  ")
+        yield from _beside(f"  {left}", right.strip(), width)
