@@ -1,7 +1,7 @@
 """`--help` of the runners: the settings that apply with meaning and default, the choices, examples.
 
 Meanings are the docstrings of the settings' dataclasses, defaults are those that Hydra composes, and choices
-are the YAML files: nothing here can be out of date. Hydra's own page takes four times as long, names no
+are the YAML files: nothing here can be out of date. Hydra's own page takes eight times as long, names no
 meaning, and lists groups that a command refuses.
 """
 

@@ -141,7 +141,7 @@ def test_a_sweep_that_shall_fail_fast_begins_no_job_after_the_failed_one(tmp_pat
 def test_a_sweep_that_cannot_be_composed_leaves_no_job_waiting(tmp_path: Path) -> None:
     done = sweep(tmp_path, "tracking=none,group_11")
     assert done.returncode == 1 and "Could not find 'tracking/group_11'" in done.stderr
-    (folder,) = tmp_path.glob("results/runs/.sweeps/*")
+    (folder,) = tmp_path.glob("outputs/runs/.sweeps/*")
     jobs = read_jobs(folder)
     assert [job.state for job in jobs] == ["not begun", "not begun"]
     assert {job.detail for job in jobs} == {"the command that began the sweep has ended"}
