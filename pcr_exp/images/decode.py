@@ -21,8 +21,8 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
-from pcr_exp.images.decoded import DecodedImage, decoded_by
-from pcr_exp.images.first_scans import DENOMINATORS, find_first_scans_decoder
+from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage, decoded_by
+from pcr_exp.images.decoder import find_decoder
 from pcr_exp.images.jpeg import (
     EOI,
     PROGRESSIVE_CODE,
@@ -35,7 +35,7 @@ from pcr_exp.images.jpeg import (
 )
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.prefixes import Prefix, prefix_of
-from pcr_exp.images.smoothing import read_progressive, without_smoothing
+from pcr_exp.images.smoothing import can_be_switched_off, read_progressive, without_smoothing
 from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progressive
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
@@ -110,8 +110,9 @@ def _colours(jpeg: Buffer) -> str:
 
 
 def _baseline(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
-    # A progressive original might lack scans, and would be smoothed.
-    return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
+    if frame.code == PROGRESSIVE_CODE:  # it might lack scans, and would be smoothed
+        return _whole(jpeg, name, frame)
+    return decoded_by(find_decoder(), jpeg, partial(_in_parts, jpeg, name, frame), 1)
 
 
 def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
@@ -119,15 +120,28 @@ def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> So
 
 
 def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    return _without_smoothing(jpeg, prefix, name, frame, 1)
+    return _by_own_decoder(jpeg, prefix, name, frame, 1)
 
 
 def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    denominator = prefix.denominator if prefix else 1
+    return _by_own_decoder(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
+
+
+def _by_own_decoder(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame, denominator: int) -> Source:
+    """By `decoder.c`, which never smooths; where libjpeg could not be kept from it, libjpeg shows the file."""
     otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
-    if denominator not in DENOMINATORS or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+    decoder = find_decoder()
+    if decoder is None or prefix is None:
         return otherwise()
-    return decoded_by(find_first_scans_decoder(), jpeg, otherwise, denominator)
+    if min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+        denominator = 1
+    try:
+        layout = decoder.read_layout(jpeg)
+    except ImageError:
+        return otherwise()
+    if not can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
+        return otherwise()
+    return PartlyDecodedImage(jpeg, decoder, otherwise, denominator, layout.frame)
 
 
 def _without_smoothing(

@@ -191,6 +191,8 @@ static int read_huffman(Header *header, const uint8_t *at, const uint8_t *end) {
         }
         at = counts + LONGEST_CODE;
         if (num_symbols < 1 || num_symbols > 256 || end - at < num_symbols) return UNSUPPORTED;
+        for (int i = 0; i < num_symbols && !is_ac; i++)
+            if (at[i] > 15) return UNSUPPORTED;
         header->tables[is_ac][number] = counts;
         at += num_symbols;
     }
@@ -1155,16 +1157,23 @@ static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
 /* Whether both halves, this file and the Python beside it, speak of the same functions. */
 EXPORTED int pcr_decoder_version(void) { return 1; }
 
-/* out: height, width, and the width of an MCU in pixels; components; then for each its quantisation table, blocks
- * per row and block rows. */
+/* Which ways are taken on this machine. */
+EXPORTED const char *pcr_decoder_paths(void) { return has_fast_pdep() ? "pdep" : "plain"; }
+
+/* out: height, width, and the width of an MCU in pixels; whether quantisers have 16 bits; the number of components;
+ * then for each its quantisation table, block rows and blocks per row. */
 EXPORTED int pcr_decoder_frame(const Piece *pieces, size_t num_pieces, int32_t *out) {
     Header header;
     if (read_header(&header, pieces, num_pieces, 1) != OK) return UNSUPPORTED;
-    out[0] = header.height_px, out[1] = header.width_px, out[2] = 8 * header.max_h, out[3] = header.num_components;
+    out[0] = header.height_px, out[1] = header.width_px, out[2] = 8 * header.max_h;
+    out[3] = 0, out[4] = header.num_components;
     for (int i = 0; i < header.num_components; i++) {
         const Component *component = &header.components[i];
-        out[4 + 3 * i] = component->quantiser_table, out[5 + 3 * i] = component->columns;
-        out[6 + 3 * i] = component->rows;
+        const uint8_t *quantiser = header.quantisers[component->quantiser_table];
+        if (!quantiser) return UNSUPPORTED;
+        out[3] |= *quantiser >> 4;
+        out[5 + 3 * i] = component->quantiser_table, out[6 + 3 * i] = component->rows;
+        out[7 + 3 * i] = component->columns;
     }
     return OK;
 }

@@ -37,7 +37,7 @@ def decoder() -> PartDecoder:
 def in_whole(monkeypatch: pytest.MonkeyPatch, mode: str, encoding: str, jpeg: bytes, group: int) -> Source:
     with monkeypatch.context() as without:
         without.setattr(decoding, "find_part_decoder", lambda: None)
-        without.setattr(decoding, "find_first_scans_decoder", lambda: None)
+        without.setattr(decoding, "find_decoder", lambda: None)
         source = open_decoder(mode, encoding)(jpeg, group, "it")
     assert isinstance(source, DecodedImage)
     return source
