@@ -46,6 +46,10 @@ static inline int32_t descaled(uint32_t value, int bits) { return (int32_t)(valu
 static inline void islow(int16_t *at, int step, int bits) {
     int16_t in[8];
     for (int i = 0; i < 8; i++) in[i] = at[i * step];
+    if (!(in[1] | in[2] | in[3] | in[4] | in[5] | in[6] | in[7])) {
+        for (int i = 0; i < 8; i++) at[i * step] = saturated(descaled(times(in[0], 1 << 13), bits));
+        return;
+    }
     uint32_t mean = times((int16_t)(in[0] + in[4]), 1 << 13), half = times((int16_t)(in[0] - in[4]), 1 << 13);
     uint32_t slow = times(in[2], 10703) + times(in[6], 4433), fast = times(in[2], 4433) + times(in[6], -10704);
     uint32_t even[4] = {mean + slow, half + fast, half - fast, mean - slow};
@@ -122,18 +126,19 @@ static void idct_plain(const int16_t *coefs, uint64_t mask, const Quantiser *qua
     }
 }
 
-static void idct_row_plain(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
-                           int size, uint8_t *out, ptrdiff_t stride) {
-    for (size_t i = 0; i < count; i++, coefs += 64, out += size) {
-        if (size == 1) *out = idct_1x1(coefs[0], quantiser->q[0]);
-        else idct_plain(coefs, masks[i], quantiser, size, out, stride);
-    }
-}
-
 /* A block of DC alone, at sizes 8 and 4. */
 static inline void idct_flat(int16_t dc, uint16_t q, int size, uint8_t *out, ptrdiff_t stride) {
     uint64_t eight = limited(((int16_t)(dc * (int16_t)q * 4) + 16) >> 5) * 0x0101010101010101u;
     for (int y = 0; y < size; y++, out += stride) memcpy(out, &eight, size);
+}
+
+static void idct_row_plain(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
+                           int size, uint8_t *out, ptrdiff_t stride) {
+    for (size_t i = 0; i < count; i++, coefs += 64, out += size) {
+        if (size == 1) *out = idct_1x1(coefs[0], quantiser->q[0]);
+        else if (size > 2 && masks[i] <= 1) idct_flat(coefs[0], quantiser->q[0], size, out, stride);
+        else idct_plain(coefs, masks[i], quantiser, size, out, stride);
+    }
 }
 
 /* jdsample.c, of column x in luma's size. */
@@ -175,6 +180,9 @@ static const uint8_t SPREAD[3][16] = {
 };
 static const uint8_t IS_FIRST[16] = {255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255};
 static const uint8_t IS_SECOND[16] = {0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0};
+
+/* Blocks that are sorted at once. */
+enum { MOST_BLOCKS = 128 };
 
 enum { PLAIN = 1, SSE41, AVX2, NEON };
 static const char *const PATHS[] = {"", "plain", "sse41", "avx2", "neon"};
@@ -265,13 +273,13 @@ INLINE VECTOR P(load_rows)(const int16_t *a, const int16_t *b) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)a)),
                                    _mm_loadu_si128((const __m128i *)b), 1);
 }
-INLINE VECTOR P(repeated)(const void *at) { return _mm256_broadcastsi128_si256(_mm_loadu_si128(at)); }
+INLINE VECTOR P(repeated)(const void *at) { return _mm256_castps_si256(_mm256_broadcast_ps(at)); } /* of memory, any */
 INLINE VECTOR P(load_u8)(const uint8_t *at) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)at)); }
 INLINE int P(is_any)(VECTOR a, VECTOR b) { return !_mm256_testz_si256(a, b); }
 INLINE void P(store_8)(VECTOR rows, uint8_t *a, uint8_t *b, ptrdiff_t stride) {
     __m128i first = _mm256_castsi256_si128(rows), second = _mm256_extracti128_si256(rows, 1);
-    _mm_storel_epi64((__m128i *)a, first), _mm_storeh_pd((double *)(a + stride), _mm_castsi128_pd(first));
-    _mm_storel_epi64((__m128i *)b, second), _mm_storeh_pd((double *)(b + stride), _mm_castsi128_pd(second));
+    _mm_storel_epi64((__m128i *)a, first), _mm_storeh_pi((__m64 *)(a + stride), _mm_castsi128_ps(first));
+    _mm_storel_epi64((__m128i *)b, second), _mm_storeh_pi((__m64 *)(b + stride), _mm_castsi128_ps(second));
 }
 INLINE void P(store_rgb)(const VECTOR *of, uint8_t *out) {
     _mm256_storeu_si256((__m256i *)out, _mm256_permute2x128_si256(of[0], of[1], 0x20));
@@ -289,7 +297,7 @@ INLINE VECTOR P(repeated)(const void *at) { return P(load)(at); }
 INLINE VECTOR P(load_u8)(const uint8_t *at) { return _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)at)); }
 INLINE int P(is_any)(VECTOR a, VECTOR b) { return !_mm_testz_si128(a, b); }
 INLINE void P(store_8)(VECTOR rows, uint8_t *a, uint8_t *b, ptrdiff_t stride) {
-    (void)b, _mm_storel_epi64((__m128i *)a, rows), _mm_storeh_pd((double *)(a + stride), _mm_castsi128_pd(rows));
+    (void)b, _mm_storel_epi64((__m128i *)a, rows), _mm_storeh_pi((__m64 *)(a + stride), _mm_castsi128_ps(rows));
 }
 INLINE void P(store_rgb)(const VECTOR *of, uint8_t *out) {
     for (int i = 0; i < 3; i++) _mm_storeu_si128((__m128i *)out + i, of[i]);
@@ -461,7 +469,7 @@ INLINE int P(idct_8x8)(const int16_t *a, const int16_t *b, const Quantiser *quan
             next[2 * i] = P(zip_bytes_lo)(bytes[i], bytes[i + 2]);
             next[2 * i + 1] = P(zip_bytes_hi)(bytes[i], bytes[i + 2]);
         }
-        memcpy(bytes, next, sizeof bytes);
+        for (int i = 0; i < 4; i++) bytes[i] = next[i];
     }
     for (int i = 0; i < 4; i++) {
         ptrdiff_t first = (is_narrow ? i : 2 * i) * stride, step = is_narrow ? 4 * stride : stride;
@@ -516,39 +524,46 @@ INLINE int P(idct_4x4)(const int16_t *a, const int16_t *b, const Quantiser *quan
     return 1;
 }
 
-/* As idct_row_plain. Blocks are sorted by how much there is to do, and those alike go through together. */
+/* Blocks are sorted by how much there is to do, and those alike go through together. */
+INLINE void P(idct_blocks)(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
+                           int size, uint8_t *out, ptrdiff_t stride) {
+    enum { FLAT, LOW, NARROW, ANY };
+    uint8_t alike[4][MOST_BLOCKS + 1];
+    size_t num[4] = {0, 0, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        int kind = (masks[i] > 1) + ((masks[i] & OUTSIDE_4X4) != 0) + ((masks[i] & OUTSIDE_4_COLUMNS) != 0);
+        alike[kind][num[kind]++] = (uint8_t)i;
+    }
+    for (size_t n = 0; n < num[FLAT]; n++) {
+        size_t i = alike[FLAT][n];
+        idct_flat(coefs[64 * i], quantiser->q[0], size, out + size * i, stride);
+    }
+    for (int kind = LOW; kind <= ANY; kind++) {
+        if (num[kind]) alike[kind][num[kind]] = alike[kind][num[kind] - 1]; /* beside the last of an odd number */
+        for (size_t n = 0; n < num[kind]; n += LANES) {
+            size_t i = alike[kind][n], j = alike[kind][n + LANES - 1];
+            const int16_t *a = coefs + 64 * i, *b = coefs + 64 * j;
+            uint8_t *to_a = out + size * i, *to_b = out + size * j;
+            int is_done;
+            if (size == 4) is_done = kind == LOW ? P(idct_4x4)(a, b, quantiser, 1, to_a, to_b, stride)
+                                                 : P(idct_4x4)(a, b, quantiser, 0, to_a, to_b, stride);
+            else if (kind == LOW) is_done = P(idct_8x8)(a, b, quantiser, 1, 1, to_a, to_b, stride);
+            else if (kind == NARROW) is_done = P(idct_8x8)(a, b, quantiser, 1, 0, to_a, to_b, stride);
+            else is_done = P(idct_8x8)(a, b, quantiser, 0, 0, to_a, to_b, stride);
+            if (is_done) continue;
+            idct_plain(a, masks[i], quantiser, size, to_a, stride);
+            if (LANES == 2) idct_plain(b, masks[j], quantiser, size, to_b, stride);
+        }
+    }
+}
+
+/* As idct_row_plain, at sizes 8 and 4. */
 TARGET static void P(idct_row)(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
                                int size, uint8_t *out, ptrdiff_t stride) {
-    enum { FLAT, LOW, NARROW, ANY, MOST = 128 };
-    uint8_t alike[4][MOST + 1];
-    for (size_t begin = 0; begin < count; begin += MOST) {
-        size_t num[4] = {0, 0, 0, 0}, end = count - begin < MOST ? count - begin : MOST;
-        for (size_t i = 0; i < end; i++) {
-            uint64_t mask = masks[begin + i];
-            int kind = (mask > 1) + ((mask & OUTSIDE_4X4) != 0) + ((mask & OUTSIDE_4_COLUMNS) != 0);
-            alike[kind][num[kind]++] = (uint8_t)i;
-        }
-        const int16_t *blocks = coefs + 64 * begin;
-        uint8_t *to = out + size * begin;
-        for (size_t i = 0; i < num[FLAT]; i++)
-            idct_flat(blocks[64 * alike[FLAT][i]], quantiser->q[0], size, to + size * alike[FLAT][i], stride);
-        for (int kind = LOW; kind <= ANY; kind++) {
-            alike[kind][num[kind]] = alike[kind][num[kind] ? num[kind] - 1 : 0]; /* the last may go alone */
-            for (size_t i = 0; i < num[kind]; i += LANES) {
-                size_t first = alike[kind][i], second = alike[kind][i + LANES - 1];
-                const int16_t *a = blocks + 64 * first, *b = blocks + 64 * second;
-                uint8_t *to_a = to + size * first, *to_b = to + size * second;
-                int is_done;
-                if (size == 4) is_done = kind == LOW ? P(idct_4x4)(a, b, quantiser, 1, to_a, to_b, stride)
-                                                     : P(idct_4x4)(a, b, quantiser, 0, to_a, to_b, stride);
-                else if (kind == LOW) is_done = P(idct_8x8)(a, b, quantiser, 1, 1, to_a, to_b, stride);
-                else if (kind == NARROW) is_done = P(idct_8x8)(a, b, quantiser, 1, 0, to_a, to_b, stride);
-                else is_done = P(idct_8x8)(a, b, quantiser, 0, 0, to_a, to_b, stride);
-                if (is_done) continue;
-                idct_plain(a, masks[begin + first], quantiser, size, to_a, stride);
-                if (LANES == 2) idct_plain(b, masks[begin + second], quantiser, size, to_b, stride);
-            }
-        }
+    for (size_t i = 0; i < count; i += MOST_BLOCKS) {
+        size_t next = count - i < MOST_BLOCKS ? count - i : MOST_BLOCKS;
+        if (size == 8) P(idct_blocks)(coefs + 64 * i, masks + i, next, quantiser, 8, out + 8 * i, stride);
+        else P(idct_blocks)(coefs + 64 * i, masks + i, next, quantiser, 4, out + 4 * i, stride);
     }
 }
 
