@@ -45,24 +45,32 @@ static const uint8_t NATURAL[192] = {
 
 /* ---- Huffman tables ----
  *
- * An entry says all of a symbol, by the next LOOKUP_BITS bits: how many bits are its code and what follows it
- * (LENGTH), how far it moves on, and its value. 0 where they are too few to know. */
-enum { LOOKUP_BITS = 10, LOOKUP_MASK = (1 << LOOKUP_BITS) - 1 };
-enum { LENGTH = 63, MOVE_SHIFT = 6, MOVE = 255, HAS_VALUE_SHIFT = 14, HAS_VALUE = 1 << 14, IN_BLOCK = 1 << 15, VALUE_SHIFT = 16 };
-enum { BEHIND_BLOCK = 128, NO_SUCH_ZERO = 63 };
-/* Of a block without more symbols, as an end-of-band run has them. */
-static const int32_t ENTRY_OF_RUN = (int32_t)(0xFFFF0000u | NO_SUCH_ZERO << MOVE_SHIFT);
-
+ * An entry says all of a symbol by the next bits, LOOKUP_BITS of them by kind of table: how many bits are its code and
+ * what follows it, how far it moves on, and its value. It is 0 where they are too few to know. From the low end:
+ *   6 bits: how many bits it takes
+ *   8 bits: how many positions it moves on, BEHIND_BLOCK at a block's end (of first passes)
+ *   or, of refinements, whether the value is negative (bit 13), and whether blocks without symbols follow (bit 12)
+ *   1 bit: whether there is a value; 1 bit: whether it is no block's end
+ *   16 bits: the value, or how many blocks without symbols follow; of refinements 1 << how many zeros it passes */
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
+enum { MOST_LOOKUP_BITS = 12 };
+static const int LOOKUP_BITS[] = {11, 11, 11, 10};
+enum { LENGTH = 63, MOVE_SHIFT = 6, MOVE = 255, HAS_VALUE_SHIFT = 14, IN_BLOCK = 1 << 15, VALUE_SHIFT = 16 };
+enum { BEHIND_BLOCK = 128, IS_NEGATIVE_SHIFT = 13, IS_RUN = 1 << 12 };
 
 typedef struct {
-    int32_t entries[1 << LOOKUP_BITS];
+    int32_t entries[1 << MOST_LOOKUP_BITS];
     int32_t end[LONGEST_CODE + 1];   /* first code behind those of this length, left-aligned in 16 bits */
     int32_t shift[LONGEST_CODE + 1]; /* what makes an index of `symbols` of a code of this length */
     const uint8_t *symbols;
     Symbols kind;
     int low_bit;
 } Table;
+
+/* The entry that `bits` have; the kind is known when it is compiled. */
+INLINED int32_t entry_at(const Table *table, Symbols kind, uint64_t bits) {
+    return table->entries[bits & ((1u << LOOKUP_BITS[kind]) - 1)];
+}
 
 static inline uint32_t reversed(uint32_t bits, int count) {
     bits = (bits & 0x5555) << 1 | (bits >> 1 & 0x5555);
@@ -78,46 +86,52 @@ static inline int32_t extended(uint32_t bits, int size) {
     return bits & 1 ? value : value - (1 << size) + 1;
 }
 
-/* 0 if `available` bits are too few, or there is no such symbol. `bits` are those behind the code. */
-static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length, uint32_t bits, int available) {
-    int run = symbol >> 4, size = symbol & 15, extra = kind == DC_SYMBOLS || size ? size : run == 15 ? 0 : run;
-    if (length + extra > available) return 0;
-    uint32_t value, moves;
+/* How many bits follow the code of a symbol. */
+static inline int bits_behind(Symbols kind, int symbol) {
+    int run = symbol >> 4, size = symbol & 15;
+    return kind == DC_SYMBOLS || size ? size : run == 15 ? 0 : run;
+}
+
+/* `bits` are those behind the code. 0 if there is no such symbol. */
+static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length, uint32_t bits) {
+    int run = symbol >> 4, size = symbol & 15;
+    uint32_t value, flags = IN_BLOCK | (size ? 1u << HAS_VALUE_SHIFT : 0);
+    length += bits_behind(kind, symbol);
     if (kind == DC_SYMBOLS) {
         if (symbol > LARGEST_DC_SIZE) return 0;
-        return (int32_t)((uint32_t)extended(bits, size) << VALUE_SHIFT | IN_BLOCK | (uint32_t)(length + size));
-    }
-    if (size == 0 && run < 15) { /* EOBn: how many blocks more */
+        value = (uint32_t)extended(bits, size);
+    } else if (size == 0 && run < 15) { /* EOBn */
         if (kind == SEQUENTIAL_AC && run) return 0;
         value = (1u << run) - 1 + reversed(bits & ((1u << run) - 1), run);
-        moves = kind == REFINED_AC ? NO_SUCH_ZERO : BEHIND_BLOCK;
+        flags = kind == REFINED_AC ? (run ? IS_RUN : 0) : BEHIND_BLOCK << MOVE_SHIFT;
+    } else if (kind == REFINED_AC) {
+        if (size > 1) return 0;
+        value = 1u << run;
+        flags |= size && !(bits & 1) ? 1u << IS_NEGATIVE_SHIFT : 0;
     } else {
-        if (kind == REFINED_AC) {
-            if (size > 1) return 0;
-            value = size == 0 ? 0 : bits & 1 ? 1u << low_bit : -(1u << low_bit);
-        } else {
-            if (size > LARGEST_AC_SIZE || size + low_bit > MAX_BITS) return 0;
-            value = size == 0 ? 0 : (uint32_t)extended(bits, size) << low_bit;
-        }
-        moves = (uint32_t)(kind == REFINED_AC ? run : run + 1) | IN_BLOCK >> MOVE_SHIFT;
-        moves |= size ? HAS_VALUE >> MOVE_SHIFT : 0;
+        if (size > LARGEST_AC_SIZE || size + low_bit > MAX_BITS) return 0;
+        value = size == 0 ? 0 : (uint32_t)extended(bits, size) << low_bit;
+        flags |= (uint32_t)(run + 1) << MOVE_SHIFT;
     }
-    return (int32_t)(value << VALUE_SHIFT | moves << MOVE_SHIFT | (uint32_t)(length + extra));
+    return (int32_t)(value << VALUE_SHIFT | flags | (uint32_t)length);
 }
 
 /* `counts`: a table as a DHT segment has it behind its class and number, already checked. */
 static void build_table(Table *table, const uint8_t *counts, Symbols kind, int low_bit) {
-    int code = 0, k = 0;
-    memset(table->entries, 0, sizeof table->entries);
+    int code = 0, k = 0, lookup_bits = LOOKUP_BITS[kind];
+    memset(table->entries, 0, sizeof *table->entries << lookup_bits);
     table->symbols = counts + LONGEST_CODE, table->kind = kind, table->low_bit = low_bit;
     for (int length = 1; length <= LONGEST_CODE; length++, code <<= 1) {
         table->shift[length] = k - code;
         for (int i = 0; i < counts[length - 1]; i++, k++, code++) {
-            if (length > LOOKUP_BITS) continue;
-            uint32_t read = reversed((uint32_t)code, length), step = 1u << length;
-            for (uint32_t j = 0; j < 1u << (LOOKUP_BITS - length); j++)
-                table->entries[read + j * step] =
-                    entry_of(kind, low_bit, table->symbols[k], length, j, LOOKUP_BITS);
+            int symbol = table->symbols[k], known = length + bits_behind(kind, symbol);
+            if (known > lookup_bits) continue;
+            uint32_t read = reversed((uint32_t)code, length);
+            for (uint32_t bits = 0; bits < 1u << (known - length); bits++) {
+                int32_t entry = entry_of(kind, low_bit, symbol, length, bits);
+                for (uint32_t at = read | bits << length; at < 1u << lookup_bits; at += 1u << known)
+                    table->entries[at] = entry;
+            }
         }
         table->end[length] = code << (LONGEST_CODE - length);
     }
@@ -130,7 +144,7 @@ static __attribute__((noinline)) int32_t long_entry(const Table *table, uint64_t
     while (length <= LONGEST_CODE && aligned >= table->end[length]) length++;
     if (length > LONGEST_CODE) return 0;
     int index = (aligned >> (LONGEST_CODE - length)) + table->shift[length];
-    return entry_of(table->kind, table->low_bit, table->symbols[index], length, (uint32_t)(word >> length), 64);
+    return entry_of(table->kind, table->low_bit, table->symbols[index], length, (uint32_t)(word >> length));
 }
 
 /* ---- Headers ---- */
@@ -455,33 +469,41 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
  *
  * A lane is an AC scan on its way through a chunk's blocks. A step takes one symbol. */
 
+/* What a step changes; kept in registers. */
 typedef struct {
+    uint64_t position;
+    size_t block;
+    uint64_t left; /* of the band: its next position (first passes), or all that is before the lane (refinements) */
+    int64_t is_bad; /* its sign */
+} State;
+
+typedef struct {
+    State state;
     const uint8_t *stream;
     const Table *table;
-    uint64_t position, end_position;
-    size_t block, end_block;
+    uint64_t end_position;
+    size_t end_block;
     int16_t *coefs;
     uint64_t *masks;
-    /* Of first passes: where in the band, and what it is. */
-    unsigned k, first_k, behind_k;
-    /* Of refinements: corrections; what of the band is before it, and what it is; blocks to come without symbols. */
-    uint64_t *corrections;
-    uint64_t left, band;
-    int32_t run;
-    int64_t is_bad; /* its sign */
+    uint64_t band; /* as `left` at a block's beginning */
+    uint64_t behind;          /* of first passes: the position behind the band */
+    uint64_t *corrections;    /* of refinements */
+    int16_t values[4];        /* of refinements, by sign and whether there is one */
+    int32_t run;              /* blocks to come without symbols */
 } Lane;
 
-/* The zero that follows `count` others, as a mask; 0 if there is none. */
-INLINED uint64_t nth_bit(uint64_t mask, unsigned count, int has_pdep) {
+/* The zero at the place in `mask` that `nth` has among its bits: 1 << n, or 0 for none. */
+INLINED uint64_t nth_bit(uint64_t mask, uint64_t nth, int has_pdep) {
 #if defined(__x86_64__)
     if (has_pdep) {
         uint64_t found;
-        __asm__("pdep %2, %1, %0" : "=r"(found) : "r"((uint64_t)1 << count), "r"(mask));
+        __asm__("pdep %2, %1, %0" : "=r"(found) : "r"(nth), "r"(mask));
         return found;
     }
 #endif
     (void)has_pdep;
-    while (mask && count--) mask &= mask - 1;
+    if (!nth) return 0;
+    for (; mask && !(nth & 1); nth >>= 1) mask &= mask - 1;
     return mask & -mask;
 }
 
@@ -500,73 +522,114 @@ INLINED uint64_t deposited(uint64_t bits, uint64_t mask, int has_pdep) {
     return found;
 }
 
-INLINED int32_t next_entry(const Lane *lane, uint64_t word) {
-    int32_t entry = lane->table->entries[word & LOOKUP_MASK];
-    return entry;
+enum { MOST_BITS_A_STEP = 16 + 14 + 64 };
+
+/* How many steps may be made before the end is looked for again: a few go beyond it, where zeros are. */
+INLINED uint64_t safe_steps(const Lane *lane, const State *state) {
+    if (state->position > lane->end_position) return 0;
+    return 1 + (lane->end_position - state->position) / MOST_BITS_A_STEP;
 }
 
-INLINED int is_open(const Lane *lane) {
-    return lane->block < lane->end_block && lane->position <= lane->end_position;
-}
+/* A lane that cannot go on is through. */
+INLINED void give_up(const Lane *lane, State *state) { state->is_bad = -1, state->block = lane->end_block; }
 
-INLINED void first_step(Lane *lane, int has_pdep) {
-    (void)has_pdep;
-    uint64_t word = bits_at(lane->stream, lane->position);
-    int32_t entry = next_entry(lane, word);
+INLINED void first_step(const Lane *lane, State *state, uint64_t *steps, int has_pdep) {
+    (void)steps, (void)has_pdep;
+    uint64_t word = bits_at(lane->stream, state->position);
+    int32_t entry = entry_at(lane->table, FIRST_AC, word);
     if (RARELY(!entry) && !(entry = long_entry(lane->table, word))) {
-        lane->is_bad = -1, lane->position = UINT64_MAX;
+        give_up(lane, state);
         return;
     }
-    lane->position += entry & LENGTH;
-    unsigned k = lane->k + (entry >> MOVE_SHIFT & MOVE), is_done = k >= lane->behind_k;
-    lane->coefs[lane->block * 64 + NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
-    lane->masks[lane->block] |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << ((k - 1) & 63);
-    lane->is_bad |= (int64_t)((uint64_t)((int64_t)lane->behind_k - k) & (uint64_t)(int64_t)(int32_t)((uint32_t)entry << 16));
+    state->position += entry & LENGTH;
+    uint64_t k = state->left + (uint64_t)(entry >> MOVE_SHIFT & MOVE);
+    int is_done = k >= lane->behind;
+    lane->coefs[state->block * 64 + NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
+    lane->masks[state->block] |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << ((k - 1) & 63);
+    state->is_bad |= (int64_t)((lane->behind - k) & (uint64_t)(int64_t)(int32_t)((uint32_t)entry << 16));
     size_t blocks = entry & IN_BLOCK ? 1 : 1 + (size_t)(entry >> VALUE_SHIFT);
-    lane->block += is_done ? blocks : 0;
-    lane->k = is_done ? lane->first_k : k;
+    state->block += is_done ? blocks : 0;
+    state->left = is_done ? lane->band : k;
 }
 
-INLINED void refining_step(Lane *lane, int has_pdep) {
-    uint64_t word = bits_at(lane->stream, lane->position);
-    int32_t entry = next_entry(lane, word);
-    entry = lane->run > 0 ? ENTRY_OF_RUN : entry;
+/* Blocks without symbols, what is left of this one first: corrections alone. */
+INLINED State refined_run(Lane *lane, State state, int32_t count, int has_pdep) {
+    for (; count > 0 && state.block < lane->end_block && state.position <= lane->end_position; count--) {
+        uint64_t corrected = lane->masks[state.block] & state.left;
+        uint64_t bits = wide_bits_at(lane->stream, state.position);
+        lane->corrections[state.block] |= deposited(bits, corrected, has_pdep);
+        state.position += (uint64_t)__builtin_popcountll(corrected);
+        state.block++, state.left = lane->band;
+    }
+    lane->run = count;
+    return state;
+}
+
+#define REFINED_RUN(name, target, has_pdep)                                                     \
+    target static __attribute__((noinline)) State name(Lane *lane, State state, int32_t count) { \
+        return refined_run(lane, state, count, has_pdep);                                       \
+    }
+REFINED_RUN(refined_run_plain, , 0)
+#if defined(__x86_64__)
+#define WITH_PDEP __attribute__((target("bmi,bmi2,lzcnt,popcnt")))
+REFINED_RUN(refined_run_pdep, WITH_PDEP, 1)
+#else
+#define refined_run_pdep refined_run_plain
+#endif
+
+INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pdep) {
+    uint64_t word = bits_at(lane->stream, state->position);
+    int32_t entry = entry_at(lane->table, REFINED_AC, word);
     if (RARELY(!entry) && !(entry = long_entry(lane->table, word))) {
-        lane->is_bad = -1, lane->position = UINT64_MAX;
+        give_up(lane, state);
         return;
     }
     unsigned length = entry & LENGTH;
-    uint64_t mask = lane->masks[lane->block], left = lane->left;
-    uint64_t found = nth_bit(left & ~mask, entry >> MOVE_SHIFT & MOVE, has_pdep), passed = found ^ (found - 1);
+    if (RARELY(entry & IS_RUN)) {
+        state->position += length;
+        int32_t count = 1 + (entry >> VALUE_SHIFT);
+        *state = has_pdep ? refined_run_pdep(lane, *state, count) : refined_run_plain(lane, *state, count);
+        *steps = 1; /* it took more bits than a step may */
+        return;
+    }
+    uint64_t mask = lane->masks[state->block], left = state->left;
+    uint64_t found = nth_bit(left & ~mask, (uint32_t)entry >> VALUE_SHIFT, has_pdep), passed = found ^ (found - 1);
     uint64_t corrected = left & mask & passed, bits = word >> length;
     unsigned count = (unsigned)__builtin_popcountll(corrected);
-    if (RARELY(length + count > 57)) bits = wide_bits_at(lane->stream, lane->position + length);
-    lane->corrections[lane->block] |= deposited(bits, corrected, has_pdep);
-    lane->position += length + count;
-    lane->coefs[lane->block * 64 + NATURAL[found ? __builtin_ctzll(found) : 64]] = (int16_t)(entry >> VALUE_SHIFT);
-    lane->masks[lane->block] = mask | (found & -(uint64_t)(entry >> HAS_VALUE_SHIFT & 1));
-    lane->is_bad |= (int64_t)((found - 1) & (uint64_t)entry << 48);
-    lane->run += entry & IN_BLOCK ? 0 : entry >> VALUE_SHIFT;
+    if (RARELY(length + count > 57)) bits = wide_bits_at(lane->stream, state->position + length);
+    lane->corrections[state->block] |= deposited(bits, corrected, has_pdep);
+    state->position += length + count;
+    lane->coefs[state->block * 64 + NATURAL[found ? __builtin_ctzll(found) : 64]] =
+        lane->values[entry >> IS_NEGATIVE_SHIFT & 3];
+    lane->masks[state->block] = mask | (found & -(uint64_t)(entry >> HAS_VALUE_SHIFT & 1));
+    state->is_bad |= (int64_t)((found - 1) & (uint64_t)entry << 48);
     left &= ~passed;
-    lane->block += left == 0;
-    lane->left = left ? left : lane->band;
+    state->block += left == 0;
+    state->left = left ? left : lane->band;
 }
 
 /* Both until one is through. */
-#define LANES(name, target, step, other_step, has_pdep)           \
-    target static void name(Lane *lane, Lane *other) {            \
-        Lane a = *lane, b = *other;                               \
-        while (is_open(&a) && is_open(&b)) {                      \
-            step(&a, has_pdep);                                   \
-            other_step(&b, has_pdep);                             \
-        }                                                         \
-        *lane = a, *other = b;                                    \
+#define LANES(name, target, step, other_step, has_pdep)                                  \
+    target static void name(Lane *lane, Lane *other) {                                   \
+        State a = lane->state, b = other->state;                                         \
+        while (a.block < lane->end_block && b.block < other->end_block) {                \
+            uint64_t steps = safe_steps(lane, &a), others = safe_steps(other, &b);       \
+            steps = steps < others ? steps : others;                                     \
+            if (!steps) break;                                                           \
+            do {                                                                         \
+                step(lane, &a, &steps, has_pdep);                                        \
+                other_step(other, &b, &steps, has_pdep);                                 \
+            } while (--steps && a.block < lane->end_block && b.block < other->end_block); \
+        }                                                                                \
+        lane->state = a, other->state = b;                                               \
     }
-#define LANE(name, target, step, has_pdep)            \
-    target static void name(Lane *lane) {             \
-        Lane a = *lane;                               \
-        while (is_open(&a)) step(&a, has_pdep);       \
-        *lane = a;                                    \
+#define LANE(name, target, step, has_pdep)                                       \
+    target static void name(Lane *lane) {                                        \
+        State a = lane->state;                                                   \
+        uint64_t steps = 1;                                                      \
+        while (a.block < lane->end_block && a.position <= lane->end_position)    \
+            step(lane, &a, &steps, has_pdep);                                    \
+        lane->state = a;                                                         \
     }
 #define ALL_LANES(suffix, target, has_pdep)                                           \
     LANES(both_first_##suffix, target, first_step, first_step, has_pdep)              \
@@ -577,8 +640,12 @@ INLINED void refining_step(Lane *lane, int has_pdep) {
 
 ALL_LANES(plain, , 0)
 #if defined(__x86_64__)
-ALL_LANES(pdep, __attribute__((target("bmi,bmi2,lzcnt,popcnt"))), 1)
+ALL_LANES(pdep, WITH_PDEP, 1)
 #endif
+
+static int is_open(const Lane *lane) {
+    return lane->state.block < lane->end_block && lane->state.position <= lane->end_position;
+}
 
 /* ---- Scans ---- */
 
@@ -647,80 +714,114 @@ static int restarted(Scan *scan) {
     return OK;
 }
 
-static inline int32_t dc_entry(const Table *table, uint64_t word) {
-    int32_t entry = table->entries[word & LOOKUP_MASK];
-    return entry ? entry : long_entry(table, word);
+/* The blocks of an MCU, or the one of a scan of one component, and where those of a row lie. */
+typedef struct {
+    int count, components[6]; /* of the scan */
+    int16_t *dc[6], *coefs[6];
+    uint64_t *masks[6];
+    int steps[6];
+} Blocks;
+
+static void blocks_of_row(const Decoder *decoder, const Scan *scan, size_t row, Blocks *blocks) {
+    const ScanHeader *header = scan->header;
+    int is_alone = header->num_components == 1;
+    blocks->count = 0;
+    for (int i = 0; i < header->num_components; i++) {
+        const Component *component = &decoder->header->components[header->components[i]];
+        const Slot *slot = &decoder->slots[scan->chunk % NUM_SLOTS][header->components[i]];
+        int h = is_alone ? 1 : component->h, v = is_alone ? 1 : component->v;
+        for (int j = 0; j < h * v; j++) {
+            size_t y = row * (size_t)v + (size_t)(j / h), x = (size_t)(j % h);
+            int n = blocks->count++;
+            blocks->components[n] = i, blocks->steps[n] = h;
+            blocks->dc[n] = slot->dc + y * (size_t)component->padded + x;
+            blocks->masks[n] = slot->masks + y * (size_t)component->stride + x;
+            blocks->coefs[n] = slot->coefs + (y * (size_t)component->stride + x) * 64;
+        }
+    }
 }
 
-INLINED int next_dc(Scan *scan, int i, int16_t *out) {
-    uint64_t word = bits_at(scan->stream, scan->position);
-    int32_t entry = dc_entry(scan->dc_tables[i], word);
-    if (!entry) return UNSUPPORTED;
-    scan->position += entry & LENGTH;
-    scan->predicted[i] += entry >> VALUE_SHIFT;
-    int32_t value = scan->predicted[i] * (1 << scan->header->low_bit);
-    *out = (int16_t)value;
-    return scan->predicted[i] == (int16_t)scan->predicted[i] && *out == value ? OK : UNSUPPORTED;
-}
-
-INLINED int next_ac(Scan *scan, int i, int16_t *coefs, uint64_t *mask) {
-    const Table *table = scan->ac_tables[i];
-    uint64_t position = scan->position, found = 0;
-    unsigned k = 1;
-    while (k < 64) {
-        uint64_t word = bits_at(scan->stream, position);
-        int32_t entry = table->entries[word & LOOKUP_MASK];
-        if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
-        position += entry & LENGTH;
-        k += entry >> MOVE_SHIFT & MOVE;
-        if (!(entry & IN_BLOCK)) break;
-        if (RARELY(k > 64)) return UNSUPPORTED;
-        coefs[NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
-        found |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << (k - 1);
+/* So many units of a scan of DC alone. */
+static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
+    uint64_t position = scan->position, end = scan->segments[scan->segment].end, word = 0;
+    int low_bit = scan->header->low_bit;
+    int32_t is_bad = 0;
+    for (; count && position <= end; count--) {
+        for (int i = 0; i < blocks->count; i++, word >>= 1) {
+            int16_t *at = blocks->dc[i];
+            blocks->dc[i] += blocks->steps[i];
+            if (scan->header->high_bit) {
+                if (i == 0) word = bits_at(scan->stream, position);
+                *at |= (int16_t)((word & 1) << low_bit);
+                continue;
+            }
+            int component = blocks->components[i];
+            word = bits_at(scan->stream, position);
+            int32_t entry = entry_at(scan->dc_tables[component], DC_SYMBOLS, word);
+            if (RARELY(!entry) && !(entry = long_entry(scan->dc_tables[component], word))) return UNSUPPORTED;
+            position += entry & LENGTH;
+            int32_t value = (scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
+            *at = (int16_t)value;
+            is_bad |= value != *at;
+        }
+        if (scan->header->high_bit) position += (uint64_t)blocks->count;
     }
     scan->position = position;
-    *mask = found;
-    return OK;
+    return position <= end && !is_bad ? OK : UNSUPPORTED;
 }
 
-/* One block of a scan that holds DC. */
-INLINED int next_block(Decoder *decoder, Scan *scan, int i, size_t row, size_t column) {
-    const ScanHeader *header = scan->header;
-    const Component *component = &decoder->header->components[header->components[i]];
-    Slot *slot = &decoder->slots[scan->chunk % NUM_SLOTS][header->components[i]];
-    int16_t *dc = &slot->dc[row * (size_t)component->padded + column];
-    if (header->high_bit) {
-        *dc |= (int16_t)((bits_at(scan->stream, scan->position) & 1) << header->low_bit);
-        scan->position++;
-    } else {
-        if (next_dc(scan, i, dc) != OK) return UNSUPPORTED;
-        size_t block = row * (size_t)component->stride + column;
-        if (header->last && next_ac(scan, i, slot->coefs + block * 64, &slot->masks[block]) != OK) return UNSUPPORTED;
+/* So many units of a sequential scan. */
+static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
+    uint64_t position = scan->position, end = scan->segments[scan->segment].end;
+    int32_t is_bad = 0;
+    for (; count; count--) {
+        for (int i = 0; i < blocks->count; i++) {
+            int component = blocks->components[i];
+            const Table *table = scan->dc_tables[component];
+            uint64_t word = bits_at(scan->stream, position), found = 0;
+            int32_t entry = entry_at(table, DC_SYMBOLS, word);
+            if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
+            position += entry & LENGTH;
+            int32_t value = scan->predicted[component] += entry >> VALUE_SHIFT;
+            *blocks->dc[i] = (int16_t)value;
+            is_bad |= value != (int16_t)value;
+            int16_t *coefs = blocks->coefs[i];
+            table = scan->ac_tables[component];
+            for (unsigned k = 1; k < 64;) {
+                word = bits_at(scan->stream, position);
+                entry = entry_at(table, SEQUENTIAL_AC, word);
+                if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
+                position += entry & LENGTH;
+                k += entry >> MOVE_SHIFT & MOVE;
+                if (!(entry & IN_BLOCK)) break;
+                if (RARELY(k > 64)) return UNSUPPORTED;
+                coefs[NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
+                found |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << (k - 1);
+            }
+            if (position > end) return UNSUPPORTED;
+            *blocks->masks[i] = found;
+            blocks->dc[i] += blocks->steps[i], blocks->masks[i] += blocks->steps[i];
+            blocks->coefs[i] += 64 * blocks->steps[i];
+        }
     }
-    return scan->position <= scan->segments[scan->segment].end ? OK : UNSUPPORTED;
+    scan->position = position;
+    return is_bad ? UNSUPPORTED : OK;
 }
 
 /* A chunk of a scan that holds DC: sequential, or a pass over DC alone. */
 static int decode_units(Decoder *decoder, Scan *scan) {
     const ScanHeader *header = scan->header;
-    const Component *components = decoder->header->components, *only = &components[header->components[0]];
-    int is_alone = header->num_components == 1;
-    size_t rows = (size_t)(is_alone ? block_rows_of_chunk(decoder, scan->chunk, only) : rows_of_chunk(decoder, scan->chunk));
-    size_t columns = (size_t)units_per_row(decoder->header, header);
-    for (size_t row = 0; row < rows; row++) {
-        for (size_t column = 0; column < columns; column++, scan->left--) {
+    const Component *only = &decoder->header->components[header->components[0]];
+    int is_alone = header->num_components == 1, rows = rows_of_chunk(decoder, scan->chunk);
+    if (is_alone) rows = block_rows_of_chunk(decoder, scan->chunk, only);
+    for (int row = 0; row < rows; row++) {
+        Blocks blocks;
+        blocks_of_row(decoder, scan, (size_t)row, &blocks);
+        for (size_t left = (size_t)units_per_row(decoder->header, header), count; left; left -= count) {
             if (restarted(scan) != OK) return UNSUPPORTED;
-            if (is_alone) {
-                if (next_block(decoder, scan, 0, row, column) != OK) return UNSUPPORTED;
-                continue;
-            }
-            for (int i = 0; i < header->num_components; i++) {
-                const Component *component = &components[header->components[i]];
-                size_t h = (size_t)component->h, v = (size_t)component->v;
-                for (size_t y = 0; y < v; y++)
-                    for (size_t x = 0; x < h; x++)
-                        if (next_block(decoder, scan, i, row * v + y, column * h + x) != OK) return UNSUPPORTED;
-            }
+            count = (uint64_t)scan->left < left ? (size_t)scan->left : left;
+            if ((header->last ? decode_sequential : decode_dc)(scan, &blocks, count) != OK) return UNSUPPORTED;
+            scan->left -= (int64_t)count;
         }
     }
     return OK;
@@ -737,21 +838,23 @@ static int open_lane(Decoder *decoder, Scan *scan, Lane *lane) {
     size_t left = scan->num_blocks - scan->block;
     left = (uint64_t)scan->left < left ? (size_t)scan->left : left;
     uint64_t band = (~(uint64_t)0 << header->first) & ~(uint64_t)0 >> (63 - header->last);
+    int16_t bit = (int16_t)(1 << header->low_bit);
     *lane = (Lane){
-        .stream = scan->stream, .table = scan->ac_tables[0], .position = scan->position,
-        .end_position = scan->segments[scan->segment].end, .block = scan->block, .end_block = scan->block + left,
-        .coefs = slot->coefs, .masks = slot->masks, .k = (unsigned)header->first, .first_k = (unsigned)header->first,
-        .behind_k = (unsigned)header->last + 1, .left = band, .band = band, .run = scan->run,
-        .corrections = slot->corrections[header->low_bit],
+        .stream = scan->stream, .table = scan->ac_tables[0], .end_position = scan->segments[scan->segment].end,
+        .end_block = scan->block + left, .coefs = slot->coefs, .masks = slot->masks,
+        .band = header->high_bit ? band : (uint64_t)header->first, .behind = (uint64_t)header->last + 1,
+        .corrections = slot->corrections[header->low_bit], .values = {0, 0, bit, (int16_t)-bit},
     };
-    if (!header->high_bit) lane->block += (size_t)scan->run, lane->run = 0;
+    lane->state = (State){.position = scan->position, .block = scan->block, .left = lane->band};
+    if (!header->high_bit) lane->state.block += (size_t)scan->run;
+    else lane->state = (decoder->has_pdep ? refined_run_pdep : refined_run_plain)(lane, lane->state, scan->run);
     return OK;
 }
 
 static int close_lane(Scan *scan, const Lane *lane) {
-    if (lane->is_bad < 0 || lane->position > lane->end_position) return UNSUPPORTED;
-    scan->position = lane->position;
-    scan->run = scan->header->high_bit ? lane->run : (int32_t)(lane->block - lane->end_block);
+    if (lane->state.is_bad < 0 || lane->state.position > lane->end_position) return UNSUPPORTED;
+    scan->position = lane->state.position;
+    scan->run = scan->header->high_bit ? lane->run : (int32_t)(lane->state.block - lane->end_block);
     scan->left -= (int64_t)(lane->end_block - scan->block);
     scan->block = lane->end_block;
     return OK;
@@ -823,7 +926,7 @@ static int decode_chunk(Decoder *decoder) {
         run_lanes(decoder);
         for (int i = 0; i < 2; i++) {
             Scan *scan = decoder->of_lane[i];
-            if (!scan || (is_open(&decoder->lanes[i]) && decoder->lanes[i].is_bad >= 0)) continue;
+            if (!scan || (is_open(&decoder->lanes[i]) && decoder->lanes[i].state.is_bad >= 0)) continue;
             if (close_lane(scan, &decoder->lanes[i]) != OK) return UNSUPPORTED;
             decoder->of_lane[i] = NULL;
             if (scan->block == scan->num_blocks && end_chunk(decoder, scan) != OK) return UNSUPPORTED;
@@ -932,19 +1035,90 @@ static void show_lines(View *view, const Header *header, int row) {
     }
 }
 
-/* DC into its place, and corrections: a bit more for what is positive, a bit less for what is negative. */
-static void complete_blocks(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {
-    int16_t *coefs = slot->coefs + block * 64;
-    for (size_t i = 0; i < count; i++, coefs += 64) {
-        coefs[0] = slot->dc[dc + i];
-        for (int j = 0; j < plane->levels; j++) {
-            uint64_t found = slot->corrections[plane->bits[j]][block + i];
-            for (int16_t bit = (int16_t)(1 << plane->bits[j]); found; found &= found - 1) {
-                int16_t *at = coefs + NATURAL[__builtin_ctzll(found)];
-                *at = (int16_t)(*at < 0 ? *at - bit : *at + bit);
-            }
+/* Corrections of one block, by the levels of its component: a bit more for what is positive, less for what is negative. */
+static void correct_plain(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels) {
+    for (int i = 0; i < levels; i++) {
+        int16_t bit = (int16_t)(1 << bits[i]);
+        for (uint64_t found = corrections[i]; found; found &= found - 1) {
+            int16_t *at = coefs + NATURAL[__builtin_ctzll(found)];
+            *at = (int16_t)(*at < 0 ? *at - bit : *at + bit);
         }
     }
+}
+
+#if defined(__x86_64__)
+/* For every place of a block the byte, and the bit in it, that its zigzag position has in a mask. */
+static const uint8_t ZIGZAG[64] = {
+    0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
+    41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
+    46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63,
+};
+typedef struct {
+    _Alignas(64) int16_t byte[64], bit[64];
+} Places;
+static const Places *places_of_bits(void) {
+    static Places places;
+    static int is_known;
+    if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) { /* whichever threads come first write the same */
+        for (int i = 0; i < 64; i++) {
+            __atomic_store_n(&places.byte[i], (int16_t)(0x8000 | ZIGZAG[i] >> 3), __ATOMIC_RELAXED);
+            __atomic_store_n(&places.bit[i], (int16_t)(1 << (ZIGZAG[i] & 7)), __ATOMIC_RELAXED);
+        }
+        __atomic_store_n(&is_known, 1, __ATOMIC_RELEASE);
+    }
+    return &places;
+}
+
+__attribute__((target("avx2"))) static void correct_avx2(int16_t *coefs, const uint64_t *corrections, const int *bits,
+                                                         int levels, const Places *places) {
+    __m256i more[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int i = 0; i < levels; i++) {
+        __m256i mask = _mm256_set1_epi64x((int64_t)corrections[i]), value = _mm256_set1_epi16((int16_t)(1 << bits[i]));
+        for (int j = 0; j < 4; j++) {
+            __m256i bit = _mm256_load_si256((const __m256i *)(places->bit + 16 * j));
+            __m256i byte = _mm256_shuffle_epi8(mask, _mm256_load_si256((const __m256i *)(places->byte + 16 * j)));
+            more[j] = _mm256_or_si256(more[j], _mm256_and_si256(_mm256_cmpeq_epi16(_mm256_and_si256(byte, bit), bit), value));
+        }
+    }
+    for (int j = 0; j < 4; j++) {
+        __m256i *at = (__m256i *)(coefs + 16 * j), of = _mm256_load_si256(at);
+        _mm256_store_si256(at, _mm256_add_epi16(of, _mm256_sign_epi16(more[j], of)));
+    }
+}
+
+__attribute__((target("sse4.1"))) static void correct_sse41(int16_t *coefs, const uint64_t *corrections, const int *bits,
+                                                            int levels, const Places *places) {
+    for (int j = 0; j < 8; j++) {
+        __m128i bit = _mm_load_si128((const __m128i *)(places->bit + 8 * j)), more = _mm_setzero_si128();
+        for (int i = 0; i < levels; i++) {
+            __m128i mask = _mm_set1_epi64x((int64_t)corrections[i]), value = _mm_set1_epi16((int16_t)(1 << bits[i]));
+            __m128i byte = _mm_shuffle_epi8(mask, _mm_load_si128((const __m128i *)(places->byte + 8 * j)));
+            more = _mm_or_si128(more, _mm_and_si128(_mm_cmpeq_epi16(_mm_and_si128(byte, bit), bit), value));
+        }
+        __m128i *at = (__m128i *)(coefs + 8 * j), of = _mm_load_si128(at);
+        _mm_store_si128(at, _mm_add_epi16(of, _mm_sign_epi16(more, of)));
+    }
+}
+#endif
+
+/* Blocks as they are: with their DC and corrections. */
+static void complete_blocks(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {
+    int16_t *coefs = slot->coefs + block * 64;
+    int path = simd_path();
+    uint64_t found[MAX_BITS];
+    for (size_t i = 0; i < count; i++, coefs += 64) {
+        coefs[0] = slot->dc[dc + i];
+        uint64_t any = 0;
+        for (int j = 0; j < plane->levels; j++) any |= found[j] = slot->corrections[plane->bits[j]][block + i];
+        if (!any) continue;
+#if defined(__x86_64__)
+        if (path == AVX2) correct_avx2(coefs, found, plane->bits, plane->levels, places_of_bits());
+        else if (path == SSE41) correct_sse41(coefs, found, plane->bits, plane->levels, places_of_bits());
+        else
+#endif
+            correct_plain(coefs, found, plane->bits, plane->levels);
+    }
+    (void)path;
 }
 
 /* One MCU row of a chunk, the `row`-th of the image, as samples and pixels. */
