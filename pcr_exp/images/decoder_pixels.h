@@ -239,24 +239,24 @@ static int simd_path(void) {
     return path;
 }
 
-#define RUN(function, ...)                                   \
-    switch (simd_path()) {                                   \
+#define BY_PATH(function, ...)                                    \
+    switch (simd_path()) {                                        \
         IF_X86(case AVX2: function##_avx2(__VA_ARGS__); break;)   \
         IF_X86(case SSE41: function##_sse41(__VA_ARGS__); break;) \
         IF_ARM(case NEON: function##_neon(__VA_ARGS__); break;)   \
-        default: function##_plain(__VA_ARGS__);              \
+        default: function##_plain(__VA_ARGS__);                   \
     }
 
 /* One row of `count` blocks: `size` rows of count * size samples. `size`, 8, 4, 2 or 1, is this component's. */
 static void idct_row(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser, int size,
                      uint8_t *out, ptrdiff_t stride) {
     if (size < 4) idct_row_plain(coefs, masks, count, quantiser, size, out, stride);
-    else RUN(idct_row, coefs, masks, count, quantiser, size, out, stride);
+    else BY_PATH(idct_row, coefs, masks, count, quantiser, size, out, stride);
 }
 
 /* Columns [x0, x1) as RGB. */
 static void colour_row(const Row *row, int mode, size_t x0, size_t x1, uint8_t *rgb) {
-    RUN(colour_row, row, mode, x0, x1, rgb);
+    BY_PATH(colour_row, row, mode, x0, x1, rgb);
 }
 
 #else /* VECTOR: 8 or 16 lanes of 16 bits, 1 or 2 blocks; HALF: as many bits in lanes of 32 */
