@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +21,7 @@ from jpeg_photos import PHOTO
 
 HERE = Path(__file__).parent
 INCLUDED = f"-I{SOURCE.parent}"
-PATHS = ("plain", "sse41", "avx2", "neon")
+PATHS = ("plain", "neon") if platform.machine() in ("aarch64", "arm64") else ("plain", "sse41", "avx2")
 SAMPLINGS = {"444": (1, 1), "422": (2, 1), "440": (1, 2), "420": (2, 2), "Gray": None}
 SIZES = (8, 4, 2, 1)
 
