@@ -15,8 +15,8 @@ typedef struct {
     uint16_t q[64]; /* natural order */
 } Quantiser;
 
-/* Samples of one row, and the chroma rows that it is made of: [0] the nearer, [1] the one beyond. Rows of chroma that
- * are interpolated along x have a sample before the first and behind the last (repeat_edges). */
+/* Samples of one row, and the chroma rows that it is made of: [0] the nearer, [1] the one beyond. Behind the last sample
+ * 32 bytes can be read. Chroma that is interpolated along x has one before the first as well (repeat_edges). */
 typedef struct {
     const uint8_t *y, *cb[2], *cr[2];
 } Row;
@@ -81,7 +81,8 @@ static inline void reduced_to_4(int16_t *at, int step, int bits) {
 }
 
 static inline uint32_t reduced_to_2(const int16_t *at, int step) {
-    return times(at[step], 29692) + times(at[3 * step], -10426) + times(at[5 * step], 6967) + times(at[7 * step], -5906);
+    return times(at[step], 29692) + times(at[3 * step], -10426) + times(at[5 * step], 6967) +
+           times(at[7 * step], -5906);
 }
 
 /* Size 2: column 0 is not saturated between the passes. */
@@ -126,9 +127,11 @@ static void idct_plain(const int16_t *coefs, uint64_t mask, const Quantiser *qua
     }
 }
 
-/* A block of DC alone, at sizes 8 and 4. */
+/* A block of DC alone, at sizes 8, 4 and 2. */
 static inline void idct_flat(int16_t dc, uint16_t q, int size, uint8_t *out, ptrdiff_t stride) {
-    uint64_t eight = limited(((int16_t)(dc * (int16_t)q * 4) + 16) >> 5) * 0x0101010101010101u;
+    int16_t value = (int16_t)(dc * (int16_t)q);
+    int32_t mean = size == 2 ? (int32_t)((uint32_t)(value * 4 + 16) << 15) >> 20 : ((int16_t)(value * 4) + 16) >> 5;
+    uint64_t eight = limited(mean) * 0x0101010101010101u;
     for (int y = 0; y < size; y++, out += stride) memcpy(out, &eight, size);
 }
 
@@ -136,7 +139,7 @@ static void idct_row_plain(const int16_t *coefs, const uint64_t *masks, size_t c
                            int size, uint8_t *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i++, coefs += 64, out += size) {
         if (size == 1) *out = idct_1x1(coefs[0], quantiser->q[0]);
-        else if (size > 2 && masks[i] <= 1) idct_flat(coefs[0], quantiser->q[0], size, out, stride);
+        else if (masks[i] <= 1) idct_flat(coefs[0], quantiser->q[0], size, out, stride);
         else idct_plain(coefs, masks[i], quantiser, size, out, stride);
     }
 }
@@ -236,25 +239,24 @@ static int simd_path(void) {
     return path;
 }
 
+#define BY_PATH(function, ...)                                    \
+    switch (simd_path()) {                                        \
+        IF_X86(case AVX2: function##_avx2(__VA_ARGS__); break;)   \
+        IF_X86(case SSE41: function##_sse41(__VA_ARGS__); break;) \
+        IF_ARM(case NEON: function##_neon(__VA_ARGS__); break;)   \
+        default: function##_plain(__VA_ARGS__);                   \
+    }
+
 /* One row of `count` blocks: `size` rows of count * size samples. `size`, 8, 4, 2 or 1, is this component's. */
 static void idct_row(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser, int size,
                      uint8_t *out, ptrdiff_t stride) {
-    int path = size < 4 ? PLAIN : simd_path();
-    (void)path;
-    IF_X86(if (path == AVX2) { idct_row_avx2(coefs, masks, count, quantiser, size, out, stride); return; })
-    IF_X86(if (path == SSE41) { idct_row_sse41(coefs, masks, count, quantiser, size, out, stride); return; })
-    IF_ARM(if (path == NEON) { idct_row_neon(coefs, masks, count, quantiser, size, out, stride); return; })
-    idct_row_plain(coefs, masks, count, quantiser, size, out, stride);
+    if (size < 4) idct_row_plain(coefs, masks, count, quantiser, size, out, stride);
+    else BY_PATH(idct_row, coefs, masks, count, quantiser, size, out, stride);
 }
 
 /* Columns [x0, x1) as RGB. */
 static void colour_row(const Row *row, int mode, size_t x0, size_t x1, uint8_t *rgb) {
-    int path = simd_path();
-    (void)path;
-    IF_X86(if (path == AVX2) { colour_row_avx2(row, mode, x0, x1, rgb); return; })
-    IF_X86(if (path == SSE41) { colour_row_sse41(row, mode, x0, x1, rgb); return; })
-    IF_ARM(if (path == NEON) { colour_row_neon(row, mode, x0, x1, rgb); return; })
-    colour_row_plain(row, mode, x0, x1, rgb);
+    BY_PATH(colour_row, row, mode, x0, x1, rgb);
 }
 
 #else /* VECTOR: 8 or 16 lanes of 16 bits, 1 or 2 blocks; HALF: as many bits in lanes of 32 */

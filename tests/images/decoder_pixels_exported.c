@@ -23,7 +23,8 @@ static const uint8_t *row_of(const Plane *plane, ptrdiff_t y) {
 }
 
 /* planes: [num_planes]; `out`: RGB [rows, columns, 3] of the image at `size` eighths. 0: done. */
-int show(Plane *planes, int num_planes, size_t width, size_t height, int size, const size_t rectangle[4], uint8_t *out) {
+int show(Plane *planes, int num_planes, size_t width, size_t height, int size, const size_t rectangle[4],
+         uint8_t *out) {
     int max_h = planes[0].h, max_v = planes[0].v;
     for (int i = 0; i < num_planes; i++) {
         Plane *plane = &planes[i];
@@ -65,3 +66,5 @@ int show(Plane *planes, int num_planes, size_t width, size_t height, int size, c
     for (int i = 0; i < num_planes; i++) free(planes[i].samples - 1);
     return 0;
 }
+
+const char *path_name(void) { return PATHS[simd_path()]; }

@@ -1,4 +1,4 @@
-"""JPEG files of any coefficients, decoded by libjpeg-turbo, and the same blocks through the pixel half of ours."""
+"""JPEG files of any coefficients for libjpeg-turbo, and the same blocks through the pixel half of ours."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ DC_BITS, AC_BITS = 5, 9
 
 
 class Blocks(NamedTuple):
-    """A component: coefs int16 [rows, columns, 64] in natural order (whole MCUs), its quantisers, its sampling."""
+    """A component in whole MCUs: coefs int16 [rows, columns, 64] and quantisers [64], in natural order."""
 
     coefs: np.ndarray
     quantisers: np.ndarray
     h: int = 1
     v: int = 1
+
+
+def blocks_of(coefs: np.ndarray, quantisers: np.ndarray, h: int, v: int, mcus: tuple[int, int]) -> Blocks:
+    """A component of a file, [rows, columns, 8, 8], filled up to whole MCUs."""
+    whole = np.zeros((mcus[0] * v, mcus[1] * h, 64), np.int16)
+    rows, columns = min(coefs.shape[0], whole.shape[0]), min(coefs.shape[1], whole.shape[1])
+    whole[:rows, :columns] = coefs[:rows, :columns].reshape(rows, columns, 64)
+    return Blocks(whole, quantisers.reshape(64), h, v)
 
 
 def segment(code: int, payload: bytes) -> bytes:
