@@ -13,8 +13,8 @@ import jpeglib
 import numpy as np
 import pytest
 import simplejpeg
+from decoder_oracle import SOURCE, compiled, turbo
 from decoder_pixels_oracle import Blocks, blocks_of, shown, to_jpeg
-from first_scans_oracle import SOURCE, compiled, turbo
 from hypothesis import given
 from hypothesis import strategies as st
 from jpeg_photos import PHOTO
@@ -162,7 +162,7 @@ def test_random_blocks_and_rows_within_their_buffers(checked: Path, path: str) -
     reason="wants Debian's gcc-aarch64-linux-gnu and qemu-user",
 )
 def test_random_blocks_on_arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("first_scans_oracle.COMPILER", "aarch64-linux-gnu-gcc")
+    monkeypatch.setattr("decoder_oracle.COMPILER", "aarch64-linux-gnu-gcc")
     done = compiled(tmp_path / "checked", "-static", INCLUDED, HERE / "decoder_pixels_checked.c")
     assert done.returncode == 0, done.stderr
     run_checked(["qemu-aarch64", tmp_path / "checked"], "neon", 5_000)
