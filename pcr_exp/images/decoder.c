@@ -37,7 +37,7 @@ enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 512 };
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
 /* Zigzag position to place in the block; those behind the last are written to the DC's, which is kept elsewhere. */
-static const uint8_t NATURAL[192] = {
+static const uint8_t NATURAL[64 + 256] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
@@ -48,15 +48,15 @@ static const uint8_t NATURAL[192] = {
  * An entry says all of a symbol by the next bits, LOOKUP_BITS of them by kind of table: how many bits are its code and
  * what follows it, how far it moves on, and its value. It is 0 where they are too few to know. From the low end:
  *   6 bits: how many bits it takes
- *   8 bits: how many positions it moves on, BEHIND_BLOCK at a block's end (of first passes)
- *   or, of refinements, whether the value is negative (bit 13), and whether blocks without symbols follow (bit 12)
- *   1 bit: whether there is a value; 1 bit: whether it is no block's end
+ *   1 bit: whether there is a value (of first passes), or whether blocks without symbols follow (of refinements)
+ *   from bit 8: how many positions it moves on, BEHIND_BLOCK at a block's end (of first passes);
+ *   or, of refinements, whether there is a value (bit 14), and whether it is negative (bit 15)
  *   16 bits: the value, or how many blocks without symbols follow; of refinements 1 << how many zeros it passes */
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
 enum { MOST_LOOKUP_BITS = 12 };
 static const int LOOKUP_BITS[] = {11, 11, 11, 10};
-enum { LENGTH = 63, MOVE_SHIFT = 6, MOVE = 255, HAS_VALUE_SHIFT = 14, IN_BLOCK = 1 << 15, VALUE_SHIFT = 16 };
-enum { BEHIND_BLOCK = 128, IS_NEGATIVE_SHIFT = 13, IS_RUN = 1 << 12 };
+enum { LENGTH = 63, HAS_VALUE_SHIFT = 6, MOVE_SHIFT = 8, MOVE = 255, BEHIND_BLOCK = 255, VALUE_SHIFT = 16 };
+enum { IS_RUN = 1 << 6, REFINES_SHIFT = 14, REFINES = 1 << REFINES_SHIFT, IS_NEGATIVE = 1 << 15 };
 
 typedef struct {
     int32_t entries[1 << MOST_LOOKUP_BITS];
@@ -95,7 +95,7 @@ static inline int bits_behind(Symbols kind, int symbol) {
 /* `bits` are those behind the code. 0 if there is no such symbol. */
 static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length, uint32_t bits) {
     int run = symbol >> 4, size = symbol & 15;
-    uint32_t value, flags = IN_BLOCK | (size ? 1u << HAS_VALUE_SHIFT : 0);
+    uint32_t value, flags = 0;
     length += bits_behind(kind, symbol);
     if (kind == DC_SYMBOLS) {
         if (symbol > LARGEST_DC_SIZE) return 0;
@@ -107,11 +107,11 @@ static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length
     } else if (kind == REFINED_AC) {
         if (size > 1) return 0;
         value = 1u << run;
-        flags |= size && !(bits & 1) ? 1u << IS_NEGATIVE_SHIFT : 0;
+        flags = size == 0 ? 0 : bits & 1 ? REFINES : REFINES | IS_NEGATIVE;
     } else {
         if (size > LARGEST_AC_SIZE || size + low_bit > MAX_BITS) return 0;
         value = size == 0 ? 0 : (uint32_t)extended(bits, size) << low_bit;
-        flags |= (uint32_t)(run + 1) << MOVE_SHIFT;
+        flags = (uint32_t)(run + 1) << MOVE_SHIFT | (size ? 1u << HAS_VALUE_SHIFT : 0);
     }
     return (int32_t)(value << VALUE_SHIFT | flags | (uint32_t)length);
 }
@@ -415,14 +415,19 @@ INLINED uint64_t load64(const uint8_t *at) {
     return word;
 }
 
+/* Where a bit is: 8 times its byte's address, and its number. */
+typedef uint64_t Position;
+
+static inline Position position_of(const uint8_t *at) { return 8 * (uint64_t)(uintptr_t)at; }
+
+INLINED const uint8_t *byte_at(Position position) { return (const uint8_t *)(uintptr_t)(position >> 3); }
+
 /* At least 57 bits from `position` on. */
-INLINED uint64_t bits_at(const uint8_t *stream, uint64_t position) {
-    return load64(stream + (position >> 3)) >> (position & 7);
-}
+INLINED uint64_t bits_at(Position position) { return load64(byte_at(position)) >> (position & 7); }
 
 /* All 64. */
-static inline uint64_t wide_bits_at(const uint8_t *stream, uint64_t position) {
-    const uint8_t *at = stream + (position >> 3);
+static inline uint64_t wide_bits_at(Position position) {
+    const uint8_t *at = byte_at(position);
     unsigned shift = position & 7;
     return load64(at) >> shift | (uint64_t)at[8] << 1 << (63 - shift);
 }
@@ -436,9 +441,9 @@ static void reverse_bytes(uint8_t *bytes, size_t size) {
     }
 }
 
-/* Where a segment's bits end; they begin at `first` of the stream. */
+/* Entropy-coded bits between restarts. */
 typedef struct {
-    uint64_t first, end;
+    Position first, end;
 } Segment;
 
 /* A scan's bytes without the zero after each FF (T.81 B.1.1.5), in reversed bits; zeros behind each segment. */
@@ -454,7 +459,7 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
             *to++ = 0xFF, from = marker + 2;
             continue;
         }
-        segments[i++] = (Segment){8 * (uint64_t)(first - out), 8 * (uint64_t)(to - out)};
+        segments[i++] = (Segment){position_of(first), position_of(to)};
         memset(to, 0, PADDING_BYTES);
         to += PADDING_BYTES, first = to;
         if (!marker) break;
@@ -471,25 +476,25 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
 
 /* What a step changes; kept in registers. */
 typedef struct {
-    uint64_t position;
+    Position position;
     size_t block;
     uint64_t left; /* of the band: its next position (first passes), or all that is before the lane (refinements) */
-    int64_t is_bad; /* its sign */
 } State;
 
 typedef struct {
     State state;
-    const uint8_t *stream;
     const Table *table;
-    uint64_t end_position;
+    Position end_position;
     size_t end_block;
     int16_t *coefs;
     uint64_t *masks;
     uint64_t band; /* as `left` at a block's beginning */
     uint64_t behind;          /* of first passes: the position behind the band */
     uint64_t *corrections;    /* of refinements */
-    int16_t values[4];        /* of refinements, by sign and whether there is one */
+    int16_t values[4];        /* of refinements, by whether there is one and its sign */
+    uint64_t kept[4];         /* all bits where there is one */
     int32_t run;              /* blocks to come without symbols */
+    int is_bad;
 } Lane;
 
 /* The zero at the place in `mask` that `nth` has among its bits: 1 << n, or 0 for none. */
@@ -531,32 +536,37 @@ INLINED uint64_t safe_steps(const Lane *lane, const State *state) {
 }
 
 /* A lane that cannot go on is through. */
-INLINED void give_up(const Lane *lane, State *state) { state->is_bad = -1, state->block = lane->end_block; }
+INLINED void give_up(Lane *lane, State *state) { lane->is_bad = 1, state->block = lane->end_block; }
 
-INLINED void first_step(const Lane *lane, State *state, uint64_t *steps, int has_pdep) {
+INLINED void first_step(Lane *lane, State *state, uint64_t *steps, int has_pdep) {
     (void)steps, (void)has_pdep;
-    uint64_t word = bits_at(lane->stream, state->position);
-    int32_t entry = entry_at(lane->table, FIRST_AC, word);
-    if (RARELY(!entry) && !(entry = long_entry(lane->table, word))) {
+    uint64_t word = bits_at(state->position);
+    uint32_t entry = (uint32_t)entry_at(lane->table, FIRST_AC, word);
+    if (RARELY(!entry) && !(entry = (uint32_t)long_entry(lane->table, word))) {
         give_up(lane, state);
         return;
     }
     state->position += entry & LENGTH;
-    uint64_t k = state->left + (uint64_t)(entry >> MOVE_SHIFT & MOVE);
-    int is_done = k >= lane->behind;
-    lane->coefs[state->block * 64 + NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
+    uint64_t k = state->left + (uint8_t)(entry >> MOVE_SHIFT);
+    int64_t left = (int64_t)(lane->behind - k);
+    if (RARELY((uint64_t)(left + 127) < 127)) { /* the band ends within it; BEHIND_BLOCK is more */
+        if (entry >> HAS_VALUE_SHIFT & 1) give_up(lane, state);
+        else state->left = lane->band, state->block++;
+        return;
+    }
+    uint32_t value = entry >> VALUE_SHIFT;
+    lane->coefs[state->block * 64 + NATURAL[k - 1]] = (int16_t)value;
     lane->masks[state->block] |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << ((k - 1) & 63);
-    state->is_bad |= (int64_t)((lane->behind - k) & (uint64_t)(int64_t)(int32_t)((uint32_t)entry << 16));
-    size_t blocks = entry & IN_BLOCK ? 1 : 1 + (size_t)(entry >> VALUE_SHIFT);
-    state->block += is_done ? blocks : 0;
-    state->left = is_done ? lane->band : k;
+    uint64_t is_done = -(uint64_t)(left <= 0), is_end = -(uint64_t)(left < 0);
+    state->block += (value & is_end) - is_done;
+    state->left = (k & ~is_done) | (lane->band & is_done);
 }
 
 /* Blocks without symbols, what is left of this one first: corrections alone. */
 INLINED State refined_run(Lane *lane, State state, int32_t count, int has_pdep) {
     for (; count > 0 && state.block < lane->end_block && state.position <= lane->end_position; count--) {
         uint64_t corrected = lane->masks[state.block] & state.left;
-        uint64_t bits = wide_bits_at(lane->stream, state.position);
+        uint64_t bits = wide_bits_at(state.position);
         lane->corrections[state.block] |= deposited(bits, corrected, has_pdep);
         state.position += (uint64_t)__builtin_popcountll(corrected);
         state.block++, state.left = lane->band;
@@ -578,34 +588,37 @@ REFINED_RUN(refined_run_pdep, WITH_PDEP, 1)
 #endif
 
 INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pdep) {
-    uint64_t word = bits_at(lane->stream, state->position);
-    int32_t entry = entry_at(lane->table, REFINED_AC, word);
-    if (RARELY(!entry) && !(entry = long_entry(lane->table, word))) {
+    uint64_t word = bits_at(state->position);
+    uint32_t entry = (uint32_t)entry_at(lane->table, REFINED_AC, word);
+    if (RARELY(!entry) && !(entry = (uint32_t)long_entry(lane->table, word))) {
         give_up(lane, state);
         return;
     }
-    unsigned length = entry & LENGTH;
     if (RARELY(entry & IS_RUN)) {
-        state->position += length;
-        int32_t count = 1 + (entry >> VALUE_SHIFT);
+        state->position += entry & LENGTH;
+        int32_t count = 1 + (int32_t)(entry >> VALUE_SHIFT);
         *state = has_pdep ? refined_run_pdep(lane, *state, count) : refined_run_plain(lane, *state, count);
         *steps = 1; /* it took more bits than a step may */
         return;
     }
-    uint64_t mask = lane->masks[state->block], left = state->left;
-    uint64_t found = nth_bit(left & ~mask, (uint32_t)entry >> VALUE_SHIFT, has_pdep), passed = found ^ (found - 1);
-    uint64_t corrected = left & mask & passed, bits = word >> length;
-    unsigned count = (unsigned)__builtin_popcountll(corrected);
-    if (RARELY(length + count > 57)) bits = wide_bits_at(lane->stream, state->position + length);
+    uint64_t mask = lane->masks[state->block], left = state->left, bits = word >> (entry & LENGTH);
+    uint64_t found = nth_bit(left & ~mask, entry >> VALUE_SHIFT, has_pdep), passed = found ^ (found - 1);
+    uint64_t corrected = left & mask & passed;
+    unsigned count = (unsigned)__builtin_popcountll(corrected) + (entry & LENGTH);
+    if (RARELY(count > 57)) bits = wide_bits_at(state->position + (entry & LENGTH));
     lane->corrections[state->block] |= deposited(bits, corrected, has_pdep);
-    state->position += length + count;
-    lane->coefs[state->block * 64 + NATURAL[found ? __builtin_ctzll(found) : 64]] =
-        lane->values[entry >> IS_NEGATIVE_SHIFT & 3];
-    lane->masks[state->block] = mask | (found & -(uint64_t)(entry >> HAS_VALUE_SHIFT & 1));
-    state->is_bad |= (int64_t)((found - 1) & (uint64_t)entry << 48);
+    state->position += count;
+    unsigned place = found ? (unsigned)__builtin_ctzll(found) : 64;
+    if (RARELY(place & entry >> (REFINES_SHIFT - 6))) { /* no place for a value: both have bit 6 */
+        give_up(lane, state);
+        return;
+    }
+    lane->coefs[state->block * 64 + NATURAL[place]] = lane->values[entry >> REFINES_SHIFT & 3];
+    lane->masks[state->block] = mask | (found & lane->kept[entry >> REFINES_SHIFT & 3]);
     left &= ~passed;
-    state->block += left == 0;
-    state->left = left ? left : lane->band;
+    uint64_t is_done = -(uint64_t)(left == 0);
+    state->block -= is_done;
+    state->left = left | (lane->band & is_done);
 }
 
 /* Both until one is through. */
@@ -751,12 +764,12 @@ static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
             int16_t *at = blocks->dc[i];
             blocks->dc[i] += blocks->steps[i];
             if (scan->header->high_bit) {
-                if (i == 0) word = bits_at(scan->stream, position);
+                if (i == 0) word = bits_at(position);
                 *at |= (int16_t)((word & 1) << low_bit);
                 continue;
             }
             int component = blocks->components[i];
-            word = bits_at(scan->stream, position);
+            word = bits_at(position);
             int32_t entry = entry_at(scan->dc_tables[component], DC_SYMBOLS, word);
             if (RARELY(!entry) && !(entry = long_entry(scan->dc_tables[component], word))) return UNSUPPORTED;
             position += entry & LENGTH;
@@ -778,7 +791,7 @@ static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
         for (int i = 0; i < blocks->count; i++) {
             int component = blocks->components[i];
             const Table *table = scan->dc_tables[component];
-            uint64_t word = bits_at(scan->stream, position), found = 0;
+            uint64_t word = bits_at(position), found = 0;
             int32_t entry = entry_at(table, DC_SYMBOLS, word);
             if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
             position += entry & LENGTH;
@@ -788,13 +801,15 @@ static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
             int16_t *coefs = blocks->coefs[i];
             table = scan->ac_tables[component];
             for (unsigned k = 1; k < 64;) {
-                word = bits_at(scan->stream, position);
+                word = bits_at(position);
                 entry = entry_at(table, SEQUENTIAL_AC, word);
                 if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
                 position += entry & LENGTH;
                 k += entry >> MOVE_SHIFT & MOVE;
-                if (!(entry & IN_BLOCK)) break;
-                if (RARELY(k > 64)) return UNSUPPORTED;
+                if (k > 64) {
+                    if (k <= 64 + 16) return UNSUPPORTED;
+                    break;
+                }
                 coefs[NATURAL[k - 1]] = (int16_t)(entry >> VALUE_SHIFT);
                 found |= (uint64_t)(entry >> HAS_VALUE_SHIFT & 1) << (k - 1);
             }
@@ -840,10 +855,10 @@ static int open_lane(Decoder *decoder, Scan *scan, Lane *lane) {
     uint64_t band = (~(uint64_t)0 << header->first) & ~(uint64_t)0 >> (63 - header->last);
     int16_t bit = (int16_t)(1 << header->low_bit);
     *lane = (Lane){
-        .stream = scan->stream, .table = scan->ac_tables[0], .end_position = scan->segments[scan->segment].end,
+        .table = scan->ac_tables[0], .end_position = scan->segments[scan->segment].end,
         .end_block = scan->block + left, .coefs = slot->coefs, .masks = slot->masks,
         .band = header->high_bit ? band : (uint64_t)header->first, .behind = (uint64_t)header->last + 1,
-        .corrections = slot->corrections[header->low_bit], .values = {0, 0, bit, (int16_t)-bit},
+        .corrections = slot->corrections[header->low_bit], .values = {0, bit, 0, (int16_t)-bit}, .kept = {0, ~(uint64_t)0, 0, ~(uint64_t)0},
     };
     lane->state = (State){.position = scan->position, .block = scan->block, .left = lane->band};
     if (!header->high_bit) lane->state.block += (size_t)scan->run;
@@ -852,7 +867,7 @@ static int open_lane(Decoder *decoder, Scan *scan, Lane *lane) {
 }
 
 static int close_lane(Scan *scan, const Lane *lane) {
-    if (lane->state.is_bad < 0 || lane->state.position > lane->end_position) return UNSUPPORTED;
+    if (lane->is_bad || lane->state.position > lane->end_position) return UNSUPPORTED;
     scan->position = lane->state.position;
     scan->run = scan->header->high_bit ? lane->run : (int32_t)(lane->state.block - lane->end_block);
     scan->left -= (int64_t)(lane->end_block - scan->block);
@@ -926,7 +941,7 @@ static int decode_chunk(Decoder *decoder) {
         run_lanes(decoder);
         for (int i = 0; i < 2; i++) {
             Scan *scan = decoder->of_lane[i];
-            if (!scan || (is_open(&decoder->lanes[i]) && decoder->lanes[i].state.is_bad >= 0)) continue;
+            if (!scan || is_open(&decoder->lanes[i])) continue;
             if (close_lane(scan, &decoder->lanes[i]) != OK) return UNSUPPORTED;
             decoder->of_lane[i] = NULL;
             if (scan->block == scan->num_blocks && end_chunk(decoder, scan) != OK) return UNSUPPORTED;
@@ -1200,6 +1215,7 @@ static void open_scan(const Header *header, Scan *scan) {
         if (of->ac_tables[i]) build_table(scan->ac_tables[i], of->ac_tables[i], ac, of->low_bit);
     }
     unstuff(of, scan->stream, scan->segments);
+    scan->position = scan->segments[0].first;
     scan->left = of->restart_interval ? of->restart_interval : INT64_MAX;
 }
 
