@@ -72,12 +72,14 @@ INLINED int32_t entry_at(const Table *table, Symbols kind, uint64_t bits) {
     return table->entries[bits & ((1u << LOOKUP_BITS[kind]) - 1)];
 }
 
+#define FOUR(n) n, n + 128, n + 64, n + 192
+#define SIXTEEN(n) FOUR(n), FOUR(n + 32), FOUR(n + 16), FOUR(n + 48)
+#define SIXTY_FOUR(n) SIXTEEN(n), SIXTEEN(n + 8), SIXTEEN(n + 4), SIXTEEN(n + 12)
+static const uint8_t REVERSED[256] = {SIXTY_FOUR(0), SIXTY_FOUR(2), SIXTY_FOUR(1), SIXTY_FOUR(3)};
+
+/* Up to 16 bits, the last first. */
 static inline uint32_t reversed(uint32_t bits, int count) {
-    bits = (bits & 0x5555) << 1 | (bits >> 1 & 0x5555);
-    bits = (bits & 0x3333) << 2 | (bits >> 2 & 0x3333);
-    bits = (bits & 0x0F0F) << 4 | (bits >> 4 & 0x0F0F);
-    bits = (bits & 0x00FF) << 8 | bits >> 8;
-    return bits >> (16 - count);
+    return ((uint32_t)REVERSED[bits & 255] << 8 | REVERSED[bits >> 8 & 255]) >> (16 - count);
 }
 
 /* EXTEND of T.81 F.2.2.1, of bits that are read from the low end. */
@@ -512,6 +514,19 @@ INLINED uint64_t nth_bit(uint64_t mask, uint64_t nth, int has_pdep) {
     return mask & -mask;
 }
 
+/* Which bit it is; 64 for none. */
+INLINED unsigned place_of(uint64_t bit, int has_pdep) {
+#if defined(__x86_64__)
+    if (has_pdep) {
+        uint64_t place;
+        __asm__("tzcnt %1, %0" : "=r"(place) : "r"(bit) : "cc");
+        return (unsigned)place;
+    }
+#endif
+    (void)has_pdep;
+    return bit ? (unsigned)__builtin_ctzll(bit) : 64;
+}
+
 /* The low bits of `bits`, at the places of `mask`. */
 INLINED uint64_t deposited(uint64_t bits, uint64_t mask, int has_pdep) {
 #if defined(__x86_64__)
@@ -608,7 +623,7 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
     if (RARELY(count > 57)) bits = wide_bits_at(state->position + (entry & LENGTH));
     lane->corrections[state->block] |= deposited(bits, corrected, has_pdep);
     state->position += count;
-    unsigned place = found ? (unsigned)__builtin_ctzll(found) : 64;
+    unsigned place = place_of(found, has_pdep);
     if (RARELY(place & entry >> (REFINES_SHIFT - 6))) { /* no place for a value: both have bit 6 */
         give_up(lane, state);
         return;

@@ -80,15 +80,11 @@ class JpegDecoder:
             ImageError: it is no file as `decoder.c` reads them; it may be a good one.
         """
         fields = (ctypes.c_int32 * (5 + 3 * _MAX_COMPONENTS))()
-        _check(self._library.pcr_decoder_frame(*_pieces(jpeg), ctypes.byref(fields)))
-        height, width, mcu_width, is_wide, count, *of_components = fields
-        of = [tuple(of_components[3 * i : 3 * i + 3]) for i in range(count)]
-        return Layout(
-            Frame(height, width, mcu_width),
-            tuple(table for table, _, _ in of),
-            tuple((rows, columns) for _, rows, columns in of),
-            bool(is_wide),
-        )
+        _check(self._library.pcr_decoder_frame(*_pieces(jpeg), fields))
+        height, width, mcu_width, is_wide, count, *of_components = fields[:]
+        of_components = of_components[: 3 * count]
+        blocks = tuple(zip(of_components[1::3], of_components[2::3], strict=True))
+        return Layout(Frame(height, width, mcu_width), tuple(of_components[::3]), blocks, bool(is_wide))
 
     def read_frame(self, jpeg: Buffer | Sequence[Buffer]) -> Frame:
         """The image's size. Raises as `read_layout` does."""
@@ -149,10 +145,19 @@ class JpegDecoder:
 def _pieces(jpeg: Buffer | Sequence[Buffer]) -> tuple[Any, int]:
     """An array of pieces, which holds on to what it points to, and their number."""
     buffers = [jpeg] if isinstance(jpeg, Buffer) else jpeg
-    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-    pieces = (_Piece * len(arrays))(*[(array.ctypes.data, array.size) for array in arrays])
+    arrays = [np.frombuffer(buffer, np.uint8) if len(buffer) else _NOTHING for buffer in buffers]
+    addresses = [(array.__array_interface__["data"][0], array.size) for array in arrays]
+    pieces: Any = _array_of(len(arrays))(*addresses)
     pieces.held = arrays
     return pieces, len(arrays)
+
+
+@functools.cache
+def _array_of(count: int) -> Any:
+    return _Piece * count
+
+
+_NOTHING = np.empty(0, dtype=np.uint8)
 
 
 def _check(status: int) -> None:

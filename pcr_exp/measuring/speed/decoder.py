@@ -1,8 +1,9 @@
-"""What the library of the first scans saves, beside libturbojpeg with the same pixels.
+"""What decoding costs, by our decoder and by libjpeg-turbo: originals, and the first scans of progressive files.
 
-`python -m pcr_exp.measuring.speed.first_scans` prints a table, kept as results/throughput/first_scans.csv:
-microseconds of CPU time per native ImageNet image at groups 1 and 2, `scaled`, random-resized-crop 224, in
-one process, everything warm; each image by both, one after the other.
+`python -m pcr_exp.measuring.speed.decoder` prints a table, kept as results/throughput/decoder.csv: CPU
+milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm, without
+block smoothing; each image by both, one after the other. `of_original` is over libjpeg-turbo's time for the
+originals in the same repeat. `area` is the part of the image that is decoded, around its centre.
 """
 
 from __future__ import annotations
@@ -10,71 +11,100 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import cv2
-import numpy as np
-import torch
-
-from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.images import decode
-from pcr_exp.images.codec import Buffer
-from pcr_exp.images.first_scans import find_first_scans_decoder
-from pcr_exp.images.resample import resample
-from pcr_exp.loading.transform import TrainTransform, random_crop
-from pcr_exp.measuring.speed.native_images import add_images, native_records
+from pcr_exp.config.scan_scripts import DEFAULT
+from pcr_exp.errors import ImageError
+from pcr_exp.images.decoded import PartDecoder
+from pcr_exp.images.decoder import find_decoder
+from pcr_exp.images.jpeg import join_pieces, split_scans
+from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.prefixes import prefix_of
+from pcr_exp.images.smoothing import read_progressive, without_smoothing
+from pcr_exp.images.transcode import to_progressive
+from pcr_exp.measuring.speed.native_images import add_images, native_samples
 from pcr_exp.measuring.speed.rows import save_rows
-from pcr_exp.records.reader import RecordSet
-from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system.freed_memory import keep_freed_memory
 
 NUM_IMAGES = 200
-IMAGE_SIZE = 224
-GROUPS = (1, 2)
-DECODERS = {"library": find_first_scans_decoder, "libturbojpeg": lambda: None}
-"""By what decodes: what `pcr_exp.images.decode` finds then."""
+SCANS = (10, 5, 2, 1)
+ORIGINAL = "original"
+AREAS = (1.0, 0.5)
 
 
-def measure(jpegs: list[bytes], group: int, rng: np.random.Generator) -> dict[str, dict[str, float]]:
-    """Per decoder, mean CPU microseconds per image: decoding a crop, and all until it is in the batch."""
-    opened = decode.open_decoder("scaled", "pcr")
-    out = np.empty((IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
-    spent = {name: {"decode_us": 0.0, "all_us": 0.0} for name in DECODERS}
-    for jpeg in jpegs:
-        draws = rng.random(TrainTransform.num_draws).tolist()
-        for name, find in DECODERS.items():
-            with mock.patch.object(decode, "find_first_scans_decoder", find):
-                began_s = time.thread_time()
-                image = opened(jpeg, group, "an image")
-                part = image.part(*random_crop(image.height_px, image.width_px, AugmentConfig(), draws))
-                decoded_s = time.thread_time()
-                resample(part, out, antialias=True)
-                ended_s = time.thread_time()
-            spent[name]["decode_us"] += 1e6 * (decoded_s - began_s) / len(jpegs)
-            spent[name]["all_us"] += 1e6 * (ended_s - began_s) / len(jpegs)
-    return spent
+def files_of(original: bytes) -> dict[str, tuple[bytes, bytes]]:
+    """By what it holds: the file, and that from which libjpeg-turbo gives the same pixels.
+
+    Raises:
+        ImageError: nothing can be made of it.
+    """
+    found = {ORIGINAL: (original, original)}
+    scans = split_scans(to_progressive(original))
+    for count in SCANS:
+        jpeg = join_pieces(scans[:count])
+        header = read_progressive(jpeg)
+        prefix = prefix_of(DEFAULT, len(header.tables), count) if header else None
+        unsmoothed = without_smoothing(jpeg, header, prefix) if header and prefix else None
+        if unsmoothed is None:
+            raise ImageError("libjpeg smooths it")
+        found[f"{count} scans"] = jpeg, bytes(unsmoothed)
+    return found
 
 
-def rows(images: Path, repeats: int) -> Iterator[dict[str, Any]]:
-    """One of each decoder in every repeat; the first round warms."""
-    records = RecordSet(LocalStorage(native_records(NUM_IMAGES, 50, images=images)), "pcr")
-    jpegs = {group: [bytes(jpeg) for jpeg in prefixes(records, group)] for group in GROUPS}
-    rng = np.random.default_rng(0)
-    for repeat, group in product(range(-1, repeats), GROUPS):
-        for name, spent in measure(jpegs[group], group, rng).items():
-            if repeat >= 0:
-                yield {"group": group, "decoder": name, "repeat": repeat, **spent}
+def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], object]:
+    """What decodes the middle of the file; begins where both can."""
+    frame = decoder.read_frame(jpeg)
+    side = area**0.5
+    rows, columns = round(frame.height_px * side), round(frame.width_px * side)
+    top, left = (frame.height_px - rows) // 2, (frame.width_px - columns) // 2
+    left -= left % frame.mcu_width_px
+
+    def call() -> object:
+        decoder.read_frame(jpeg)
+        return decoder.decode(jpeg, 1, top, left, rows, columns)
+
+    return call
 
 
-def prefixes(records: RecordSet, group: int) -> Iterator[Buffer]:
-    """Every image's file up to a group."""
-    for record in range(len(records.index.records)):
-        prefix = records.read_prefix(record, group)
-        yield from (prefix.encoded(i) for i in range(len(prefix)))
+def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]]:
+    """One of each case in every repeat, image by image; the first repeat warms."""
+    ours, turbo = find_decoder(), find_part_decoder()
+    if ours is None or turbo is None:
+        sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
+    calls: dict[tuple[str, float, str], list[Callable[[], object]]] = {}
+    for sample in native_samples(num_images, images):
+        try:
+            files = files_of(sample.path.read_bytes())
+            of_image = {
+                (what, area, name): call_of(decoder, jpegs[number], area)
+                for (what, jpegs), area in product(files.items(), AREAS)
+                for number, (name, decoder) in enumerate((("ours", ours), ("libjpeg-turbo", turbo)))
+            }
+        except ImageError:  # CMYK, and what libjpeg cannot be kept from smoothing
+            continue
+        for case, call in of_image.items():
+            calls.setdefault(case, []).append(call)
+    num_measured = len(calls[ORIGINAL, 1.0, "ours"])
+    for repeat in range(-1, repeats):
+        spent_s = dict.fromkeys(calls, 0.0)
+        for i, case in product(range(num_measured), calls):
+            began_s = time.thread_time()
+            calls[case][i]()
+            spent_s[case] += time.thread_time() - began_s
+        if repeat >= 0:
+            for (what, area, name), seconds in spent_s.items():
+                yield {
+                    "file": what,
+                    "area": area,
+                    "decoder": name,
+                    "repeat": repeat,
+                    "ms": 1e3 * seconds / num_measured,
+                    "of_original": seconds / spent_s[ORIGINAL, area, "libjpeg-turbo"],
+                    "of_same": seconds / spent_s[what, area, "libjpeg-turbo"],
+                }
 
 
 def main() -> None:
@@ -82,14 +112,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_images(parser)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput/first_scans.csv"))
+    parser.add_argument("--num-images", type=int, default=NUM_IMAGES)
+    parser.add_argument("--out", type=Path, default=Path("results/throughput/decoder.csv"))
     arguments = parser.parse_args()
-    if find_first_scans_decoder() is None:
-        sys.exit("the library is not built: with a C compiler, install pcr-exp again (pip install -e .)")
-    cv2.setNumThreads(0)
-    torch.set_num_threads(1)
     keep_freed_memory()
-    save_rows(list(rows(arguments.images, arguments.repeats)), arguments.out)
+    save_rows(list(rows(arguments.images, arguments.repeats, arguments.num_images)), arguments.out)
 
 
 if __name__ == "__main__":
