@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
+import cv2
 import numpy as np
 import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
@@ -57,6 +59,54 @@ def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -
             message starts with `name`.
     """
     return _decode(jpeg, name, _check(jpeg, name, max_pixels))
+
+
+def decode_jpeg(
+    data: Buffer,
+    rectangle: tuple[int, int, int, int] | None = None,
+    scale: Fraction | float = 1,
+    *,
+    max_pixels: int = MAX_PIXELS,
+) -> Pixels:
+    """Decode a JPEG, or a rectangle of it, to uint8 [rows, columns, 3] RGB; libjpeg's block smoothing is off.
+
+    Pixels are libjpeg-turbo's (accurate DCT, smooth chroma upsampling), by `decoder.c` where it was built and
+    the file is one for it, else by libjpeg-turbo, which smooths a file that lacks scans. The GIL is released.
+
+    Args:
+        data: The file; a prefix of a progressive one's scans with the end-of-image marker behind it is whole.
+        rectangle: (top, left, rows, columns) in pixels at `scale`; the whole image if not given. Damage
+            behind its last row may be passed over.
+        scale: 1, 1/2, 1/4 or 1/8 of the size, rounded up.
+        max_pixels: Images that have more are refused.
+
+    Raises:
+        RecordError: the file cannot be decoded, or has more pixels than `max_pixels`.
+        ValueError: there is no such scale or rectangle.
+    """
+    denominator = next((d for d in (1, 2, 4, 8) if scale * d == 1), None)
+    if denominator is None:
+        raise ValueError(f"scale: 1, 1/2, 1/4 or 1/8 is wanted, not {scale}")
+    name = "the image"
+    frame = _check(data, name, max_pixels)
+    height, width = -(-frame.height_px // denominator), -(-frame.width_px // denominator)
+    top, left, rows, columns = rectangle or (0, 0, height, width)
+    if min(top, left, rows - 1, columns - 1) < 0 or top + rows > height or left + columns > width:
+        raise ValueError(f"rectangle: {rectangle} is not within the {height} rows and {width} columns")
+    decoder = find_decoder()
+    if decoder is not None:
+        try:
+            return decoder.decode(data, denominator, top, left, rows, columns)
+        except ImageError:
+            pass
+    if denominator == 1:
+        pixels = _decode(data, name, frame)
+    else:
+        pixels = _decode(data, name, frame, height, width)
+        if pixels.shape[:2] != (height, width):  # by Pillow, or so small that scales are alike
+            small = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+            pixels = np.asarray(small, dtype=np.uint8)
+    return pixels[top : top + rows, left : left + columns]
 
 
 def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
@@ -128,7 +178,7 @@ def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Sou
 
 
 def _by_own_decoder(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame, denominator: int) -> Source:
-    """By `decoder.c`, which never smooths; where libjpeg could not be kept from it, libjpeg shows the file."""
+    """By `decoder.c`, which never smooths; files that libjpeg cannot be kept from smoothing are libjpeg's."""
     otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
     decoder = find_decoder()
     if decoder is None or prefix is None:

@@ -1362,8 +1362,15 @@ static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
 /* Whether both halves, this file and the Python beside it, speak of the same functions. */
 EXPORTED int pcr_decoder_version(void) { return 1; }
 
-/* Which ways are taken on this machine. */
-EXPORTED const char *pcr_decoder_paths(void) { return has_fast_pdep() ? "pdep" : "plain"; }
+/* Which ways are taken on this machine, for pixels and for bits. */
+EXPORTED const char *pcr_decoder_paths(void) {
+    static const char *const names[2][4] = {
+        {"plain, plain", "avx2, plain", "sse41, plain", "neon, plain"},
+        {"plain, pdep", "avx2, pdep", "sse41, pdep", "neon, pdep"},
+    };
+    int path = simd_path();
+    return names[has_fast_pdep()][path == AVX2 ? 1 : path == SSE41 ? 2 : path == NEON ? 3 : 0];
+}
 
 /* out: height, width, and the width of an MCU in pixels; whether quantisers have 16 bits; the number of components;
  * then for each its quantisation table, block rows and blocks per row. */

@@ -1,8 +1,9 @@
-"""JPEGs by `decoder.c`: libjpeg-turbo's pixels without block smoothing, progressive files in a fraction of its time.
+"""JPEGs by `decoder.c`: libjpeg-turbo's pixels without block smoothing, progressive files far sooner.
 
 The library is built where the package is installed, if there is a C compiler. Without it, libturbojpeg
-decodes, to the same pixels. It calls no Python: one file serves all versions. Environment variables force one of
-its paths, where the machine has it: `PCR_EXP_SIMD` (avx2, sse41, neon, plain) and `PCR_EXP_BITS` (pdep, plain).
+decodes, to the same pixels. It calls no Python: one file serves all versions. Environment variables force one
+of its paths where the machine has it: `PCR_EXP_SIMD` (avx2, sse41, neon, plain) and `PCR_EXP_BITS` (pdep,
+plain).
 """
 
 from __future__ import annotations

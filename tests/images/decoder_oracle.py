@@ -1,4 +1,4 @@
-"""The library of decoder.c built from its source, and what its results are compared with: libturbojpeg, jpeglib."""
+"""The library of decoder.c built from its source, and what it is compared with: libturbojpeg and jpeglib."""
 
 from __future__ import annotations
 

@@ -29,10 +29,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jpeg_photos import KINDS, PHOTO, groups_of, merge_tables, needs_jpegtran, to_jpeg, widen_tables
 
+from pcr_exp import images
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import JpegScan
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
+from pcr_exp.images import decode_jpeg
 from pcr_exp.images import decoder as own
 from pcr_exp.images.codec import Source
 from pcr_exp.images.decode import open_decoder
@@ -523,6 +525,30 @@ def test_real_photographs_look_the_same(ours: JpegDecoder) -> None:
                 assert wanted is not None and np.array_equal(found, wanted), file.name
                 num_decoded += 1
     assert num_decoded > 4.5 * len(files)
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_decode_jpeg_is_for_everyone(
+    ours: JpegDecoder, monkeypatch: pytest.MonkeyPatch, *, found: bool
+) -> None:
+    monkeypatch.setattr(decoding, "find_decoder", lambda: ours if found else None)
+    for kind in ("420", "grey", "cmyk", "rgb"):
+        assert np.array_equal(decode_jpeg(KINDS[kind]), decoding.decode(KINDS[kind]))
+    everything = decode_jpeg(KINDS["420"], scale=0.5)
+    assert everything.shape == (76, 100, 3)
+    assert np.array_equal(everything, whole(turbo(), KINDS["420"], 2))
+    assert np.array_equal(decode_jpeg(KINDS["420"], (5, 7, 20, 30), 1 / 2), everything[5:25, 7:37])
+    assert decode_jpeg(KINDS["cmyk"], scale=1 / 4).shape == (38, 50, 3)
+    with pytest.raises(ValueError, match=r"scale: 1, 1/2, 1/4 or 1/8 is wanted, not 0\.3"):
+        decode_jpeg(KINDS["420"], scale=0.3)
+    with pytest.raises(ValueError, match=r"rectangle: \(0, 0, 152, 1\) is not within the 151 rows"):
+        decode_jpeg(KINDS["420"], (0, 0, 152, 1))
+    with pytest.raises(RecordError, match="the image cannot be decoded"):
+        decode_jpeg(KINDS["420"][:-40] + EOI)
+    with pytest.raises(RecordError, match="max_pixels"):
+        decode_jpeg(KINDS["420"], max_pixels=100)
+    with pytest.raises(AttributeError, match="no attribute 'decode_png'"):
+        images.decode_png  # noqa: B018
 
 
 def test_a_file_object_is_as_good(ours: JpegDecoder) -> None:

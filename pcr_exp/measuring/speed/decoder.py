@@ -1,4 +1,4 @@
-"""What decoding costs, by our decoder and by libjpeg-turbo: originals, and the first scans of progressive files.
+"""What decoding costs, by our decoder and by libjpeg-turbo: originals, and first scans of progressive files.
 
 `python -m pcr_exp.measuring.speed.decoder` prints a table, kept as results/throughput/decoder.csv: CPU
 milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm, without
@@ -74,6 +74,7 @@ def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]
     ours, turbo = find_decoder(), find_part_decoder()
     if ours is None or turbo is None:
         sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
+    decoders: list[tuple[str, PartDecoder]] = [("ours", ours), ("libjpeg-turbo", turbo)]
     calls: dict[tuple[str, float, str], list[Callable[[], object]]] = {}
     for sample in native_samples(num_images, images):
         try:
@@ -81,7 +82,7 @@ def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]
             of_image = {
                 (what, area, name): call_of(decoder, jpegs[number], area)
                 for (what, jpegs), area in product(files.items(), AREAS)
-                for number, (name, decoder) in enumerate((("ours", ours), ("libjpeg-turbo", turbo)))
+                for number, (name, decoder) in enumerate(decoders)
             }
         except ImageError:  # CMYK, and what libjpeg cannot be kept from smoothing
             continue
