@@ -54,7 +54,7 @@ static const uint8_t NATURAL[64 + 256] = {
  *   16 bits: the value, or how many blocks without symbols follow; of refinements 1 << how many zeros it passes */
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
 enum { MOST_LOOKUP_BITS = 12 };
-static const int LOOKUP_BITS[] = {11, 11, 11, 10};
+static const int LOOKUP_BITS[] = {11, 11, 11, 9};
 enum { LENGTH = 63, HAS_VALUE_SHIFT = 6, MOVE_SHIFT = 8, MOVE = 255, BEHIND_BLOCK = 255, VALUE_SHIFT = 16 };
 enum { IS_RUN = 1 << 6, REFINES_SHIFT = 14, REFINES = 1 << REFINES_SHIFT, IS_NEGATIVE = 1 << 15 };
 
@@ -769,30 +769,42 @@ static void blocks_of_row(const Decoder *decoder, const Scan *scan, size_t row, 
     }
 }
 
-/* So many units of a scan of DC alone. */
+/* So many units of a scan of DC alone: its last bits. */
+static int refine_dc(Scan *scan, Blocks *blocks, size_t count) {
+    Position position = scan->position, end = scan->segments[scan->segment].end;
+    int low_bit = scan->header->low_bit;
+    for (; count && position <= end; count--, position += (uint64_t)blocks->count) {
+        uint64_t word = bits_at(position);
+        for (int i = 0; i < blocks->count; i++, word >>= 1) {
+            *blocks->dc[i] |= (int16_t)((word & 1) << low_bit);
+            blocks->dc[i] += blocks->steps[i];
+        }
+    }
+    scan->position = position;
+    return position <= end ? OK : UNSUPPORTED;
+}
+
+/* Its first. Bits are loaded for two blocks at once: 54 at most. */
 static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
-    uint64_t position = scan->position, end = scan->segments[scan->segment].end, word = 0;
+    Position position = scan->position, end = scan->segments[scan->segment].end;
     int low_bit = scan->header->low_bit;
     int32_t is_bad = 0;
     for (; count && position <= end; count--) {
-        for (int i = 0; i < blocks->count; i++, word >>= 1) {
-            int16_t *at = blocks->dc[i];
-            blocks->dc[i] += blocks->steps[i];
-            if (scan->header->high_bit) {
-                if (i == 0) word = bits_at(position);
-                *at |= (int16_t)((word & 1) << low_bit);
-                continue;
-            }
+        uint64_t word = 0;
+        for (int i = 0; i < blocks->count; i++) {
             int component = blocks->components[i];
-            word = bits_at(position);
-            int32_t entry = entry_at(scan->dc_tables[component], DC_SYMBOLS, word);
-            if (RARELY(!entry) && !(entry = long_entry(scan->dc_tables[component], word))) return UNSUPPORTED;
+            const Table *table = scan->dc_tables[component];
+            if (!(i & 1)) word = bits_at(position);
+            int32_t entry = entry_at(table, DC_SYMBOLS, word);
+            if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
+            word >>= entry & LENGTH;
             position += entry & LENGTH;
             int32_t value = (scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
+            int16_t *at = blocks->dc[i];
             *at = (int16_t)value;
             is_bad |= value != *at;
+            blocks->dc[i] = at + blocks->steps[i];
         }
-        if (scan->header->high_bit) position += (uint64_t)blocks->count;
     }
     scan->position = position;
     return position <= end && !is_bad ? OK : UNSUPPORTED;
@@ -850,7 +862,10 @@ static int decode_units(Decoder *decoder, Scan *scan) {
         for (size_t left = (size_t)units_per_row(decoder->header, header), count; left; left -= count) {
             if (restarted(scan) != OK) return UNSUPPORTED;
             count = (uint64_t)scan->left < left ? (size_t)scan->left : left;
-            if ((header->last ? decode_sequential : decode_dc)(scan, &blocks, count) != OK) return UNSUPPORTED;
+            int status = header->last ? decode_sequential(scan, &blocks, count)
+                         : header->high_bit ? refine_dc(scan, &blocks, count)
+                                            : decode_dc(scan, &blocks, count);
+            if (status != OK) return status;
             scan->left -= (int64_t)count;
         }
     }
