@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: `configs/` lies beside the package in a checkout, inside it in a wheel.
 
 Hydra looks for launchers in `hydra_plugins`, which it shares with other packages. And libraries in C are
-built where there is a compiler; without, nothing is missing but speed (pcr_exp/images/first_scans.py and
+built where there is a compiler; without, nothing is missing but speed (pcr_exp/images/decoder.py and
 pcr_exp/storage/many_reads.py).
 """
 
@@ -18,10 +18,12 @@ setup(
         Extension(
             f"pcr_exp.{package}._{name}",
             [f"pcr_exp/{package}/{name}.c"],
+            depends=["pcr_exp/images/decoder_pixels.h"],
+            extra_compile_args=["-O3"],
             optional=True,
             py_limited_api=True,
         )
-        for package, name in (("images", "first_scans"), ("storage", "many_reads"))
+        for package, name in (("images", "decoder"), ("storage", "many_reads"))
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},  # they call no Python: one file is for all versions
 )

@@ -73,7 +73,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_a_compiler_it_is_built_without_the_library(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build(tmp_path, CC="no-such-compiler")).namelist()
-    assert "pcr_exp/images/first_scans.py" in names
+    assert "pcr_exp/images/decoder.py" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
@@ -86,7 +86,7 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     configs = {str(path.relative_to(REPO)) for path in (REPO / "configs").rglob("*.yaml")}
     assert configs == {name.removeprefix("pcr_exp/") for name in names if name.endswith(".yaml")}
     built = {name for name in names if name.endswith(".so")}
-    libraries = {"pcr_exp/images/_first_scans.abi3.so", "pcr_exp/storage/_many_reads.abi3.so"}
+    libraries = {"pcr_exp/images/_decoder.abi3.so", "pcr_exp/storage/_many_reads.abi3.so"}
     assert built == (libraries if shutil.which("cc") else set()), "built where they can be"
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
 

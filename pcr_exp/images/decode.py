@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
+import cv2
 import numpy as np
 import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
@@ -21,8 +23,8 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, script_of
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
-from pcr_exp.images.decoded import DecodedImage, decoded_by
-from pcr_exp.images.first_scans import DENOMINATORS, find_first_scans_decoder
+from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage, decoded_by
+from pcr_exp.images.decoder import find_decoder
 from pcr_exp.images.jpeg import (
     EOI,
     PROGRESSIVE_CODE,
@@ -35,7 +37,7 @@ from pcr_exp.images.jpeg import (
 )
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.prefixes import Prefix, prefix_of
-from pcr_exp.images.smoothing import read_progressive, without_smoothing
+from pcr_exp.images.smoothing import can_be_switched_off, read_progressive, without_smoothing
 from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progressive
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
@@ -57,6 +59,54 @@ def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -
             message starts with `name`.
     """
     return _decode(jpeg, name, _check(jpeg, name, max_pixels))
+
+
+def decode_jpeg(
+    data: Buffer,
+    rectangle: tuple[int, int, int, int] | None = None,
+    scale: Fraction | float = 1,
+    *,
+    max_pixels: int = MAX_PIXELS,
+) -> Pixels:
+    """Decode a JPEG, or a rectangle of it, to uint8 [rows, columns, 3] RGB; libjpeg's block smoothing is off.
+
+    Pixels are libjpeg-turbo's (accurate DCT, smooth chroma upsampling), by `decoder.c` where it was built and
+    the file is one for it, else by libjpeg-turbo, which smooths a file that lacks scans. The GIL is released.
+
+    Args:
+        data: The file; a prefix of a progressive one's scans with the end-of-image marker behind it is whole.
+        rectangle: (top, left, rows, columns) in pixels at `scale`; the whole image if not given. Damage
+            behind its last row may be passed over.
+        scale: 1, 1/2, 1/4 or 1/8 of the size, rounded up.
+        max_pixels: Images that have more are refused.
+
+    Raises:
+        RecordError: the file cannot be decoded, or has more pixels than `max_pixels`.
+        ValueError: there is no such scale or rectangle.
+    """
+    denominator = next((d for d in (1, 2, 4, 8) if scale * d == 1), None)
+    if denominator is None:
+        raise ValueError(f"scale: 1, 1/2, 1/4 or 1/8 is wanted, not {scale}")
+    name = "the image"
+    frame = _check(data, name, max_pixels)
+    height, width = -(-frame.height_px // denominator), -(-frame.width_px // denominator)
+    top, left, rows, columns = rectangle or (0, 0, height, width)
+    if min(top, left, rows - 1, columns - 1) < 0 or top + rows > height or left + columns > width:
+        raise ValueError(f"rectangle: {rectangle} is not within the {height} rows and {width} columns")
+    decoder = find_decoder()
+    if decoder is not None:
+        try:
+            return decoder.decode(data, denominator, top, left, rows, columns)
+        except ImageError:
+            pass
+    if denominator == 1:
+        pixels = _decode(data, name, frame)
+    else:
+        pixels = _decode(data, name, frame, height, width)
+        if pixels.shape[:2] != (height, width):  # by Pillow, or so small that scales are alike
+            small = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+            pixels = np.asarray(small, dtype=np.uint8)
+    return pixels[top : top + rows, left : left + columns]
 
 
 def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
@@ -110,8 +160,9 @@ def _colours(jpeg: Buffer) -> str:
 
 
 def _baseline(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
-    # A progressive original might lack scans, and would be smoothed.
-    return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
+    if frame.code == PROGRESSIVE_CODE:  # it might lack scans, and would be smoothed
+        return _whole(jpeg, name, frame)
+    return decoded_by(find_decoder(), jpeg, partial(_in_parts, jpeg, name, frame), 1)
 
 
 def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
@@ -119,15 +170,28 @@ def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> So
 
 
 def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    return _without_smoothing(jpeg, prefix, name, frame, 1)
+    return _by_own_decoder(jpeg, prefix, name, frame, 1)
 
 
 def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    denominator = prefix.denominator if prefix else 1
+    return _by_own_decoder(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
+
+
+def _by_own_decoder(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame, denominator: int) -> Source:
+    """By `decoder.c`, which never smooths; files that libjpeg cannot be kept from smoothing are libjpeg's."""
     otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
-    if denominator not in DENOMINATORS or min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+    decoder = find_decoder()
+    if decoder is None or prefix is None:
         return otherwise()
-    return decoded_by(find_first_scans_decoder(), jpeg, otherwise, denominator)
+    if min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
+        denominator = 1
+    try:
+        layout = decoder.read_layout(jpeg)
+    except ImageError:
+        return otherwise()
+    if not can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
+        return otherwise()
+    return PartlyDecodedImage(jpeg, decoder, otherwise, denominator, layout.frame)
 
 
 def _without_smoothing(

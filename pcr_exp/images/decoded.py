@@ -45,14 +45,21 @@ class PartlyDecodedImage:
     """An image of which no more is decoded than a part needs; the pixels are those of the whole."""
 
     def __init__(
-        self, jpeg: Buffer, decoder: PartDecoder, otherwise: Callable[[], Source], denominator: int = 1
+        self,
+        jpeg: Buffer,
+        decoder: PartDecoder,
+        otherwise: Callable[[], Source],
+        denominator: int = 1,
+        frame: Frame | None = None,
     ) -> None:
         """`otherwise()` decodes it, where this decoder cannot, or raises what is wrong with it.
+
+        `frame` is what `decoder.read_frame` gives, if it was asked already.
 
         Raises:
             ImageError: `decoder` does not decode parts of it.
         """
-        frame = decoder.read_frame(jpeg)
+        frame = frame or decoder.read_frame(jpeg)
         self.height_px, self.width_px = frame.height_px, frame.width_px
         self._mcu_width = max(1, frame.mcu_width_px // denominator)
         self._jpeg, self._decoder, self._otherwise, self._denominator = jpeg, decoder, otherwise, denominator

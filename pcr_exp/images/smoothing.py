@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pcr_exp.images.codec import Buffer
 from pcr_exp.images.jpeg import segments
-from pcr_exp.images.prefixes import Prefix
+from pcr_exp.images.prefixes import ABSENT, Prefix
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
 _PROGRESSIVE_CODE = 0xC2
@@ -87,6 +87,21 @@ def without_smoothing(jpeg: Buffer, header: FrameHeader, prefix: Prefix) -> Buff
     return with_no_bits_missing(jpeg)
 
 
+@functools.cache
+def can_be_switched_off(prefix: Prefix, tables: tuple[int, ...], *, has_wide_tables: bool) -> bool:
+    """Whether `without_smoothing` finds a way, by what its arguments say: components' tables, and their bits.
+
+    A decoder that never smooths asks, to leave the other files to the one that then does.
+    """
+    if len(tables) != len(prefix.bits):
+        return False
+    if not prefix.is_smoothed or prefix.absent(tables):
+        return True
+    lowest = [{*bits[1:]} for bits in prefix.bits]
+    are_even = all(len(bits) == 1 and bits != {ABSENT} for bits in lowest)
+    return are_even and not has_wide_tables and max(map(max, lowest)) <= _MOST_BITS_MISSING
+
+
 def _with_zeros(jpeg: Buffer, first: int, entry_bytes: int, coefficients: tuple[int, ...]) -> Buffer:
     changed = memoryview(jpeg)
     if changed.readonly:
@@ -108,6 +123,8 @@ def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, tuple
 _TABLE_BYTES = 65
 _LAST_COEFFICIENT = 63
 _LARGEST_QUANTISER = 0xFFFF
+_MOST_BITS_MISSING = 8
+"""By which any quantiser of 8 bits can be restated."""
 
 
 class _Scan(NamedTuple):

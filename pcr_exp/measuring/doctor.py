@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pcr_exp.errors import RecordError
-from pcr_exp.images import first_scans
-from pcr_exp.images.first_scans import find_first_scans_decoder
+from pcr_exp.images import decoder as jpeg_decoder
+from pcr_exp.images.decoder import find_decoder
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.transcode import find_transcoder
 from pcr_exp.storage import many_reads
@@ -101,16 +101,17 @@ def _part_decoder() -> Finding:
 
 def _own_libraries() -> Iterator[Finding]:
     """Those in C, which were built with the package where that could be."""
+    decoder = find_decoder()
     for what, library, path, instead in (
         (
-            "groups 1, 2",
-            find_first_scans_decoder(),
-            first_scans.library_path(),
-            "libturbojpeg decodes them, in twice the time",
+            "decoding",
+            f"{decoder.path} ({decoder.paths})" if decoder else None,
+            jpeg_decoder.library_path(),
+            "libturbojpeg decodes, progressive files in up to three times the time",
         ),
         (
             "many small reads",
-            find_many_reads(),
+            reads.path if (reads := find_many_reads()) else None,
             many_reads.library_path(),
             "files are read one after the other",
         ),
@@ -120,7 +121,7 @@ def _own_libraries() -> Iterator[Finding]:
             remedy = "with a C compiler, install pcr-exp again"
             yield Finding(f"library of {what}", f"{old}: {instead}", remedy, needed=False)
         else:
-            yield Finding(f"library of {what}", library.path)
+            yield Finding(f"library of {what}", library)
 
 
 def _with_version(path: str) -> str:

@@ -205,13 +205,13 @@ def test_doctor_says_what_is_there_and_what_is_not(
 
     monkeypatch.setattr(doctor, "find_transcoder", missing)
     monkeypatch.setattr(doctor, "find_part_decoder", lambda: None)
-    monkeypatch.setattr(doctor, "find_first_scans_decoder", lambda: None)
+    monkeypatch.setattr(doctor, "find_decoder", lambda: None)
     monkeypatch.setattr(doctor, "_NEEDED", ("no-such-package",))
     monkeypatch.setattr(doctor, "_EXTRAS", {"more": ("no-such-package",)})
     assert main(["doctor", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "MISSING no-such-package" in said and "-> pip install no-such-package" in said
-    assert "libturbojpeg decodes them" in said and "with a C compiler, install pcr-exp again" in said
+    assert "libturbojpeg decodes, progressive" in said and "with a C compiler, install pcr-exp again" in said
     assert "-> install it" in said and "pip install turbojpeg" in said and "'pcr-exp[more]'" in said
 
 

@@ -1,9 +1,10 @@
-/* JPEG on stdin, raw RGB on stdout: libjpeg with accurate DCT and its own switch for block smoothing off. */
+/* JPEG on stdin, raw RGB on stdout: libjpeg with accurate DCT and its own switch for block smoothing off, at
+ * 1/(the first argument) of the size. Status 3: it warned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <jpeglib.h>
 
-int main(void) {
+int main(int count, char **arguments) {
     struct jpeg_decompress_struct image;
     struct jpeg_error_mgr errors;
     image.err = jpeg_std_error(&errors);
@@ -13,6 +14,7 @@ int main(void) {
     image.out_color_space = JCS_RGB;
     image.dct_method = JDCT_ISLOW;
     image.do_block_smoothing = FALSE;
+    if (count > 1) image.scale_num = 1, image.scale_denom = atoi(arguments[1]);
     jpeg_start_decompress(&image);
     JSAMPROW row = malloc(image.output_width * 3);
     while (image.output_scanline < image.output_height) {
@@ -20,5 +22,5 @@ int main(void) {
         fwrite(row, 3, image.output_width, stdout);
     }
     jpeg_finish_decompress(&image);
-    return 0;
+    return errors.num_warnings ? 3 : 0;
 }

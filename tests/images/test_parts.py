@@ -37,7 +37,7 @@ def decoder() -> PartDecoder:
 def in_whole(monkeypatch: pytest.MonkeyPatch, mode: str, encoding: str, jpeg: bytes, group: int) -> Source:
     with monkeypatch.context() as without:
         without.setattr(decoding, "find_part_decoder", lambda: None)
-        without.setattr(decoding, "find_first_scans_decoder", lambda: None)
+        without.setattr(decoding, "find_decoder", lambda: None)
         source = open_decoder(mode, encoding)(jpeg, group, "it")
     assert isinstance(source, DecodedImage)
     return source
@@ -118,7 +118,7 @@ def test_rectangles_outside_and_damage_are_errors_of_the_library() -> None:
     with pytest.raises(ImageError, match=r"[Pp]remature"):
         found.decode(cut, 1, 0, 0, 10, 10)
     with pytest.raises(RecordError, match=r"^sample 7 cannot be decoded: .*[Pp]remature"):
-        open_decoder("unsmoothed", "pcr")(cut, 1, "sample 7").part(0, 0, 10, 10)
+        open_decoder("unsmoothed", "pcr")(cut, 1, "sample 7").part(0, 0, 151, 199)
 
 
 def test_a_library_that_is_too_old_or_missing_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

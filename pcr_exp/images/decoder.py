@@ -1,0 +1,177 @@
+"""JPEGs by `decoder.c`: libjpeg-turbo's pixels without block smoothing, progressive files far sooner.
+
+The library is built where the package is installed, if there is a C compiler. Without it, libturbojpeg
+decodes, to the same pixels. It calls no Python: one file serves all versions. Environment variables force one
+of its paths where the machine has it: `PCR_EXP_SIMD` (avx2, sse41, neon, plain) and `PCR_EXP_BITS` (pdep,
+plain).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pcr_exp.errors import ImageError
+from pcr_exp.images.codec import Buffer, Pixels
+from pcr_exp.images.libturbojpeg import Frame
+from pcr_exp.system.c_library import built_library, load_own, opened
+
+VERSION = 1
+"""`pcr_decoder_version` of the library that these types are of."""
+_MAX_COMPONENTS = 3
+
+
+class _Piece(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+_PIECES, _NUMBER, _PLACE = ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "pcr_decoder_version": (_NUMBER, ()),
+    "pcr_decoder_paths": (ctypes.c_char_p, ()),
+    "pcr_decoder_frame": (_NUMBER, (_PIECES, ctypes.c_size_t, _PLACE)),
+    "pcr_decoder_decode": (
+        _NUMBER,
+        (_PIECES, ctypes.c_size_t, *[_NUMBER] * 5, _PLACE, ctypes.c_ssize_t),
+    ),
+    "pcr_decoder_coefficients": (_NUMBER, (_PIECES, ctypes.c_size_t, _PLACE)),
+}
+
+
+class Layout(NamedTuple):
+    """What a file's headers say, up to its first scan."""
+
+    frame: Frame
+    tables: tuple[int, ...]
+    """For every component, the number of its quantisation table; luma comes first."""
+    blocks: tuple[tuple[int, int], ...]
+    """For every component, its rows and columns of blocks."""
+    has_wide_tables: bool
+    """Whether quantisers have 16 bits."""
+
+
+class JpegDecoder:
+    """The shared library at `path`; its calls release the GIL.
+
+    Files come as a buffer, or as several that are not joined; then no header and no scan may lie in two.
+
+    Raises:
+        OSError: it cannot be loaded.
+        AttributeError: it lacks the calls, or is of another version.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._library = load_own(path, _FUNCTIONS, VERSION)
+
+    @property
+    def paths(self) -> str:
+        """Which ways it takes on this machine, for pixels and for bits."""
+        return str(self._library.pcr_decoder_paths().decode())
+
+    def read_layout(self, jpeg: Buffer | Sequence[Buffer]) -> Layout:
+        """What the headers say.
+
+        Raises:
+            ImageError: it is no file as `decoder.c` reads them; it may be a good one.
+        """
+        fields = (ctypes.c_int32 * (5 + 3 * _MAX_COMPONENTS))()
+        _check(self._library.pcr_decoder_frame(*_pieces(jpeg), fields))
+        height, width, mcu_width, is_wide, count, *of_components = fields[:]
+        of_components = of_components[: 3 * count]
+        blocks = tuple(zip(of_components[1::3], of_components[2::3], strict=True))
+        return Layout(Frame(height, width, mcu_width), tuple(of_components[::3]), blocks, bool(is_wide))
+
+    def read_frame(self, jpeg: Buffer | Sequence[Buffer]) -> Frame:
+        """The image's size. Raises as `read_layout` does."""
+        return self.read_layout(jpeg).frame
+
+    def decode(
+        self,
+        jpeg: Buffer | Sequence[Buffer],
+        denominator: int,
+        top: int,
+        left: int,
+        rows: int,
+        columns: int,
+        out: Pixels | None = None,
+    ) -> Pixels:
+        """uint8 [rows, columns, 3] RGB: a rectangle in pixels at 1/denominator of the size, rounded up.
+
+        Scans are read up to the rectangle's last row: damage behind it is not seen.
+
+        Args:
+            jpeg: The file; a prefix of a progressive one's scans is whole if the end-of-image marker follows.
+            denominator: 1, 2, 4 or 8.
+            top: First row, at that scale.
+            left: First column.
+            rows: How many rows.
+            columns: How many columns.
+            out: Where they go, rows anywhere and what is in them side by side; new memory if not given.
+
+        Raises:
+            ImageError: libjpeg should say what is wrong with the file, or is needed for it.
+        """
+        if out is None:
+            out = np.empty((rows, columns, 3), dtype=np.uint8)
+        if out.shape != (rows, columns, 3) or out.dtype != np.uint8 or out.strides[1:] != (3, 1):
+            raise ValueError(f"out: uint8 [{rows}, {columns}, 3] with pixels side by side is wanted")
+        if not out.flags.writeable:
+            raise ValueError("out: it cannot be written to")
+        _check(
+            self._library.pcr_decoder_decode(
+                *_pieces(jpeg), denominator, top, left, rows, columns, out.ctypes.data, out.strides[0]
+            )
+        )
+        return out
+
+    def read_coefficients(self, jpeg: Buffer | Sequence[Buffer]) -> list[npt.NDArray[np.int16]]:
+        """Quantised coefficients, int16 [rows, columns, 8, 8] of blocks, for every component.
+
+        Raises:
+            ImageError: as `decode` does.
+        """
+        blocks = self.read_layout(jpeg).blocks
+        found = [np.empty((rows, columns, 8, 8), dtype=np.int16) for rows, columns in blocks]
+        places = (_PLACE * len(found))(*[array.ctypes.data for array in found])
+        _check(self._library.pcr_decoder_coefficients(*_pieces(jpeg), places))
+        return found
+
+
+def _pieces(jpeg: Buffer | Sequence[Buffer]) -> tuple[Any, int]:
+    """An array of pieces, which holds on to what it points to, and their number."""
+    buffers = [jpeg] if isinstance(jpeg, Buffer) else jpeg
+    arrays = [np.frombuffer(buffer, np.uint8) if len(buffer) else _NOTHING for buffer in buffers]
+    addresses = [(array.__array_interface__["data"][0], array.size) for array in arrays]
+    pieces: Any = _array_of(len(arrays))(*addresses)
+    pieces.held = arrays
+    return pieces, len(arrays)
+
+
+@functools.cache
+def _array_of(count: int) -> Any:
+    return _Piece * count
+
+
+_NOTHING = np.empty(0, dtype=np.uint8)
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise ImageError("not a JPEG as decoder.c reads them, or damaged: left to libjpeg")
+
+
+def library_path() -> str | None:
+    """The library that was built with the package; None where there was no compiler."""
+    return built_library("pcr_exp.images._decoder")
+
+
+@functools.cache
+def find_decoder() -> JpegDecoder | None:
+    """The library that was built with the package, if it was, and is of this version."""
+    return opened(library_path(), JpegDecoder)
