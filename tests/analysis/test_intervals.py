@@ -166,10 +166,7 @@ def test_the_closed_form_is_the_bootstrap(headline: str, classes: int) -> None:
     named = scores.argmax(axis=-1)
     resampled = np.array(
         [
-            [
-                score(headline, named[level, seed], odds[level, seed], labels, weights)
-                for seed in range(3)
-            ]
+            [score(headline, named[level, seed], odds[level, seed], labels, weights) for seed in range(3)]
             for odds in [scores[..., 1] - scores[..., 0]]
             for level in range(2)
         ]
@@ -222,7 +219,9 @@ def test_an_auc_of_several_classes_is_their_mean() -> None:
 def test_a_class_of_one_image_has_no_variance_that_is_known() -> None:
     labels = np.array([0] * 50 + [1])
     named = np.random.default_rng(5).random((2, 3, 51)) > 0.5
-    influence = np.array([[INFLUENCES["balanced_accuracy"](labels, seed, None) for seed in one] for one in named])
+    influence = np.array(
+        [[INFLUENCES["balanced_accuracy"](labels, seed, None) for seed in one] for one in named]
+    )
     found = of_shared_images(influence, labels)
     assert np.isfinite(found.variance).all() and found.freedom[0] == pytest.approx(49)
 
@@ -235,3 +234,4 @@ def test_80_of_100_experiments_would_have_found_it(freedom: int) -> None:
     means = effect + rng.standard_normal(20_000)
     assert (abs(means) > half_of(errors, freedom)).mean() == pytest.approx(0.8, abs=0.01)
     assert math.isnan(found_at(1.0, math.nan)) and found_at(0.0, freedom) == 0
+    assert found_at(1.96, math.inf) == pytest.approx(2.8, abs=0.01)

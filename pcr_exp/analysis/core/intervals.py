@@ -3,19 +3,19 @@
 The estimand is the difference in expected score: over the seeds of training, and over the population that the
 validation images are a sample of. An interval must therefore widen with both.
 
-* Over images: every image that both models were asked for is one pair, so its difficulty cancels. The variance
+* Over images: an image that both models were asked for is one pair, so its difficulty cancels. The variance
   is that of a bootstrap over images, in closed form: each image's influence on a score (Efron 1982, the
-  infinitesimal jackknife; of an AUC, DeLong et al. 1988). Scores that count classes alike are resampled within
-  classes, for how many images a class has is no part of what they estimate.
+  infinitesimal jackknife; of an AUC, DeLong et al. 1988). Scores that count classes alike are resampled
+  within classes, for how many images a class has is no part of what they estimate.
 * Over seeds or folds: the levels of a task are trained with the same seeds, so a level's deviation from the
   mean of its seed is one estimate of one variance, pooled over levels (a two-way layout). It is taken to be
-  equal for all levels. Images are a part of it: what they explain of it is subtracted before the two are added,
-  and a rest below zero is none.
+  equal for all levels. Images are a part of it: what they explain is subtracted before the two are added, and
+  a rest below zero is none.
 * Both are joined by a t with the degrees of freedom of Satterthwaite (1946).
 
-Seeds share their validation images (`of_shared_images`); folds validate each image once (`of_folds`), so that
-their images differ as well. Folds train on images that they share, which no estimate of this kind sees (Bengio
-and Grandvalet 2004): the interval is of other seeds and other validation images, not of other training sets.
+Seeds share their validation images (`of_shared_images`). Folds validate each image once (`of_folds`), so that
+their images differ as well. They train on images that they share, which no estimate of this kind sees (Bengio
+and Grandvalet 2004): the interval is of other seeds and validation images, not of other training sets.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def found_at(half_width: float, freedom: float) -> float:
 def _effect(freedom: float) -> float:
     """The difference in standard errors that a two-sided t test of level 5 % finds with 80 % power."""
     quantiles = (np.arange(2000) + 0.5) / 2000
-    errors = np.sqrt(stats.chi2.ppf(quantiles, freedom) / freedom)  # over the true one
+    known = np.isinf(freedom)
+    errors = np.ones(1) if known else np.sqrt(stats.chi2.ppf(quantiles, freedom) / freedom)  # over the true
     critical = half_of(1.0, freedom) * errors
 
     def lacking(effect: float) -> float:
@@ -206,7 +207,7 @@ INFLUENCES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None]
     "balanced_accuracy": _balanced_accuracy,
     "auc": _auc,
 }
-"""By headline: of labels [N], correct [N] and scores of classes [N, C], what each image's weight does to it."""
+"""By headline: of labels [N], correct [N] and scores of classes [N, C], what each image's weight does."""
 
 
 def strata_of(headline: str, labels: NDArray[Any]) -> NDArray[Any]:
