@@ -11,6 +11,8 @@ import pandas as pd
 from pcr_exp.analysis.core.caption import of_runs
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written
+from pcr_exp.analysis.core.measured_under import measured_line
+from pcr_exp.analysis.core.over_images import predictions_of
 from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
 from pcr_exp.analysis.core.told_apart import setting_words, with_settings
@@ -78,7 +80,7 @@ def write_report(
             "Make some with `python -m experiments.train` or `python -m experiments.quality`."
         )
     frame = runs_frame(runs, quality)
-    summary = summary_table(frame)
+    summary = summary_table(frame, predictions_of(runs))
     out.mkdir(parents=True, exist_ok=True)
     tables, figures, num_lone_groups = [], [], 0
     if runs:
@@ -92,6 +94,8 @@ def write_report(
         for write in (_front, *pages):
             more_tables, more_figures = write(runs, frame, out)
             tables, figures = tables + more_tables, figures + more_figures
+        for page in (path for path in tables if path.suffix == ".md"):
+            page.write_text(page.read_text() + measured_line(runs, summary["difference_interval"]))
     if with_quality and not quality.empty:
         figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, tables, figures, num_lone_groups)

@@ -65,6 +65,7 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     from pcr_exp.analysis.core.caption import of_runs
     from pcr_exp.analysis.core.figure import save_figure
     from pcr_exp.analysis.core.headline import as_written
+    from pcr_exp.analysis.core.measured_under import measured_line
     from pcr_exp.analysis.core.read_runs import read_runs
     from pcr_exp.analysis.scans.comparison import (
         compare_setting,
@@ -76,7 +77,8 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     runs, out = read_runs(config.runs_root, config.target), Path(config.out)
     table = compare_setting(runs, key, reference)
     as_written(table).to_csv(out / "comparison.csv", index=False)
-    text = comparison_to_markdown(table, key, reference)
+    text = comparison_to_markdown(table, key, reference) + "\n"
+    text += measured_line(runs, table["difference_interval"]).rstrip()
     (out / "comparison.md").write_text(text + "\n")
     curves = comparison_curves(runs, key)
     caption = of_runs(runs, f"Accuracy by {key}", curves)

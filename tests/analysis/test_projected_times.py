@@ -227,7 +227,8 @@ def test_the_page_has_a_table_per_bandwidth_and_a_figure(roots: tuple[Path, Path
     write_targets(tmp_path / "targets", target_top1=0.6)
     tables, figures = write_projected(*roots, tmp_path / "targets", tmp_path)
     text = (tmp_path / "projected_times.md").read_text()
-    assert "### 1 MiB/s\n\nTest CPU, 2 cores, exclusive." in text
+    assert "### 1 MiB/s, projected\n\nTest CPU, 2 cores, exclusive." in text
+    assert text.startswith("**Projected times, not measured ones: epochs times a one-minute measurement;")
     times = "80 s (80 s to 80 s) | 20 s (20 s to 20 s): **4.00 x**"
     assert f"| photos · photo · resnet18 · 64 px | 60.0% top-1 | 2 | {times}" in text
     assert "| photos · photo · resnet18 · 64 px | group 1 | 2 | 4 | 1 | 12.8 |" in text

@@ -10,16 +10,19 @@ import pytest
 from scipy import stats
 
 from pcr_exp.analysis.core.permitted import UNLIKE
-from pcr_exp.analysis.core.runs_table import first_reached
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, first_reached
 from pcr_exp.analysis.core.statistics import (
+    SEEDS_ALONE,
     distinct_seeds,
     half_width,
+    interval_words,
     over_seeds,
     paired_difference,
     paired_ratio,
+    paired_ratios,
     spread,
 )
-from pcr_exp.analysis.scans.accuracy_vs_mssim import line_through
+from pcr_exp.analysis.scans.accuracy_vs_mssim import line_through, tolerance_fits
 
 
 def test_the_interval_is_students() -> None:
@@ -51,6 +54,8 @@ def test_differences_are_of_one_seed_and_the_spread_of_seeds_does_not_enter() ->
         "difference_n": 3,
         "difference_mean": pytest.approx(0.1),
         "difference_ci95": pytest.approx(0),
+        "difference_freedom": 2,
+        "difference_interval": SEEDS_ALONE,
     }
 
 
@@ -82,6 +87,36 @@ def test_runs_of_unlike_hardware_have_no_mean_of_seconds() -> None:
 def test_no_seed_in_common_is_no_difference() -> None:
     found = paired_difference(runs({0: 0.3}), runs({1: 0.2}), "top1")
     assert found["difference_n"] == 0 and math.isnan(found["difference_mean"])
+    assert math.isnan(found["difference_freedom"]) and found["difference_interval"] == ""
+
+
+def test_the_interval_is_named_with_its_degrees_of_freedom() -> None:
+    rows = pd.DataFrame(
+        {
+            "difference_interval": [SEEDS_ALONE, "t over seeds and images", "t over seeds and images", ""],
+            "difference_freedom": [2.0, 11.27, 40.5, math.nan],
+        }
+    )
+    assert interval_words(rows) == (
+        "t over seeds alone, 2 degrees of freedom / t over seeds and images, 11.3 to 40.5 degrees of freedom"
+    )
+    assert interval_words(rows.iloc[3:]) == "none: n = 1"
+
+
+def test_a_fold_is_a_repeat_as_a_seed_is() -> None:
+    """Five folds of one seed are five runs, and each is compared with the baseline of its fold."""
+    folds = [f"{fold} of 5" for fold in range(5)]
+    ours = pd.DataFrame({"seed": 0, "fold": folds, "top1": [0.5, 0.6, 0.7, 0.8, 0.9]})
+    theirs = ours.assign(top1=ours["top1"] - 0.1).iloc[::-1]
+    assert len(distinct_seeds(ours)) == 5
+    found = paired_difference(ours, theirs, "top1")
+    assert found["difference_n"] == 5 and found["difference_mean"] == pytest.approx(0.1)
+
+
+def test_ratios_are_of_one_seed_and_their_denominator_scatters() -> None:
+    """Over the mean of the denominators they would seem to differ by 0.1; of one seed they do not at all."""
+    over, under = runs({0: 2.0, 1: 2.2}), runs({1: 1.1, 0: 1.0})
+    assert paired_ratios(over, under, "top1").tolist() == pytest.approx([2, 2])
 
 
 def test_a_seed_counts_once() -> None:
@@ -118,6 +153,34 @@ def test_a_line_has_an_interval_for_its_slope() -> None:
     error = math.sqrt((rest**2).sum() / 3 / ((x - x.mean()) ** 2).sum())
     assert line.slope == pytest.approx(slope) and line.slope_ci95 == pytest.approx(3.18245 * error, rel=1e-4)
     assert line.intercept == pytest.approx(y.mean() - slope * x.mean())
+
+
+def test_whether_a_line_is_one_is_tested_by_its_curvature() -> None:
+    """A correlation of 0.97 is no line: five levels on a parabola are told apart from five on a line."""
+    bent = LEVELS.assign(y=1 - 4 * (1 - LEVELS["x"]) ** 2 + np.array([1, -2, 2, -2, 1]) / 1000)
+    straight, curve = line_through(LEVELS, "x", "y"), line_through(bent, "x", "y")
+    assert straight is not None and straight.bend_p > 0.1 and straight.r > 0.97
+    assert curve is not None and curve.bend_p < 0.01 and curve.r > 0.95
+    # By hand: the F test of the third coefficient.
+    design = np.vander(bent["x"], 3)
+    left = [
+        ((bent["y"] - some @ np.linalg.lstsq(some, bent["y"])[0]) ** 2).sum()
+        for some in (design[:, 1:], design)
+    ]
+    assert curve.bend_p == pytest.approx(stats.f.sf((left[0] - left[1]) / (left[1] / 2), 1, 2), rel=1e-3)
+    exact = line_through(LEVELS.assign(y=2 * LEVELS["x"]), "x", "y")
+    assert exact is not None and exact.bend_p == 1
+
+
+def test_a_curve_is_drawn_without_a_line() -> None:
+    facts = dict(zip(GROUP_KEYS, ("cars", "model", "resnet18", "hdd", "1a2b3c4d"), strict=True))
+    rows = LEVELS.assign(scan=[f"group_{i}" for i in range(5)], seed=0, **facts)
+    line = rows.rename(columns={"x": "ms_ssim", "y": "final_score"})
+    curve = line.assign(final_score=1 - 4 * (1 - line["ms_ssim"]) ** 2 + np.array([1, -2, 2, -2, 1]) / 1000)
+    (straight,), (bent,) = (tolerance_fits(points).to_dict("records") for points in (line, curve))
+    assert straight["no_line"] == "" and straight["slope"] > 0
+    assert bent["no_line"].startswith("no line: 5 levels of quality lie on a curve (p = 0.0")
+    assert math.isnan(bent["slope"]) and math.isnan(bent["r"])
 
 
 def test_fewer_than_five_levels_have_no_line() -> None:

@@ -46,6 +46,20 @@ def test_a_slope_is_of_what_there_is_to_lose() -> None:
     assert flat["slope"] == 0 and np.isnan(flat["r"]) and (table.loc["full", "kept"] == 1).all()
 
 
+def test_a_bend_is_how_far_scores_leave_the_chord() -> None:
+    """On 1 - 5 (1 - q)^2 the middle lies 0.2 above the chord: by its height over what the line changes."""
+    on_curve = 200 * 5 * (1 - QUALITY) ** 2  # images said wrongly, of 400
+    table = kept_table([five_groups([round(wrong) for wrong in on_curve])])
+    found = table[table["deployment"] == "same"].iloc[0]
+    change = stats.linregress(QUALITY, 1 - on_curve / 200).slope * 0.4
+    assert found["curvature"] == pytest.approx(5 * 0.2**2 / change, rel=0.01)
+    assert 0 < found["curvature_low"] < found["curvature"] < found["curvature_high"]
+    line = kept_table([five_groups([160, 80, 40, 20, 0])])
+    straight = line[line["deployment"] == "same"].iloc[0]
+    assert straight["curvature"] == pytest.approx(0, abs=1e-6)
+    assert straight["curvature_low"] < 0 < straight["curvature_high"]
+
+
 def test_an_interval_holds_what_other_images_give() -> None:
     """A share of 120 wrong of 400 has a binomial spread, twice as wide where half can be lost."""
     table = kept_table([five_groups([120, 0, 0, 0, 0])]).set_index(["deployment", "group"])

@@ -14,17 +14,26 @@ import numpy as np
 import pandas as pd
 
 from pcr_exp.analysis.claims.verdict import Range
+from pcr_exp.analysis.core.intervals import found_at, half_of
 from pcr_exp.analysis.core.made_by import hardware_of
+from pcr_exp.analysis.core.measured_under import numerics_of, numerics_words
 from pcr_exp.analysis.core.permitted import all_hardware
-from pcr_exp.analysis.core.statistics import half_width
+from pcr_exp.analysis.core.read_runs import Run, read_runs
+from pcr_exp.analysis.core.statistics import SEEDS_ALONE, half_width
 from pcr_exp.errors import RunError
 
-OVER_REPEATS = "95 %"
-"""Student's t over seeds or repeats, or the bootstrap of the file that the number is from."""
+OVER_REPEATS = "t over repeats"
+"""Student's t over seeds or repeats of what does not depend on images: seconds, bytes, ratios of them."""
+BOOTSTRAP = "bootstrap over images"
+FISHER = "Fisher's, over groups"
 ALL = "smallest to largest"
+RUNS = "runs"
+"""Where a folder of results has its packed set."""
 EXACT = "exact"
 """Bytes and counts: another run gives the same."""
 NONE = "none"
+MOST_REPEATS = 1000
+"""More than these nobody will run: the mean lies on a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +46,31 @@ class Measured:
     high: float
     n: int
     interval: str
+    freedom: float = math.nan
+    """Degrees of freedom of a t; NaN where there is no interval that they are of."""
     holds: Range | None = None
     """Where this case must lie, if not where all cases of its claim must."""
+    partly: Range | None = None
+    """The same of where it holds in part."""
+
+    @property
+    def found(self) -> float:
+        """What difference would have been found with 80 % power; NaN where nothing scatters or is known."""
+        return found_at((self.high - self.low) / 2, self.freedom)
+
+    def repeats_that_would_tell(self, ranges: Iterable[Range]) -> int | None:
+        """How many seeds or repeats would give a verdict, if mean and scatter stay; None: not known.
+
+        It is known where they alone make the interval, of two or more. The interval must come to lie between
+        two bounds of the ranges.
+        """
+        bounds = {end for each in ranges for end in (each.low, each.high) if math.isfinite(end)}
+        if self.interval not in (OVER_REPEATS, SEEDS_ALONE) or not self.freedom > 0 or not bounds:
+            return None
+        nearest = min(abs(self.value - bound) for bound in bounds)
+        error = (self.high - self.low) / 2 / half_of(1.0, self.freedom) * math.sqrt(self.n)
+        enough = (n for n in range(2, MOST_REPEATS) if half_of(error / math.sqrt(n), n - 1) < nearest)
+        return next(enough, None)
 
 
 def exactly(case: str, value: float, n: int = 1) -> Measured:
@@ -49,13 +81,20 @@ def exactly(case: str, value: float, n: int = 1) -> Measured:
 def mean_of(case: str, values: Iterable[float]) -> Measured:
     """The mean over seeds or repeats with its 95 % interval; none if there is one value alone."""
     found = np.asarray(list(values), dtype=float)
-    return plus_minus(case, float(found.mean()), half_width(found), len(found))
+    mean, ci95 = float(found.mean()), half_width(found)
+    if math.isnan(ci95):
+        return Measured(case, mean, math.nan, math.nan, len(found), NONE)
+    return Measured(case, mean, mean - ci95, mean + ci95, len(found), OVER_REPEATS, len(found) - 1)
 
 
-def plus_minus(case: str, mean: float, ci95: float, n: int) -> Measured:
-    """A mean whose file has half of its 95 % interval; none if that is NaN."""
-    interval = NONE if math.isnan(ci95) else OVER_REPEATS
-    return Measured(case, mean, mean - ci95, mean + ci95, n, interval)
+def difference_points(case: str, row: pd.Series) -> Measured:
+    """A difference of scores in points, from a row with the columns `statistics.DIFFERENCE`."""
+    mean, ci95 = (100 * float(row[f"difference_{part}"]) for part in ("mean", "ci95"))
+    n = int(row["difference_n"])
+    if math.isnan(ci95):
+        return Measured(case, mean, math.nan, math.nan, n, NONE)
+    interval, freedom = str(row["difference_interval"]), float(row["difference_freedom"])
+    return Measured(case, mean, mean - ci95, mean + ci95, n, interval, freedom)
 
 
 def all_of(case: str, values: Iterable[float]) -> Measured:
@@ -86,6 +125,20 @@ class Committed:
         """Name the folder; nothing is read yet."""
         self.root = root
         self._read = cache(lambda file: pd.read_csv(root / file))
+        self._runs = cache(lambda folder: read_runs(root / folder / RUNS))
+        self.files: list[str] = []
+        """What was read since the last `forget`."""
+
+    def forget(self) -> None:
+        """Begin a new list of `files`."""
+        self.files = []
+
+    def runs(self, folder: str) -> list[Run]:
+        """The finished runs of the packed set of a folder; none if it has no set."""
+        if not (self.root / folder / RUNS).is_dir():
+            return []
+        self.files.append(f"{folder}/{RUNS}")
+        return list(self._runs(folder))
 
     def rows(self, file: str, query: str = "") -> pd.DataFrame:
         """The rows of a CSV file that a pandas query chooses.
@@ -95,6 +148,7 @@ class Committed:
             RunError: it has no such rows.
         """
         table: pd.DataFrame = self._read(file)
+        self.files.append(file)
         found = table.query(query) if query else table
         if found.empty:
             raise RunError(f"{self.root / file} has no rows with {query}: make it anew, or change the claim.")
@@ -111,6 +165,15 @@ class Committed:
         if len(found) > 1:
             raise RunError(f"{self.root / file} has {len(found)} rows with {query}; wanted one.")
         return found.iloc[0]
+
+    def numerics(self) -> str:
+        """Under which NUMERICS `files` were measured, in words.
+
+        Raises:
+            RunError: numerics.csv does not say it of one.
+        """
+        folders = dict.fromkeys(file.rpartition("/")[0] for file in self.files)
+        return numerics_words(numerics_of(self.root, folder) for folder in folders)
 
     def hardware(self, file: str) -> str:
         """What a file was measured on: by its own column, the JSON file beside it, or made_by.yaml.

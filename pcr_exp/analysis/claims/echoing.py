@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
+
 from pcr_exp.analysis.claims.claim import READ, SUMMARY, Claim
 from pcr_exp.analysis.claims.committed import Committed, Measured, mean_of, three_values
 from pcr_exp.analysis.claims.verdict import EQUAL, NEAR, around, at_most
+from pcr_exp.analysis.core.statistics import by_repeat
+from pcr_exp.analysis.echo.table import echo_frame
 
 _TRAIN = "python -m experiments.train -m"
 _LONGER = "dataset.root=../shared/data/ham10000 training.epochs=140"
 _COST = "trainings of 5 minutes on two cores, 140,000 fresh images each instead of 8,000"
 
 
+def by_factor(committed: Committed, file: str) -> dict[float, pd.DataFrame]:
+    """Runs of a folder by echo factor, a row of `echo_frame` per run, seed by seed."""
+    frame = echo_frame(committed.runs(file.rpartition("/")[0]))
+    return {factor: by_repeat(frame[frame["factor"] == factor]) for factor in sorted(set(frame["factor"]))}
+
+
 def time_over_model(committed: Committed, file: str) -> list[Measured]:
-    """Seconds per fresh sample over max(t_up, e t_down), at every echo factor e."""
+    """Seconds per fresh sample over max(t_up, e t_down) of the same run, at every echo factor e."""
     found = []
-    for _, row in committed.rows(file).sort_values("factor").iterrows():
-        upstream, downstream = (row[f"{side}_s_per_sample_mean"] for side in ("upstream", "downstream"))
-        model_s = max(upstream, row["factor"] * downstream)
-        values = [value / model_s for value in three_values(row, "s_per_fresh")]
-        found.append(mean_of(f"e = {row['factor']:g}", values))
+    for factor, runs in by_factor(committed, file).items():
+        model_s = np.maximum(runs["upstream_s_per_sample"], factor * runs["downstream_s_per_sample"])
+        found.append(mean_of(f"e = {factor:g}", runs["s_per_fresh"] / model_s))
     return found
 
 
 def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
-    """Seconds per fresh sample at an echo factor below R, over those without echo."""
-    alone = committed.row(file, "factor == 1")["s_per_fresh_mean"]
-    echoed = committed.rows(file, "1 < factor < upstream_ratio_mean")
+    """Seconds per fresh sample at an echo factor below R, over those of the same seed without echo."""
+    runs = by_factor(committed, file)
+    ratios = {factor: of_factor["upstream_ratio"].mean() for factor, of_factor in runs.items()}
     return [
         mean_of(
-            f"e = {row['factor']:g}, R = {row['upstream_ratio_mean']:.1f}",
-            [value / alone for value in three_values(row, "s_per_fresh")],
+            f"e = {factor:g}, R = {ratios[factor]:.1f}",
+            (of_factor["s_per_fresh"] / runs[1.0]["s_per_fresh"]).dropna(),
         )
-        for _, row in echoed.iterrows()
+        for factor, of_factor in runs.items()
+        if 1 < factor < ratios[factor]
     ]
 
 
 def speedup_where_the_network_limits(committed: Committed, file: str) -> list[Measured]:
-    """Times as fast by echo alone as without, where sending gradients takes longer than reading."""
+    """Times as fast by echo alone as without, of one seed, where sending gradients limits."""
     row = committed.row(file, "processes == 2 and combination == 'echo 2x'")
     return [mean_of("", three_values(row, "speedup"))]
 
@@ -91,6 +101,7 @@ CLAIMS = [
         file="combined/combined.csv",
         measure=speedup_where_the_network_limits,
         holds=at_most(1 + EQUAL),
+        partly=at_most(1 + NEAR),
         shown_in="combined/README.md",
     ),
     Claim(

@@ -9,9 +9,12 @@ import pandas as pd
 
 from pcr_exp.analysis.claims import comet, echoing, pcr_accuracy, pcr_policies, pcr_speed, threelc, verdict
 from pcr_exp.analysis.claims.claim import Claim, claims_frame
-from pcr_exp.analysis.claims.committed import ALL, EXACT, NONE, Committed
-from pcr_exp.analysis.claims.verdict import NOT_HERE, NOT_YET, UNDECIDED, VERDICTS
+from pcr_exp.analysis.claims.committed import ALL, BOOTSTRAP, EXACT, NONE, OVER_REPEATS, Committed
+from pcr_exp.analysis.claims.learned import DISTANCE, LOSS_SHARE
+from pcr_exp.analysis.claims.verdict import NOT_HERE, NOT_YET, RECALLED, UNDECIDED, VERDICTS
 from pcr_exp.analysis.core.cells import markdown_table, three_figures
+from pcr_exp.analysis.core.over_images import FOLDS_AND_IMAGES, SEEDS_AND_IMAGES
+from pcr_exp.analysis.core.statistics import SEEDS_ALONE
 from pcr_exp.errors import RunError
 from pcr_exp.system.atomic import write_atomic
 
@@ -39,14 +42,20 @@ INTRODUCTION = (
 _CASES = (verdict.__doc__ or "").partition("\n\n")[2].strip()
 RULE = (
     f"{_CASES}\n\n"
-    "Intervals are of 95 %: Student's t over seeds or repeats, or the bootstrap of the file that a number is "
-    f"from. *{ALL}*: the claim is about every one of n cells. *{EXACT}*: bytes, counts and errors, which "
-    f"another run gives again. Two numbers are the same if they differ by at most {100 * verdict.EQUAL:g} %, "
-    f"and in part by at most {100 * verdict.NEAR:g} %; nothing is lost if less than a point is, and in "
-    "part if less than two.\n\n"
-    "Accuracies of trainings that were too short ([archive](archive/README.md) says which) give no verdict: "
-    f"*{NOT_YET}*. Where frozen features stand for a training, a claim holds in part at best, and is not "
-    f"refuted. *{NOT_HERE}* has its reason beside it. No verdict is set by hand."
+    f"Intervals are of 95 %. *{SEEDS_AND_IMAGES}* and *{FOLDS_AND_IMAGES}*: what other seeds and images "
+    f"would give, of runs that kept what they said of every image. *{SEEDS_ALONE}*: runs that did not; other "
+    f"images would change more than the interval knows. *{OVER_REPEATS}*: seconds, bytes and their ratios, "
+    f"each of one seed or repeat. *{BOOTSTRAP}*: of the file that a number is from. *{ALL}*: the claim is "
+    f"about every one of n cells. *{EXACT}*: bytes, counts and errors, which another run gives again. *80 % "
+    "power*: the difference that four of five such experiments would have shown; smaller ones may be there, "
+    "unseen.\n\n"
+    "A ratio holds in part if it has half of the published gain. Two numbers are the same if they differ by "
+    f"at most {100 * verdict.EQUAL:g} %, and in part by at most {100 * verdict.NEAR:g} %; nothing is lost if "
+    "less than a point is, and in part if less than two.\n\n"
+    f"Accuracies of trainings that were too short give no verdict: *{NOT_YET}*. Even the best of them end at "
+    f"more than {LOSS_SHARE:g} of the training loss of guessing, or more than {100 * DISTANCE:g} points "
+    "below their target. Where frozen features or a projection stand for a training, a claim holds in part "
+    f"at best, and is not refuted. *{NOT_HERE}* has its reason beside it. No verdict is set by hand."
 )
 
 
@@ -103,7 +112,7 @@ def short_table(table: pd.DataFrame) -> str:
         "": lambda row: row["system"],
         "claim": lambda row: row["says"],
         "published · how sure": lambda row: f"{row['published']} · {row['certainty']}",
-        "here": lambda row: row["cases"] or "-",
+        "here": lambda row: _with_numerics(row, row["cases"]) if row["cases"] else "-",
         "verdict": lambda row: f"**{row['verdict']}**",
     }
     return _left(markdown_table(_claims(chosen), columns), len(columns))
@@ -114,7 +123,8 @@ def _claims(table: pd.DataFrame) -> pd.DataFrame:
     by_claim = table.groupby(["system", "claim"], sort=False)
     first = table.drop_duplicates(["system", "claim"]).reset_index(drop=True)
     cases = [_cases(rows) for _, rows in by_claim]
-    return first.assign(cases=cases, counts=[_n(rows) for _, rows in by_claim])
+    counts = [_n(rows) for _, rows in by_claim]
+    return first.assign(cases=cases, counts=counts, powers=[_power(rows) for _, rows in by_claim])
 
 
 def _cases(rows: pd.DataFrame) -> str:
@@ -145,6 +155,20 @@ def _n(rows: pd.DataFrame) -> str:
     return f"{span} ({', '.join(dict.fromkeys(rows['interval']))})"
 
 
+def _power(rows: pd.DataFrame) -> str:
+    """What the cases would have found, from the smallest to the largest; empty where nothing scatters."""
+    found = rows["found"].dropna()
+    if found.empty:
+        return ""
+    low, high = three_figures(found.min()), three_figures(found.max())
+    return f"; 80 % power: {low if low == high else f'{low} to {high}'}{_unit(rows.iloc[0])}"
+
+
+def _with_numerics(row: Any, text: str) -> str:
+    numbers, _, older = str(row["numerics"]).partition(", older")
+    return f"{text} (NUMERICS {numbers})" if older else text
+
+
 def _ours(row: Any) -> str:
     return f"{row['ours']}: {row['cases']}" if row["cases"] else "-"
 
@@ -156,9 +180,10 @@ def _system_table(claims: pd.DataFrame) -> str:
             row[key] for key in ("published", "source", "certainty")
         ),
         "ours": _ours,
-        "n (interval)": lambda row: row["counts"] or "-",
+        "n (interval)": lambda row: f"{row['counts']}{row['powers']}" if row["counts"] else "-",
         "verdict": lambda row: f"**{row['verdict']}**: {row['why']}",
         "hardware": lambda row: row["hardware"] if isinstance(row["hardware"], str) else "-",
+        "NUMERICS": lambda row: row["numerics"] if isinstance(row["numerics"], str) else "-",
         "shown in": lambda row: f"[{_last(row['shown_in'])}]({row['shown_in']})" if row["shown_in"] else "-",
     }
     return _left(markdown_table(_claims(claims), columns), len(columns))
@@ -169,7 +194,7 @@ def _last(path: str) -> str:
 
 
 def _open_claims(claims: pd.DataFrame) -> str:
-    undecided = claims["verdict"].isin([NOT_YET, UNDECIDED]) & (claims["command"] != "")
+    undecided = claims["verdict"].isin([NOT_YET, UNDECIDED, RECALLED]) & (claims["command"] != "")
     waiting = _claims(claims[undecided])
     lines = [f"* **{row['claim']}**: `{row['command']}` ({row['cost']})" for _, row in waiting.iterrows()]
     return "\n".join(["What would decide the open ones, and its cost:\n", *lines]) if lines else ""

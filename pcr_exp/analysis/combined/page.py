@@ -44,6 +44,7 @@ from pcr_exp.analysis.core.look import INK, MUTED, style
 from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import per_setting
+from pcr_exp.analysis.core.statistics import interval_words
 from pcr_exp.analysis.core.told_apart import titles_apart
 
 # None is a scan level's colour (`look.OTHER_LOOKS`); shapes for readers without colour.
@@ -81,8 +82,8 @@ def combined_markdown(summary: pd.DataFrame) -> str:
         facts = (
             f"Storage {group['storage']}, network {group['network']}, {group['processes']} process{several}; "
             f"{updates} updates; mean over n seeds (smallest to largest), bytes in brackets against all off; "
-            "speed-up and difference: "
-            "against all off of the same seed, the latter ± half its 95 % interval (Student's t over seeds). "
+            "speed-up and difference: against all off of the same seed, the latter ± half its 95 % interval "
+            f"({interval_words(rows)}). "
             "Bytes kept for backward are those of one process, each storage once. "
             f"Setting {group['setting']}; {hardware}."
         )

@@ -19,7 +19,7 @@ from pcr_exp.analysis.core.cells import span, task_title
 from pcr_exp.analysis.core.made_by import hardware_of
 from pcr_exp.analysis.core.permitted import facts_of
 from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import setting_key
+from pcr_exp.analysis.core.runs_table import fold_of, setting_key
 from pcr_exp.config.labels import network_label, scan_label, storage_label
 
 NOT_TIMED = "no storage: nothing was timed"
@@ -86,7 +86,7 @@ def of_runs(runs: Sequence[Run], shows: str, rows: pd.DataFrame | None = None) -
     return Caption(
         shows=shows,
         of=_distinct(_task_of(run) for run in runs),
-        n=f"n = {_seeds(runs)}",
+        n=f"n = {repeats_words(runs)}",
         hardware=" / ".join(_distinct(_one_core(facts_of(run)["hardware"]) for run in runs)),
         storage=_places(runs),
     )
@@ -130,15 +130,21 @@ def _task_of(run: Run) -> str:
     return task_words(run.dataset, manifest.label, manifest.model, size_px)
 
 
-def _seeds(runs: Iterable[Run]) -> str:
-    """How many seeds each setting and scan level has."""
-    seeds = {
-        (setting_key(run), scan_label(run.config["scan"], run.config.get("records")), run.manifest.seed)
+def repeats_words(runs: Iterable[Run]) -> str:
+    """How many seeds, or folds, each setting and scan level has."""
+    repeats = {
+        (
+            setting_key(run),
+            scan_label(run.config["scan"], run.config.get("records")),
+            run.manifest.seed,
+            fold_of(run),
+        )
         for run in runs
     }
-    counts = pd.Series(Counter((setting, scan) for setting, scan, _ in seeds))
+    counts = pd.Series(Counter((setting, scan) for setting, scan, *_ in repeats))
+    word = "fold" if any(fold for *_, fold in repeats) else "seed"
     each = " each" if len(counts) > 1 else ""
-    return f"{span(counts)} seed{'' if counts.max() == 1 else 's'}{each}"
+    return f"{span(counts)} {word}{'' if counts.max() == 1 else 's'}{each}"
 
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pcr_exp.records.dataset_facts import describe_dataset
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import Manifest
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, PackedRun, is_packed, read_packed
+from pcr_exp.runs.predictions import Predictions, predictions_below
 from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.system.keys import key_of
 from pcr_exp.training.columns import with_declared
@@ -36,6 +37,8 @@ class Run:
     """Why its seconds are not its own: words, where it had company; else empty."""
     exclusive_only: bool = True
     """Whether its seconds may be said only if it had the machine to itself."""
+    predictions: Predictions | None = field(default=None, repr=False, compare=False)
+    """What it said of every image; None of runs that kept none."""
 
     @property
     def dataset(self) -> str:
@@ -72,7 +75,8 @@ def read_runs(
 
     Raises:
         RunError: `runs_root` is not there; a manifest is damaged; a row is wrong (names file
-            and line); a run is marked finished without an evaluation; or it is in a folder and in the set.
+            and line); a run is marked finished without an evaluation; it is in a folder and in the set; or
+            what was said of images is damaged.
     """
     found = (run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config))
     runs = [replace(run, exclusive_only=exclusive_only) for run in found]
@@ -93,7 +97,11 @@ def _finished_runs(root: Path) -> list[Run]:
         raise RunError(f"{root} has {min(twice)} twice, in {RUNS_FILE} and as a folder. Move one away.")
     if packed:
         finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
-    return [_described(run, company) for run in finished]
+    predictions = predictions_below(root)
+    return [
+        replace(_described(run, company), predictions=predictions.get(run.manifest.run_id))
+        for run in finished
+    ]
 
 
 def read_timed_runs(runs_root: str | Path) -> list[Run]:

@@ -81,10 +81,16 @@ RUN_COLUMNS = [
 ]
 
 
+def fold_of(run: Run) -> str:
+    """`0 of 5`: the fold that validates; empty where there are none."""
+    dataset = run.config["dataset"]
+    return f"{dataset['fold']} of {dataset['num_folds']}" if dataset.get("num_folds") else ""
+
+
 def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
     """Eight hex digits of a run's scientific configuration without its target and what a table compares.
 
-    Runs of one key, dataset, model and storage differ in nothing but `less`.
+    Runs of one key, dataset, model and storage differ in nothing but `less`, and in the fold that validates.
 
     Args:
         run: A finished run.
@@ -96,6 +102,10 @@ def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[st
     if images_key is not None:  # manifests of newer runs have it
         part |= {"images": images_key, "numerics": getattr(run.manifest, "numerics", 1)}
     part["dataset"] = {key: value for key, value in part["dataset"].items() if not key.startswith("target_")}
+    if fold_of(run):  # the key of the images says how they are divided as well
+        counts = (run.manifest.num_train, run.manifest.num_tune, run.manifest.num_val)
+        part["images"] = sum(count or 0 for count in counts)
+        del part["dataset"]["fold"]
     for name in less:
         group, _, key = name.partition(".")
         if key and group in part:
@@ -158,7 +168,7 @@ def tidy_frame(
         times: Columns of seconds and rates: NaN where `no_seconds` says why.
     """
     rows = [shared_columns(run, less, keep) | (own(run) if own else {}) for run in runs]
-    frame = _with_shares(pd.DataFrame(rows, columns=list(columns)), runs)
+    frame = _with_folds(_with_shares(pd.DataFrame(rows, columns=list(columns)), runs), runs)
     if times:
         frame.loc[frame["no_seconds"] != "", list(times)] = NEVER
     return frame
@@ -198,7 +208,8 @@ def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
         ]
     if not curves:
         return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
-    return _with_shares(pd.DataFrame(curves), [run for run in runs for _ in run.eval_rows])
+    of_rows = [run for run in runs for _ in run.eval_rows]
+    return _with_folds(_with_shares(pd.DataFrame(curves), of_rows), of_rows)
 
 
 def _with_shares(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
@@ -206,6 +217,11 @@ def _with_shares(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
     if all(script_of_records(run.config.get("records", {})) == DEFAULT for run in runs):
         return frame
     return frame.assign(**{SHARE: [_bytes_share(run) for run in runs]})
+
+
+def _with_folds(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
+    """With `fold` of each row's run (`fold_of`), if any has one: a fold repeats a setting as a seed does."""
+    return frame.assign(fold=[fold_of(run) for run in runs]) if any(map(fold_of, runs)) else frame
 
 
 def _bytes_share(run: Run) -> float:

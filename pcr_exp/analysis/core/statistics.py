@@ -1,4 +1,4 @@
-"""The statistics that every table of runs is made of: spreads, 95 % intervals, differences by seed."""
+"""The statistics that every table of runs is made of: spreads, intervals, differences by seed or fold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pcr_exp.analysis.core.intervals import CONFIDENCE
 from pcr_exp.analysis.core.permitted import NEVER, UNLIKE, all_hardware, distinct, may_say_speedup
 
-CONFIDENCE = 0.95
+REPEAT = ("seed", "fold")
+"""What tells apart the runs of one setting and level; tables that compare no folds have no column of them."""
+SEEDS_ALONE = "t over seeds alone"
+"""An interval that knows nothing of other images: of runs that kept no predictions per image."""
+DIFFERENCE = [
+    *("difference_n", "difference_mean", "difference_ci95", "difference_freedom", "difference_interval"),
+]
+"""Columns of a difference (`paired_difference`)."""
 
 
 def half_width(values: Iterable[float]) -> float:
@@ -73,39 +81,62 @@ def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
     return found
 
 
+def by_repeat(runs: pd.DataFrame) -> pd.DataFrame:
+    """The first run of each seed (and fold), by REPEAT: others differ in workers or hardware alone."""
+    repeat = [key for key in REPEAT if key in runs]
+    return runs.drop_duplicates(repeat).set_index(repeat)
+
+
 def distinct_seeds(runs: pd.DataFrame) -> pd.DataFrame:
-    """The first run of each seed: runs that differ in workers or hardware alone learned the same."""
-    return runs.drop_duplicates("seed")
+    """The rows of `by_repeat`, with all their columns."""
+    return runs.drop_duplicates([key for key in REPEAT if key in runs])
 
 
-def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str) -> dict[str, float]:
-    """A measure of `runs` less that of the run of the same seed in `reference`, over the seeds of both.
+def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str) -> dict[str, Any]:
+    """A measure of `runs` less that of the run of the same seed (and fold) in `reference`.
 
     Returns:
-        `difference_n`: how many seeds both have; `difference_mean`; `difference_ci95`: half of its 95 %
-        interval (`half_width`), NaN for fewer than two.
+        `difference_n`: how many both have; `difference_mean`; `difference_ci95`: half of its 95 % interval
+        (`half_width`), NaN for fewer than two; `difference_freedom` of that t; `difference_interval`: what
+        it is over, SEEDS_ALONE.
     """
-    ours, theirs = (
-        distinct_seeds(some).set_index("seed")[measure].astype(float) for some in (runs, reference)
-    )
+    ours, theirs = (by_repeat(some)[measure].astype(float) for some in (runs, reference))
     differences = (ours - theirs).dropna()
     return {
         "difference_n": len(differences),
         "difference_mean": float(differences.mean()),
         "difference_ci95": half_width(differences),
+        "difference_freedom": float(len(differences) - 1) if len(differences) > 1 else NEVER,
+        "difference_interval": SEEDS_ALONE if len(differences) > 1 else "",
     }
 
 
-def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[str, float]:
-    """`speedup`: a measure of `over` divided by that of the same seed in `under`.
+def interval_words(rows: pd.DataFrame) -> str:
+    """What the intervals of differences in some rows are over, with their degrees of freedom."""
+    known = rows[rows["difference_interval"].fillna("").astype(bool)]
+    parts = []
+    for interval, alike in known.groupby("difference_interval", sort=True):
+        low, high = (
+            f"{end:.3g}" for end in (alike["difference_freedom"].min(), alike["difference_freedom"].max())
+        )
+        parts.append(f"{interval}, {low if low == high else f'{low} to {high}'} degrees of freedom")
+    return " / ".join(parts) or "none: n = 1"
 
-    It is a mean over the seeds that both have, with `speedup_min` and `speedup_max`; all NaN where no
-    speed-up may be said of these runs (`permitted.may_say_speedup`).
+
+def paired_ratios(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> pd.Series:
+    """A measure of `over` divided by that of the same seed (and fold) in `under`, of those that both have."""
+    ours, theirs = (by_repeat(some)[measure].astype(float) for some in (over, under))
+    return (ours / theirs).dropna()
+
+
+def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[str, float]:
+    """`speedup`: the mean of `paired_ratios`, with `speedup_min` and `speedup_max`.
+
+    All NaN where no speed-up may be said of these runs (`permitted.may_say_speedup`).
     """
     if may_say_speedup(over, under):
         return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
-    ours, theirs = (distinct_seeds(some).set_index("seed")[measure] for some in (over, under))
-    ratios = (ours / theirs).dropna()
+    ratios = paired_ratios(over, under, measure)
     return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
 
 

@@ -26,6 +26,7 @@ from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.statistics import interval_words
 from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, values_of
 from pcr_exp.analysis.echo.figures import AXES as ECHO_AXES
 from pcr_exp.analysis.echo.figures import (
@@ -152,7 +153,7 @@ def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None =
             f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "
             f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
             "smallest buffer, "
-            f"± half its 95 % interval (Student's t over seeds); {' / '.join(sorted(set(rows['hardware'])))}."
+            f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
         )
         parts.append(section(title, words, in_order(rows), _columns(rows, notes), notes))
     return "\n".join(parts)

@@ -27,6 +27,7 @@ from pcr_exp.analysis.core.cells import (
 from pcr_exp.analysis.core.figure import save_figure
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.read_runs import Run
+from pcr_exp.analysis.core.statistics import interval_words
 from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, values_of
 from pcr_exp.analysis.gradients.figures import (
     draw_accuracy_against_time,
@@ -117,8 +118,7 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
         "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
         "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
         f"updates; difference: last {headline_of(table).words} less that of `none` of the same seed, "
-        "± half its 95 % interval "
-        "(Student's t over seeds). Published: "
+        f"± half its 95 % interval ({interval_words(table)}). Published: "
         "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
         f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 from pcr_exp.analysis.core.caption import of_runs
@@ -60,6 +61,8 @@ ALL_SCANS = "all scans"
 LEAST_SPAN_TOP1 = 0.10
 LEAST_LEVELS = 5
 """Fewer levels of quality than this have no line: three or four lie on one too easily."""
+BENT = 0.05
+"""A parabola that fits so much better that chance would do it in fewer cases: then there is no line."""
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
@@ -97,14 +100,18 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
     """One row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
 
     As `line_through` the means of levels over seeds: score (0..1) per unit of MS-SSIM, with half of its 95 %
-    interval. `no_line` says why there is none, and then the numbers are NaN.
+    interval. `no_line` says why there is none, and then the numbers are NaN: too few levels, or they bend.
     """
     rows = []
     for key, part in points.groupby(GROUP_KEYS, sort=True):
         levels = part.groupby("scan")[["ms_ssim", "final_score"]].mean()
         line = line_through(levels, "ms_ssim", "final_score")
-        numbers = (NEVER,) * 4 if line is None else (line.slope, line.slope_ci95, line.intercept, line.r)
         why = "" if line else f"no line: {len(levels)} levels of quality, a line wants {LEAST_LEVELS}"
+        if line and line.bend_p < BENT:
+            why = f"no line: {len(levels)} levels of quality lie on a curve (p = {line.bend_p:.2g})"
+        numbers = (NEVER,) * 4
+        if line and not why:
+            numbers = (line.slope, line.slope_ci95, line.intercept, line.r)
         rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
 
@@ -197,6 +204,8 @@ class Line:
     """Half of the slope's 95 % interval."""
     r: float
     """Pearson's; NaN where all y are alike."""
+    bend_p: float
+    """How often levels on a line would seem to bend as much: the F test of a parabola's third coefficient."""
 
 
 def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
@@ -211,7 +220,19 @@ def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
     found = stats.linregress(xs, ys)
     width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(xs) - 2) * found.stderr)
     r = float(found.rvalue) if np.ptp(ys) > 0 else math.nan
-    return Line(float(found.slope), float(found.intercept), width, r)
+    return Line(float(found.slope), float(found.intercept), width, r, _bend_p(xs, ys))
+
+
+def _bend_p(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> float:
+    centred = xs - xs.mean()
+    straight, bent = (
+        float(((ys - np.polynomial.Polynomial.fit(centred, ys, degree)(centred)) ** 2).sum())
+        for degree in (1, 2)
+    )
+    if straight <= 1e-12 * max(float(np.ptp(ys)) ** 2, 1e-12):
+        return 1.0  # a line to the last digits
+    freedom = len(xs) - 3
+    return float(stats.f.sf((straight - bent) / max(bent / freedom, 1e-300), 1, freedom))
 
 
 def write_accuracy_vs_mssim(runs: list[Run], frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:

@@ -34,7 +34,7 @@ from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import INK, OTHER_LOOKS, scan_words, style
 from pcr_exp.analysis.core.read_runs import Run
 from pcr_exp.analysis.core.runs_table import eval_curves, per_setting, tidy_frame
-from pcr_exp.analysis.core.statistics import paired_difference, spread
+from pcr_exp.analysis.core.statistics import DIFFERENCE, REPEAT, SEEDS_ALONE, paired_difference, spread
 from pcr_exp.analysis.scans.figures import SECONDS_LABEL, mean_over_seeds, with_seconds
 from pcr_exp.errors import RunError
 
@@ -49,9 +49,7 @@ COMPARISON_COLUMNS = [
     "score_mean",
     "score_min",
     "score_max",
-    "difference_n",
-    "difference_mean",
-    "difference_ci95",
+    *DIFFERENCE,
     "majority_share",
     "headline",
 ]
@@ -77,8 +75,9 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
     # Runs that differ in workers or hardware alone learned the same: one of them counts.
-    frame = frame.drop_duplicates([*SIDE_BY_SIDE, "value", "seed", "setting"])
-    twice = frame[frame.duplicated([*SIDE_BY_SIDE, "value", "seed"], keep=False)]
+    repeat = [key for key in REPEAT if key in frame]
+    frame = frame.drop_duplicates([*SIDE_BY_SIDE, "value", *repeat, "setting"])
+    twice = frame[frame.duplicated([*SIDE_BY_SIDE, "value", *repeat], keep=False)]
     if len(twice):
         raise RunError(
             f"compare={key}: runs differ in more than it: {', '.join(twice['run_id'].head(2))}. Put runs "
@@ -120,7 +119,7 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
             "n": lambda row: notes.count(row["n"]),
             f"last {headline_of(table).words}": lambda row: spread_cell(row, "score", percent),
             "majority class": lambda row: percent(row["majority_share"]),
-            f"difference to {reference} (points, ± half its 95 % interval)": difference,
+            f"difference to {reference} (points, ± half its 95 % interval: {SEEDS_ALONE})": difference,
         },
     )
     return f"{text}\n\n{notes}" if str(notes) else text

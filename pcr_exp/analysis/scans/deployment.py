@@ -18,32 +18,39 @@ from pcr_exp.analysis.core.cells import (
 )
 from pcr_exp.analysis.core.headline import as_written, headline_of
 from pcr_exp.analysis.core.look import scan_words
+from pcr_exp.analysis.core.over_images import predictions_of, with_intervals
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, per_setting, shared_columns
-from pcr_exp.analysis.core.statistics import distinct_seeds, paired_difference, spread
+from pcr_exp.analysis.core.runs_table import GROUP_KEYS, LEVEL, fold_of, per_setting, shared_columns
+from pcr_exp.analysis.core.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
 from pcr_exp.analysis.core.told_apart import setting_words, titles_apart
 
 TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, BatchNorm renewed"}
 """`training.eval_groups` and their words in tables."""
 DEPLOYMENT_COLUMNS = [
     *(*GROUP_KEYS, *LEVEL, "tested_at", "n", "headline"),
-    *("score_mean", "score_min", "score_max", "difference_n", "difference_mean", "difference_ci95"),
+    *("score_mean", "score_min", "score_max", *DIFFERENCE),
 ]
 
 
 def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
     """DEPLOYMENT_COLUMNS: one row per setting, scan level and fidelity of the test (`training.eval_groups`).
 
-    `score_*` is of the finished model, over `n` seeds; `difference_*` less the baseline's of the same seed at
-    full fidelity. Runs that were not evaluated at their own group are left out.
+    `score_*` is of the finished model, over `n` seeds or folds; `difference_*` less the baseline's of the
+    same seed at full fidelity, with an interval over images as well where all runs kept predictions. Runs
+    that were not evaluated at their own group are left out.
     """
     found = pd.DataFrame([row for run in runs for row in _rows(run)])
     if found.empty:
         return pd.DataFrame(columns=DEPLOYMENT_COLUMNS)
+    predictions = predictions_of(runs)
     rows = []
     for group, of_group in found.groupby(GROUP_KEYS, sort=True):
         reference = of_group[(of_group["encoding"] == "baseline") & (of_group["tested_at"] == "full")]
-        for (_, tested_at), seeds in of_group.groupby(["scan", "tested_at"], sort=True):
+        differences = {
+            str(tested_at): with_intervals(alike, reference, "score", predictions, str(tested_at))
+            for tested_at, alike in of_group.groupby("tested_at")
+        }
+        for (scan, tested_at), seeds in of_group.groupby(["scan", "tested_at"], sort=True):
             first = seeds.iloc[0]
             rows.append(
                 {
@@ -52,7 +59,7 @@ def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
                     "tested_at": tested_at,
                     "n": len(distinct_seeds(seeds)),
                     **spread(distinct_seeds(seeds), ["score"]),
-                    **paired_difference(seeds, reference, "score"),
+                    **differences[str(tested_at)][scan],
                 }
             )
     table = pd.DataFrame(rows)
@@ -84,7 +91,7 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
         facts = (
             f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
             "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
-            f"± half their 95 % interval; setting {group['setting']}."
+            f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
         )
         notes = Footnotes()
         cells = _columns(rows, notes)
@@ -121,7 +128,8 @@ def _rows(run: Run) -> list[dict[str, object]]:
     if not evaluations_at("same", run.rows):
         return []
     shared = shared_columns(run)
-    kept = {key: shared[key] for key in (*GROUP_KEYS, *LEVEL, "seed", "headline")}
+    kept = {key: shared[key] for key in ("run_id", *GROUP_KEYS, *LEVEL, "seed", "headline")}
+    kept["fold"] = fold_of(run)
     return [
         {**kept, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
         for tested_at in TESTED_AT

@@ -35,7 +35,7 @@ from pcr_exp.analysis.core.guessing import guesses_of, guessing_lines
 from pcr_exp.analysis.core.headline import headline_of
 from pcr_exp.analysis.core.look import MUTED, level_of, style
 from pcr_exp.analysis.core.read_runs import Run, evaluations_at
-from pcr_exp.analysis.core.runs_table import LEVEL, per_setting, shared_columns
+from pcr_exp.analysis.core.runs_table import LEVEL, fold_of, per_setting, shared_columns
 from pcr_exp.analysis.core.statistics import distinct_seeds, half_width, paired_difference, spread
 from pcr_exp.analysis.scans.deployment import TESTED_AT
 
@@ -188,6 +188,7 @@ def _rows(run: Run) -> list[dict[str, Any]]:
     return [
         {
             **{key: shared[key] for key in (*kept, "majority_share", "num_classes")},
+            "fold": fold_of(run),
             "image_px": run.config["training"]["image_size"],
             "recipe": shared["scan"] + inputs,
             "tested_at": tested_at,
@@ -202,8 +203,9 @@ def _rows(run: Run) -> list[dict[str, Any]]:
 
 def _over_seeds(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any]:
     seeds = distinct_seeds(runs)
+    first: dict[Any, Any] = seeds.iloc[0].to_dict()
     return {
-        **seeds.iloc[0].to_dict(),
+        **first,
         "n": len(seeds),
         **spread(seeds, ["score", "read_bytes", "image_bytes"]),
         "score_ci95": half_width(seeds["score"]),

@@ -29,9 +29,8 @@ from pcr_exp.analysis.core.look import scan_words
 from pcr_exp.analysis.core.permitted import all_hardware
 from pcr_exp.analysis.core.run_quality import ms_ssim_words
 from pcr_exp.analysis.core.runs_table import GROUP_KEYS, per_setting
+from pcr_exp.analysis.core.statistics import interval_words
 from pcr_exp.analysis.core.told_apart import titles_apart
-
-DIFFERENCES = "differences are of runs of one seed, ± half their 95 % interval (Student's t over seeds)"
 
 
 def to_markdown(
@@ -93,7 +92,8 @@ def _tables(
         facts = (
             f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
             f"validation {headline_of(rows).words}; "
-            f"mean over n seeds (smallest to largest); {DIFFERENCES}; time is training + data wait + probes; "
+            "mean over n seeds (smallest to largest); differences are of runs of one seed, ± half their 95 % "
+            f"interval ({interval_words(rows)}); time is training + data wait + probes; "
             f"setting {group['setting']}; {hardware}{timing}."
         )
         notes = Footnotes()

@@ -45,8 +45,9 @@ def kept_table(measured: Sequence[Measured]) -> pd.DataFrame:
     """One row per task, deployment (`full`, `same`) and scan group.
 
     Columns: `dataset`, `label`, `headline`, `n` (images), `deployment`, `group`, `ms_ssim` (mean over the
-    images that were compared), `kept` of what there is to lose, with `kept_low` and `kept_high`; and of the
-    line through the groups `slope` (kept per unit of MS-SSIM) with `slope_low`, `slope_high`, and `r`.
+    images that were compared), `kept` of what there is to lose, with `kept_low` and `kept_high`; of the line
+    through the groups `slope` (kept per unit of MS-SSIM) with `slope_low`, `slope_high`, and `r`; and of a
+    parabola `curvature` with `curvature_low` and `curvature_high` (`_bends`): whether the line is one.
     Intervals are 95 %, of resamples of images: the same ones for every group, so a slope's are paired.
 
     Raises:
@@ -63,10 +64,15 @@ def _rows(measured: Measured, deployment: str) -> list[dict[str, object]]:
     kept = _kept(measured, deployment)
     slopes = _slopes(quality, kept)
     low, high = interval(slopes[1:])
+    bends = _bends(quality, kept)
+    bend_low, bend_high = interval(bends[1:]) if np.isfinite(bends[1:]).any() else (np.nan, np.nan)
     line = {
         "slope": slopes[0],
         "slope_low": low,
         "slope_high": high,
+        "curvature": bends[0],
+        "curvature_low": bend_low,
+        "curvature_high": bend_high,
         "r": float(np.corrcoef(quality, kept[:, 0])[0, 1]) if np.ptp(kept[:, 0]) > 0 else np.nan,
     }
     rows = []
@@ -123,6 +129,18 @@ def _slopes(quality: Floats, kept: Floats) -> Floats:
     return np.asarray(centred @ (kept - kept.mean(axis=0)) / (centred @ centred))
 
 
+def _bends(quality: Floats, kept: Floats) -> Floats:
+    """How far the parabola through the groups, one per column of `kept`, rises above its chord at most.
+
+    It is a share of what the straight line changes from the lowest quality to the highest: 0 is a line, and
+    above 0 most is lost at the lowest groups.
+    """
+    span = float(np.ptp(quality))
+    parabola = np.polynomial.polynomial.polyfit(quality - quality.mean(), kept, 2)[2]
+    change = _slopes(quality, kept) * span
+    return np.asarray(-parabola * span**2 / 4 / np.where(change == 0, np.nan, change))
+
+
 def slopes_page(kept: pd.DataFrame) -> str:
     """A line per task and deployment in Markdown."""
     lines = kept.groupby([*TASK, "deployment"], sort=False).agg(
@@ -133,6 +151,9 @@ def slopes_page(kept: pd.DataFrame) -> str:
         slope_low=("slope_low", "first"),
         slope_high=("slope_high", "first"),
         r=("r", "first"),
+        curvature=("curvature", "first"),
+        curvature_low=("curvature_low", "first"),
+        curvature_high=("curvature_high", "first"),
     )
     columns = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
@@ -145,6 +166,9 @@ def slopes_page(kept: pd.DataFrame) -> str:
             f"{row['slope']:.2f} ({row['slope_low']:.2f} to {row['slope_high']:.2f})"
         ),
         "r": lambda row: f"{row['r']:.2f}",
+        "bend, share of the change": lambda row: (
+            f"{row['curvature']:.2f} ({row['curvature_low']:.2f} to {row['curvature_high']:.2f})"
+        ),
     }
     return markdown_table(lines.reset_index(), columns) + "\n"
 

@@ -1,19 +1,20 @@
-"""Write what the papers claim and what came out here, from the committed files."""
+"""Write what the papers claim and what came out here, and under what each page's numbers were measured."""
 
 from dataclasses import asdict
 from pathlib import Path
 
 from pcr_exp.analysis.claims.page import write_claims
+from pcr_exp.analysis.core.measured_under import write_measured
 from pcr_exp.config.runners import ReportConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runners.studies.shown import show, track_files
 
 
 def report(config: ReportConfig) -> str:
-    """Write claims.csv and claims.md into the folder of results; returns "finished".
+    """Write claims.csv and claims.md into the folder of results, and renew its pages; returns "finished".
 
     Raises:
-        RunError: there is no such folder.
+        RunError: there is no such folder, or a page or numerics.csv lacks what it must say.
     """
     if not Path(config.results_root).is_dir():
         raise RunError(
@@ -22,6 +23,7 @@ def report(config: ReportConfig) -> str:
         )
     readme = None if config.readme is None else Path(config.readme)
     files = write_claims(Path(config.results_root), readme)
+    write_measured(Path(config.results_root), *([] if readme is None else [readme]))
     track_files(config.tracking, "report", Path(config.results_root), asdict(config), files)
     show(files)
     return "finished"

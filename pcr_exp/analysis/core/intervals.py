@@ -1,0 +1,215 @@
+"""The interval of a difference in score between levels and their baseline, over runs and over images.
+
+The estimand is the difference in expected score: over the seeds of training, and over the population that the
+validation images are a sample of. An interval must therefore widen with both.
+
+* Over images: an image that both models were asked for is one pair, so its difficulty cancels. The variance
+  is that of a bootstrap over images, in closed form: each image's influence on a score (Efron 1982, the
+  infinitesimal jackknife; of an AUC, DeLong et al. 1988). Scores that count classes alike are resampled
+  within classes, for how many images a class has is no part of what they estimate.
+* Over seeds or folds: the levels of a task are trained with the same seeds, so a level's deviation from the
+  mean of its seed is one estimate of one variance, pooled over levels (a two-way layout). It is taken to be
+  equal for all levels. Images are a part of it: what they explain is subtracted before the two are added, and
+  a rest below zero is none.
+* Both are joined by a t with the degrees of freedom of Satterthwaite (1946).
+
+Seeds share their validation images (`of_shared_images`). Folds validate each image once (`of_folds`), so that
+their images differ as well. They train on images that they share, which no estimate of this kind sees (Bengio
+and Grandvalet 2004): the interval is of other seeds and validation images, not of other training sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+CONFIDENCE = 0.95
+POWER = 0.80
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageVariance:
+    """What images as a sample do to the differences of L levels; arrays [..., L], `of_runs` [...]."""
+
+    variance: Floats
+    """Of the mean difference over runs."""
+    freedom: Floats
+    of_runs: Floats
+    """The part of the pooled variance over runs that images explain, as a variance of a mean difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Mean differences of L levels to the baseline, [..., L], with the variance and freedom of each mean."""
+
+    mean: Floats
+    variance: Floats
+    freedom: Floats
+
+    @property
+    def half_width(self) -> Floats:
+        """Half of the 95 % interval."""
+        return half_of(np.sqrt(self.variance), self.freedom)
+
+
+def half_of(error: Any, freedom: Any) -> Any:
+    """Half of the 95 % interval of a mean with a standard error and its degrees of freedom."""
+    return stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
+
+
+def found_at(half_width: float, freedom: float) -> float:
+    """The true difference that a 95 % interval of this half width would have shown with 80 % power.
+
+    NaN where there is no interval.
+    """
+    if not freedom > 0:
+        return float("nan")
+    return half_width * _effect(round(float(freedom), 2)) / float(half_of(1.0, freedom))
+
+
+@cache
+def _effect(freedom: float) -> float:
+    """The difference in standard errors that a two-sided t test of level 5 % finds with 80 % power."""
+    quantiles = (np.arange(2000) + 0.5) / 2000
+    known = np.isinf(freedom)
+    errors = np.ones(1) if known else np.sqrt(stats.chi2.ppf(quantiles, freedom) / freedom)  # over the true
+    critical = half_of(1.0, freedom) * errors
+
+    def lacking(effect: float) -> float:
+        power = stats.norm.sf(critical - effect) + stats.norm.cdf(-critical - effect)
+        return float(power.mean()) - POWER
+
+    return float(optimize.brentq(lacking, 0.0, 10 * float(half_of(1.0, freedom))))
+
+
+def differences(scores: Floats, images: ImageVariance | None = None) -> Differences:
+    """The differences of levels to the first one, joined as the module says.
+
+    Args:
+        scores: [..., 1 + L, S] of S runs each, two or more; column s is of one seed or fold.
+        images: Their share; None: of images nothing is known, and the interval is over seeds alone.
+    """
+    num_levels, num_runs = scores.shape[-2] - 1, scores.shape[-1]
+    means = scores.mean(axis=-1)
+    freedom_of_runs = num_levels * (num_runs - 1)
+    over_runs = 2 * (_centred(scores, -1, -2) ** 2).sum(axis=(-2, -1)) / freedom_of_runs / num_runs
+    none = np.zeros(means.shape[:-1])
+    if images is None:
+        images = ImageVariance(np.zeros_like(means[..., 1:]), np.ones_like(means[..., 1:]), none)
+    rest = np.maximum(over_runs - images.of_runs, 0)[..., None]
+    variance = images.variance + rest
+    uncertain = images.variance**2 / images.freedom + (rest > 0) * (over_runs**2 / freedom_of_runs)[..., None]
+    freedom = np.divide(variance**2, uncertain, out=np.full(variance.shape, np.inf), where=uncertain > 0)
+    return Differences(means[..., 1:] - means[..., :1], variance, freedom)
+
+
+def of_shared_images(influence: Floats, strata: NDArray[Any]) -> ImageVariance:
+    """Of runs that were all evaluated on the same images.
+
+    Args:
+        influence: [..., 1 + L, S, N], as `INFLUENCES` give it.
+        strata: [N] what is resampled within (`strata_of`).
+    """
+    num_levels, num_runs = influence.shape[-3] - 1, influence.shape[-2]
+    mean = influence.mean(axis=-2)
+    variance, freedom = _over_strata(mean[..., 1:, :] - mean[..., :1, :], strata)
+    # What an image does to one run of one level alone is scatter over runs, too.
+    lone = _centred(influence, -3, -2)
+    lone_variance, _ = _over_strata(lone, strata)
+    of_runs = 2 * lone_variance.sum(axis=(-2, -1)) / (num_levels * (num_runs - 1)) / num_runs
+    return ImageVariance(variance, freedom, of_runs)
+
+
+def of_folds(influences: Sequence[tuple[Floats, NDArray[Any]]]) -> ImageVariance:
+    """Of runs that were evaluated on images of their own, each image once.
+
+    Args:
+        influences: By fold `[..., 1 + L, N]` and the strata [N] of its images.
+    """
+    num_runs = len(influences)
+    variances, uncertain, of_runs = [], [], []
+    for influence, strata in influences:
+        variance, freedom = _over_strata(influence[..., 1:, :] - influence[..., :1, :], strata)
+        variances.append(variance)
+        uncertain.append(variance**2 / freedom)
+        lone, _ = _over_strata(_centred(influence, -2), strata)
+        of_runs.append(2 * lone.sum(axis=-1) / (influence.shape[-2] - 1))
+    total = np.sum(variances, axis=0)
+    unsure = np.sum(uncertain, axis=0)
+    freedom = np.divide(total**2, unsure, out=np.full(total.shape, np.inf), where=unsure > 0)
+    return ImageVariance(total / num_runs**2, freedom, np.mean(of_runs, axis=0) / num_runs)
+
+
+def _over_strata(influence: Floats, strata: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Variance of a sum of influences [..., N] over resamples within strata, and its degrees of freedom.
+
+    A stratum of one image is taken to have no variance: nothing is known of it.
+    """
+    total = np.zeros(influence.shape[:-1])
+    unsure = np.zeros(influence.shape[:-1])
+    for stratum in np.unique(strata):
+        of_stratum = influence[..., strata == stratum]
+        count = of_stratum.shape[-1]
+        if count > 1:
+            variance = count * of_stratum.var(axis=-1, ddof=1)
+            total += variance
+            unsure += variance**2 / (count - 1)
+    freedom = np.divide(total**2, unsure, out=np.full(total.shape, np.inf), where=unsure > 0)
+    return total, freedom
+
+
+def _centred(values: Floats, *axes: int) -> Floats:
+    for axis in axes:
+        values = values - values.mean(axis=axis, keepdims=True)
+    return values
+
+
+def _top1(_: NDArray[Any], correct: NDArray[Any], __: NDArray[Any] | None) -> Floats:
+    return np.asarray(correct / len(correct), dtype=np.float64)
+
+
+def _balanced_accuracy(labels: NDArray[Any], correct: NDArray[Any], _: NDArray[Any] | None) -> Floats:
+    classes, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return np.asarray(correct / counts[place] / len(classes), dtype=np.float64)
+
+
+def _auc(labels: NDArray[Any], _: NDArray[Any], ranked_by: NDArray[Any] | None) -> Floats:
+    # Each class against the rest, the mean over classes; of two classes both say the same.
+    assert ranked_by is not None, "an AUC wants what classes are ranked by"
+    there = [number for number in range(ranked_by.shape[1]) if 0 < (labels == number).sum() < len(labels)]
+    total = np.zeros(len(labels))
+    for number in there:
+        total += _placements(ranked_by[:, number], labels == number) / len(there)
+    return total
+
+
+def _placements(scores: NDArray[Any], positive: NDArray[np.bool_]) -> Floats:
+    """Of each image the share of the other side that it is on the right side of, over its side's count."""
+    ranks = stats.rankdata(scores)
+    found = np.empty(len(scores))
+    num_positive, num_negative = int(positive.sum()), int((~positive).sum())
+    found[positive] = (ranks[positive] - stats.rankdata(scores[positive])) / num_negative / num_positive
+    above = ranks[~positive] - stats.rankdata(scores[~positive])
+    found[~positive] = (1 - above / num_positive) / num_negative
+    return found
+
+
+INFLUENCES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], Floats]] = {
+    "top1": _top1,
+    "balanced_accuracy": _balanced_accuracy,
+    "auc": _auc,
+}
+"""By headline: of labels [N], correct [N] and scores of classes [N, C], what each image's weight does."""
+
+
+def strata_of(headline: str, labels: NDArray[Any]) -> NDArray[Any]:
+    """What images are resampled within: classes, where a score counts them alike; all of them for top-1."""
+    return np.zeros(len(labels), dtype=np.int64) if headline == "top1" else labels
