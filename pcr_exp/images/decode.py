@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-import cv2
 import numpy as np
 import simplejpeg
 from PIL.JpegImagePlugin import JpegImageFile
@@ -104,6 +103,8 @@ def decode_jpeg(
     else:
         pixels = _decode(data, name, frame, height, width)
         if pixels.shape[:2] != (height, width):  # by Pillow, or so small that scales are alike
+            import cv2  # late: commands that only name records need none of it
+
             small = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
             pixels = np.asarray(small, dtype=np.uint8)
     return pixels[top : top + rows, left : left + columns]

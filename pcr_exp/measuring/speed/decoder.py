@@ -1,6 +1,6 @@
 """What decoding costs, by our decoder and by libjpeg-turbo: originals, and first scans of progressive files.
 
-`python -m pcr_exp.measuring.speed.decoder` prints a table, kept as results/throughput/decoder.csv: CPU
+`python -m pcr_exp.measuring.speed.decoder` prints a table, kept as outputs/throughput/decoder.csv: CPU
 milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm, without
 block smoothing; each image by both, one after the other. `of_original` is over libjpeg-turbo's time for the
 originals in the same repeat. `area` is the part of the image that is decoded, around its centre.
@@ -114,7 +114,7 @@ def main() -> None:
     add_images(parser)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--num-images", type=int, default=NUM_IMAGES)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput/decoder.csv"))
+    parser.add_argument("--out", type=Path, default=Path("outputs/throughput/decoder.csv"))
     arguments = parser.parse_args()
     keep_freed_memory()
     save_rows(list(rows(arguments.images, arguments.repeats, arguments.num_images)), arguments.out)
