@@ -34,6 +34,7 @@ enum { SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0, APP14 = 0xEE, APP15 = 0x
 enum { MAX_COMPONENTS = 3, NUM_TABLES = 4, MAX_SCANS = 64, MAX_BITS = 14, LARGEST_SIDE_PX = 65500 };
 enum { LONGEST_CODE = 16, LARGEST_DC_SIZE = 11, LARGEST_AC_SIZE = 10 };
 enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 512 };
+enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for its mean, 26 for each other coefficient, and what is loaded at once */
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
 /* Zigzag position to place in the block; those behind the last are written to the DC's, which is kept elsewhere. */
@@ -357,7 +358,7 @@ static int read_segment(Header *header, int code, const uint8_t *at, const uint8
         header->restart_interval = be16(at);
         return OK;
     case APP0: /* libjpeg warns of other versions */
-        if (size < 12 || memcmp(at, "JFIF", 5)) return OK;
+        if (size < 14 || memcmp(at, "JFIF", 5)) return OK;
         header->is_jfif = 1;
         return at[5] == 1 ? OK : UNSUPPORTED;
     case APP14:
@@ -469,6 +470,7 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
         from = marker + 1;
     }
     reverse_bytes(out, (size_t)(to - out));
+    memset(to, 0, LONGEST_BLOCK_BYTES); /* a sequential block is looked at when it is through */
     return to;
 }
 
@@ -799,7 +801,7 @@ static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
             if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
             word >>= entry & LENGTH;
             position += entry & LENGTH;
-            int32_t value = (scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
+            int64_t value = (int64_t)(scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
             int16_t *at = blocks->dc[i];
             *at = (int16_t)value;
             is_bad |= value != *at;
@@ -1228,7 +1230,8 @@ static void lay_out(Decoder *decoder, View *view, Arena *arena, size_t *num_zero
             if (of->ac_tables[j]) scan->ac_tables[j] = take(arena, sizeof(Table));
         }
         scan->segments = take(arena, sizeof(Segment) * (size_t)of->num_segments);
-        scan->stream = take(arena, (size_t)(of->data_end - of->data) + PADDING_BYTES * (size_t)of->num_segments);
+        scan->stream = take(arena, (size_t)(of->data_end - of->data) + PADDING_BYTES * (size_t)of->num_segments +
+                                       LONGEST_BLOCK_BYTES);
     }
 }
 
