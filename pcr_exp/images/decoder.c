@@ -1329,6 +1329,7 @@ static int decode_all(const Header *header, View *view, Shown shown, void *conte
     }
     decoder->num_rows = open_view(view, header);
     decoder->rows_per_chunk = blocks < CHUNK_BLOCKS ? (int)(CHUNK_BLOCKS / blocks) : 1;
+    if (decoder->rows_per_chunk > decoder->num_rows) decoder->rows_per_chunk = decoder->num_rows;
     decoder->num_chunks = ceiling(decoder->num_rows, decoder->rows_per_chunk);
     choose_scans(decoder, view);
     Arena arena = {NULL, 0};
@@ -1378,7 +1379,7 @@ static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
 /* ---- For others ---- */
 
 /* Whether both halves, this file and the Python beside it, speak of the same functions. */
-EXPORTED int pcr_decoder_version(void) { return 1; }
+EXPORTED int pcr_decoder_version(void) { return 2; }
 
 /* Which ways are taken on this machine, for pixels and for bits. */
 EXPORTED const char *pcr_decoder_paths(void) {
@@ -1409,14 +1410,16 @@ EXPORTED int pcr_decoder_frame(const Piece *pieces, size_t num_pieces, int32_t *
 }
 
 /* RGB [rows, columns, 3], `stride` bytes from row to row: a rectangle of the image at 1/denominator of its size,
- * rounded up. */
+ * rounded up. If `bits` [components][64] are given, of a file whose scans bring just these, as `Component.bits`. */
 EXPORTED int pcr_decoder_decode(const Piece *pieces, size_t num_pieces, int denominator, int top, int left, int rows,
-                                int columns, uint8_t *pixels, ptrdiff_t stride) {
+                                int columns, uint8_t *pixels, ptrdiff_t stride, const int8_t *bits) {
     Header header;
     View view = {.denominator = denominator, .top = top, .left = left, .rows = rows, .columns = columns,
                  .pixels = pixels, .stride = stride};
     if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) return UNSUPPORTED;
     if (read_header(&header, pieces, num_pieces, 0) != OK || !is_within(&header, &view)) return UNSUPPORTED;
+    for (int i = 0; bits && i < header.num_components; i++)
+        if (memcmp(bits + 64 * i, header.components[i].bits, 64)) return UNSUPPORTED;
     return decode_all(&header, &view, show_chunk, NULL);
 }
 

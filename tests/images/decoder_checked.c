@@ -2,14 +2,24 @@
  *
  * Arguments: how many files, a seed, and in how many threads each is decoded besides; without these, damaged files are
  * written, each behind its length. Ends with status 1, and a line that says why, where a rectangle, pieces or another thread give other pixels than the whole, or work is not bounded
- * by blocks and scans. Prints how many it could decode, and not, a checksum of all results, which is every path's, and
- * the most work in per cent of its bound. Buffers are exactly as large as they must be: AddressSanitizer sees the rest. */
+ * by blocks and scans, or memory by the width. Prints the path, how many it could decode, and not, and a checksum of
+ * all results, which is every path's. Buffers are exactly as large as they must be: AddressSanitizer sees the rest. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+static _Thread_local size_t given; /* bytes of memory */
+
+static void *counted_malloc(size_t bytes) { return given += bytes, malloc(bytes); }
+static void *counted_calloc(size_t count, size_t bytes) { return given += count * bytes, calloc(count, bytes); }
+
+#define malloc counted_malloc
+#define calloc counted_calloc
 #include "decoder.c"
+#undef malloc
+#undef calloc
 
-enum { MOST_FILES = 256, MOST_BYTES = 1 << 17, MOST_SHOWN_PX = 1 << 15, MOST_THREADS = 64, MOST_PIECES = 80 };
+enum { MOST_FILES = 256, MOST_BYTES = 1 << 20, MOST_SHOWN_PX = 1 << 15, MOST_THREADS = 64, MOST_PIECES = 80 };
 
 static _Thread_local uint64_t state, steps;
 
@@ -114,33 +124,38 @@ static uint64_t hashed(uint64_t hash, const void *bytes, size_t size) { /* FNV-1
     return hash;
 }
 
-/* Units of work that a file may take: of the frame each block by each scan, the tables of scans, and its bytes. */
-static uint64_t work_of(const File *file, const int32_t *frame) {
-    uint64_t num_scans = 0, blocks = 4; /* wider than an MCU, at most twice as high and wide */
+typedef struct {
+    uint64_t steps, bytes;
+} Bounds;
+
+/* What a file may take: of work each block by each scan, the tables of scans, and its bytes; of memory some MCU rows,
+ * the tables, and its bytes: none where its frame is refused. */
+static Bounds bounds_of(const File *file, const int32_t *frame) {
+    uint64_t num_scans = 0, blocks = (uint64_t)frame[4] * ((uint64_t)frame[0] / 8 + 2) * ((uint64_t)frame[1] / 8 + 2);
     for (size_t i = 0; i + 1 < file->size; i++) num_scans += file->bytes[i] == 0xFF && file->bytes[i + 1] == SOS;
     num_scans = num_scans < MAX_SCANS ? num_scans : MAX_SCANS;
-    for (int i = 0; frame && i < frame[4]; i++) blocks += 2 * ((uint64_t)frame[6 + 3 * i] + 1) * ((uint64_t)frame[7 + 3 * i] + 1);
-    return 1000 * blocks * (1 + num_scans) + 20000 * (1 + num_scans) + 50 * file->size;
+    if (!frame[4]) return (Bounds){20000 + 50 * file->size, 0};
+    uint64_t table_bytes = 2 * MAX_COMPONENTS * (sizeof(Table) + PADDING_BYTES) + 2 * LONGEST_BLOCK_BYTES;
+    return (Bounds){
+        500 * blocks * (1 + num_scans) + 20000 * (1 + num_scans) + 50 * file->size,
+        (1 << 20) + sizeof(Decoder) + num_scans * table_bytes + 100 * file->size + 600 * (uint64_t)frame[1],
+    };
 }
 
-static uint64_t most_per_cent;
-
-static uint64_t check_work(uint64_t before, uint64_t bound) {
-    uint64_t found = 100 * (steps - before) / bound, known = __atomic_load_n(&most_per_cent, __ATOMIC_RELAXED);
-    while (found > known && !__atomic_compare_exchange_n(&most_per_cent, &known, found, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-    if (found > 100) failed("more work than blocks times scans");
-    return found;
+static void check_work(Bounds before, Bounds bounds) {
+    if (steps - before.steps > bounds.steps) failed("more work than blocks times scans");
+    if (given - before.bytes > bounds.bytes) failed("more memory than some rows of blocks");
 }
 
 /* NULL if it cannot be decoded; the rectangle's pixels side by side. */
-static uint8_t *decoded(const Piece *pieces, size_t num_pieces, Rectangle r, uint64_t bound) {
+static uint8_t *decoded(const Piece *pieces, size_t num_pieces, Rectangle r, Bounds bounds) {
     size_t row = 3 * (size_t)r.columns, gap = row % 7, bytes = ((size_t)r.rows - 1) * (row + gap) + row;
     uint8_t *pixels = room(bytes);
-    uint64_t before = steps;
+    Bounds before = {steps, given};
     memset(pixels, 77, bytes);
     int status = pcr_decoder_decode(pieces, num_pieces, r.denominator, r.top, r.left, r.rows, r.columns, pixels,
-                                    (ptrdiff_t)(row + gap));
-    check_work(before, bound);
+                                    (ptrdiff_t)(row + gap), NULL);
+    check_work(before, bounds);
     if (status != OK) return free(pixels), NULL;
     for (size_t y = 0; y + 1 < (size_t)r.rows; y++)
         for (size_t x = 0; x < gap; x++)
@@ -180,16 +195,16 @@ static void check_part(Rectangle r, const uint8_t *whole, const uint8_t *part, c
     }
 }
 
-static uint64_t coefficients_of(const Piece *piece, const int32_t *frame, uint64_t hash, uint64_t bound) {
+static uint64_t coefficients_of(const Piece *piece, const int32_t *frame, uint64_t hash, Bounds bounds) {
     int16_t *of[MAX_COMPONENTS] = {NULL};
     size_t bytes[MAX_COMPONENTS] = {0};
     for (int i = 0; i < frame[4]; i++) {
         bytes[i] = (size_t)frame[6 + 3 * i] * (size_t)frame[7 + 3 * i] * 64 * sizeof **of;
         of[i] = room(bytes[i]);
     }
-    uint64_t before = steps;
+    Bounds before = {steps, given};
     int status = pcr_decoder_coefficients(piece, 1, of);
-    check_work(before, bound);
+    check_work(before, bounds);
     for (int i = 0; i < frame[4]; i++) {
         if (status == OK) hash = hashed(hash, of[i], bytes[i]);
         free(of[i]);
@@ -201,22 +216,23 @@ static uint64_t coefficients_of(const Piece *piece, const int32_t *frame, uint64
 static uint64_t check(const File *file, int *is_decoded) {
     uint8_t *bytes = memcpy(room(file->size), file->bytes, file->size);
     Piece piece = {bytes, file->size}, pieces[MOST_PIECES];
-    int32_t frame[5 + 3 * MAX_COMPONENTS];
-    uint64_t hash = 14695981039346656037u, before = steps;
+    int32_t frame[5 + 3 * MAX_COMPONENTS] = {0};
+    uint64_t hash = 14695981039346656037u;
+    Bounds before = {steps, given};
     int status = pcr_decoder_frame(&piece, 1, frame), d = 1 << drawn(4);
-    check_work(before, work_of(file, NULL));
+    check_work(before, (Bounds){20000 + 50 * file->size, 0});
     Rectangle whole = {d, 70, 70, 0, 0, 70, 70};
     if (status == OK) {
         whole.height = whole.rows = ceiling(frame[0], d), whole.width = whole.columns = ceiling(frame[1], d);
     }
-    uint64_t bound = work_of(file, status == OK ? frame : NULL);
+    Bounds bounds = bounds_of(file, frame);
     int is_small = status == OK && (int64_t)frame[0] * frame[1] <= MOST_SHOWN_PX;
     Rectangle part = part_of(whole, is_small ? 1 << 16 : 40);
-    uint8_t *all = is_small ? decoded(&piece, 1, whole, bound) : NULL, *of_part = decoded(&piece, 1, part, bound);
+    uint8_t *all = is_small ? decoded(&piece, 1, whole, bounds) : NULL, *of_part = decoded(&piece, 1, part, bounds);
     if (all) {
         size_t count = cut(file, pieces), size = 0;
         check_part(part, all, of_part, "a part is not cut from the whole");
-        uint8_t *of_pieces = decoded(pieces, count, whole, bound);
+        uint8_t *of_pieces = decoded(pieces, count, whole, bounds);
         if (of_pieces) check_part(whole, all, of_pieces, "pieces are not the whole");
         for (size_t i = 0; i < count; i++) size += pieces[i].size, free((void *)pieces[i].bytes);
         if (size != file->size) failed("pieces lack bytes");
@@ -224,7 +240,7 @@ static uint64_t check(const File *file, int *is_decoded) {
         hash = hashed(hash, all, 3 * (size_t)whole.rows * (size_t)whole.columns);
     }
     if (of_part) hash = hashed(hash, of_part, 3 * (size_t)part.rows * (size_t)part.columns);
-    if (is_small && drawn(4) == 0) hash = coefficients_of(&piece, frame, hash, bound);
+    if (is_small && drawn(4) == 0) hash = coefficients_of(&piece, frame, hash, bounds);
     *is_decoded = of_part != NULL;
     free(all), free(of_part), free(bytes);
     return hash;
@@ -291,8 +307,8 @@ int main(int argc, char **argv) {
     run(&work);
     for (size_t i = 0; i < num_threads; i++)
         if (works[i].sum != work.sum || works[i].decoded != work.decoded) failed("threads give other results");
-    printf("%zu %zu %016llx %llu\n", work.decoded, work.count - work.decoded, (unsigned long long)work.sum,
-           (unsigned long long)most_per_cent);
+    printf("%s\n%zu %zu %016llx\n", pcr_decoder_paths(), work.decoded, work.count - work.decoded,
+           (unsigned long long)work.sum);
     for (size_t i = 0; i < num_files; i++) free(files[i].bytes);
     return 0;
 }
