@@ -215,7 +215,7 @@ static uint64_t coefficients_of(const Piece *piece, const int32_t *frame, uint64
 /* A checksum of all that a file gives; `is_decoded` says whether it gave pixels. */
 static uint64_t check(const File *file, int *is_decoded) {
     uint8_t *bytes = memcpy(room(file->size), file->bytes, file->size);
-    Piece piece = {bytes, file->size}, pieces[MOST_PIECES];
+    Piece piece = {bytes, file->size}, pieces[MOST_PIECES] = {{NULL, 0}};
     int32_t frame[5 + 3 * MAX_COMPONENTS] = {0};
     uint64_t hash = 14695981039346656037u;
     Bounds before = {steps, given};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -64,8 +65,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> JpegDecoder:
 def run(program: Path, path: str, files: list[bytes], count: int, seed: int, num_threads: int = 0) -> str:
     """What it decoded and not, and a checksum of it all."""
     simd, bits = path.split(", ")
+    emulator = ["qemu-aarch64"] if simd == "neon" and not IS_ARM else []
     done = subprocess.run(
-        [program, str(count), str(seed), str(num_threads)],
+        [*emulator, program, str(count), str(seed), str(num_threads)],
         input=framed(files),
         capture_output=True,
         check=False,
@@ -100,6 +102,16 @@ def test_no_bytes_lead_it_outside_its_memory_or_work(checked: Path, path: str, b
     decoded, refused, _ = by_plain_c.split()
     assert int(decoded) > 4_000 and int(refused) > 8_000
     assert path == PATHS[-1] or run(checked, path, FILES, NUM_DAMAGED, seed=1) == by_plain_c
+
+
+@pytest.mark.skipif(
+    IS_ARM or not (shutil.which("aarch64-linux-gnu-gcc") and shutil.which("qemu-aarch64")),
+    reason="wants Debian's gcc-aarch64-linux-gnu and qemu-user, on x86-64",
+)
+def test_arm64_gives_the_same(checked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder_oracle.COMPILER", "aarch64-linux-gnu-gcc")
+    emulated = built(tmp_path, "-static")
+    assert run(emulated, "neon, plain", FILES, 1_500, 1) == run(checked, PATHS[-1], FILES, 1_500, 1)
 
 
 @pytest.mark.slow
