@@ -10,7 +10,7 @@ DEFAULT_TESTS := not slow and not gpu and not root and not netns and not program
 # Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
 
-.PHONY: demo figures notebooks test test-programs test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
+.PHONY: demo figures notebooks wheels test test-programs test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
@@ -47,6 +47,10 @@ figures: $(VENV)/.installed
 # Run the notebooks from top to bottom, and save them with what they show.
 notebooks: $(VENV)/.installed
 	cd notebooks && PYTHONPATH=.. $(abspath $(BIN))/jupyter execute --inplace *.ipynb
+
+# For Linux on x86-64 and arm64, into dist/; arm64 takes gcc-aarch64-linux-gnu.
+wheels: $(VENV)/.installed
+	$(BIN)/python wheels.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

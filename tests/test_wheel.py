@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -11,14 +12,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hostile_files import framed, records
+from jpeg_photos import KINDS, groups_of
+
+from pcr_exp.images.jpeg import join_pieces
+from wheels import MACHINES, copy_sources, newest_glibc
 
 pytestmark = pytest.mark.program
 
 REPO = Path(__file__).parents[1]
-OF_A_BUILD = (
-    *("pcr_exp", "hydra_plugins", "configs", "experiments"),
-    *("pyproject.toml", "setup.py", "README.md", "LICENSE"),
-)
+LIBRARIES = ("images/_decoder", "storage/_many_reads")
 
 
 def run(*command: str | Path, cwd: Path, **given: str) -> subprocess.CompletedProcess[str]:
@@ -38,13 +41,8 @@ def run(*command: str | Path, cwd: Path, **given: str) -> subprocess.CompletedPr
 
 
 def build(source: Path, **environment: str) -> Path:
-    """The wheel of a copy: a build leaves folders where it is done."""
-    left_out = shutil.ignore_patterns("__pycache__", "*.so")
-    for name in OF_A_BUILD:
-        if (REPO / name).is_dir():
-            shutil.copytree(REPO / name, source / name, ignore=left_out)
-        else:
-            shutil.copyfile(REPO / name, source / name)
+    """The wheel of a copy."""
+    copy_sources(source)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
     done = run(*pip, "--wheel-dir", source / "wheels", source, cwd=source, **environment)
     assert done.returncode == 0, done.stdout
@@ -86,9 +84,66 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     configs = {str(path.relative_to(REPO)) for path in (REPO / "configs").rglob("*.yaml")}
     assert configs == {name.removeprefix("pcr_exp/") for name in names if name.endswith(".yaml")}
     built = {name for name in names if name.endswith(".so")}
-    libraries = {"pcr_exp/images/_decoder.abi3.so", "pcr_exp/storage/_many_reads.abi3.so"}
+    libraries = {f"pcr_exp/{name}.abi3.so" for name in LIBRARIES}
     assert built == (libraries if shutil.which("cc") else set()), "built where they can be"
     assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
+
+
+CROSS = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")
+needs_arm64 = pytest.mark.skipif(
+    None in CROSS or platform.machine() != "x86_64",
+    reason="wants Debian's gcc-aarch64-linux-gnu and qemu-user, on x86-64",
+)
+
+
+def photographs() -> list[bytes]:
+    scans = [join_pieces(groups_of("420")[:group]) for group in range(1, 11)]
+    return [*(KINDS[kind] for kind in ("444", "422", "420", "grey")), *scans, *records(0), *records(5)]
+
+
+def decoded_by(wheel: Path, compiler: str, folder: Path, *emulator: str) -> list[str]:
+    """The path that the wheel's decoder takes, then a checksum of each photograph at each size."""
+    with zipfile.ZipFile(wheel) as content:
+        libraries = [content.extract(f"pcr_exp/{name}.abi3.so", folder) for name in LIBRARIES]
+    program = folder / "loaded"
+    subprocess.run([compiler, REPO / "tests/images/decoder_loaded.c", "-ldl", "-o", program], check=True)
+    done = subprocess.run(
+        [*emulator, program, *libraries], input=framed(photographs()), capture_output=True, check=True
+    )
+    return done.stdout.decode().splitlines()
+
+
+@needs_arm64
+def test_machines_have_wheels_that_show_the_same(tmp_path: Path) -> None:
+    """arm64's by a cross compiler and an emulator."""
+    done = run(sys.executable, REPO / "wheels.py", "--out", tmp_path, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    here, arm64 = (next(tmp_path.glob(f"*-cp311-abi3-manylinux_2_*_{name}.whl")) for name in MACHINES)
+    emulated = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    wanted = decoded_by(here, "cc", tmp_path / "here")
+    found = decoded_by(arm64, "aarch64-linux-gnu-gcc", tmp_path / "arm64", *emulated)
+    assert found[0] == "neon, plain"
+    assert len(found) == 1 + 4 * len(photographs()) and found[1:] == wanted[1:]
+
+
+@pytest.mark.parametrize(
+    ("environment", "what"),
+    [({"PATH": "/nowhere"}, "no C compiler for "), ({"CFLAGS": "--no-such-option"}, "C was not compiled")],
+)
+def test_a_wheel_without_its_libraries_is_none(
+    environment: dict[str, str], what: str, tmp_path: Path
+) -> None:
+    command = (sys.executable, REPO / "wheels.py", platform.machine(), "--out", tmp_path / "dist")
+    done = run(*command, cwd=tmp_path, **environment)
+    assert done.returncode == 1 and what in done.stdout, done.stdout
+    assert not (tmp_path / "dist").exists()
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="wants binutils")
+def test_nor_is_one_for_another_machine(wheel: Path) -> None:
+    other = next(name for name in MACHINES if name != platform.machine())
+    with pytest.raises(RuntimeError, match=f"_decoder.abi3.so is not for {other}"):
+        newest_glibc(wheel, other)
 
 
 @pytest.mark.slow

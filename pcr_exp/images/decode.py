@@ -192,7 +192,7 @@ def _by_own_decoder(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame
         return otherwise()
     if not can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
         return otherwise()
-    return PartlyDecodedImage(jpeg, decoder, otherwise, denominator, layout.frame)
+    return PartlyDecodedImage(jpeg, decoder.only(prefix), otherwise, denominator, layout.frame)
 
 
 def _without_smoothing(

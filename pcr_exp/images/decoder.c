@@ -33,7 +33,8 @@ enum { SOF0 = 0xC0, SOF1 = 0xC1, SOF2 = 0xC2, DHT = 0xC4, RST0 = 0xD0, RST7 = 0x
 enum { SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0, APP14 = 0xEE, APP15 = 0xEF, COM = 0xFE };
 enum { MAX_COMPONENTS = 3, NUM_TABLES = 4, MAX_SCANS = 64, MAX_BITS = 14, LARGEST_SIDE_PX = 65500 };
 enum { LONGEST_CODE = 16, LARGEST_DC_SIZE = 11, LARGEST_AC_SIZE = 10 };
-enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 512 };
+enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 1024 };
+enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for its mean, 26 for each other coefficient, and what is loaded at once */
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
 /* Zigzag position to place in the block; those behind the last are written to the DC's, which is kept elsewhere. */
@@ -55,6 +56,7 @@ static const uint8_t NATURAL[64 + 256] = {
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
 enum { MOST_LOOKUP_BITS = 12 };
 static const int LOOKUP_BITS[] = {11, 11, 11, 9};
+enum { SYMBOLS_A_WORD = 5 }; /* 57 bits at least, 11 for each */
 enum { LENGTH = 63, HAS_VALUE_SHIFT = 6, MOVE_SHIFT = 8, MOVE = 255, BEHIND_BLOCK = 255, VALUE_SHIFT = 16 };
 enum { IS_RUN = 1 << 6, REFINES_SHIFT = 14, REFINES = 1 << REFINES_SHIFT, IS_NEGATIVE = 1 << 15 };
 
@@ -357,7 +359,7 @@ static int read_segment(Header *header, int code, const uint8_t *at, const uint8
         header->restart_interval = be16(at);
         return OK;
     case APP0: /* libjpeg warns of other versions */
-        if (size < 12 || memcmp(at, "JFIF", 5)) return OK;
+        if (size < 14 || memcmp(at, "JFIF", 5)) return OK;
         header->is_jfif = 1;
         return at[5] == 1 ? OK : UNSUPPORTED;
     case APP14:
@@ -434,13 +436,24 @@ static inline uint64_t wide_bits_at(Position position) {
     return load64(at) >> shift | (uint64_t)at[8] << 1 << (63 - shift);
 }
 
-static void reverse_bytes(uint8_t *bytes, size_t size) {
+INLINED void reverse_all(uint8_t *bytes, size_t size) {
     for (size_t i = 0; i < size; i++) {
         uint8_t byte = bytes[i];
         byte = (uint8_t)((byte & 0x55) << 1 | (byte >> 1 & 0x55));
         byte = (uint8_t)((byte & 0x33) << 2 | (byte >> 2 & 0x33));
         bytes[i] = (uint8_t)(byte << 4 | byte >> 4);
     }
+}
+
+static void reverse_plain(uint8_t *bytes, size_t size) { reverse_all(bytes, size); }
+IF_X86(__attribute__((target("avx2"))) static void reverse_avx2(uint8_t *bytes, size_t size) { reverse_all(bytes, size); })
+
+static void reverse_bytes(uint8_t *bytes, size_t size) {
+    IF_X86(if (simd_path() == AVX2) {
+        reverse_avx2(bytes, size);
+        return;
+    })
+    reverse_plain(bytes, size);
 }
 
 /* Entropy-coded bits between restarts. */
@@ -469,6 +482,7 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
         from = marker + 1;
     }
     reverse_bytes(out, (size_t)(to - out));
+    memset(to, 0, LONGEST_BLOCK_BYTES); /* a sequential block is looked at when it is through */
     return to;
 }
 
@@ -553,21 +567,24 @@ INLINED uint64_t safe_steps(const Lane *lane, const State *state) {
 /* A lane that cannot go on is through. */
 INLINED void give_up(Lane *lane, State *state) { lane->is_bad = 1, state->block = lane->end_block; }
 
-INLINED void first_step(Lane *lane, State *state, uint64_t *steps, int has_pdep) {
-    (void)steps, (void)has_pdep;
-    uint64_t word = bits_at(state->position);
+/* `word` has the bits from its position on, LOOKUP_BITS of them at least. Returns it without the symbol's; 0: load it
+ * again. */
+INLINED uint64_t first_step_in(Lane *lane, State *state, uint64_t word) {
     uint32_t entry = (uint32_t)entry_at(lane->table, FIRST_AC, word);
-    if (RARELY(!entry) && !(entry = (uint32_t)long_entry(lane->table, word))) {
-        give_up(lane, state);
-        return;
+    if (RARELY(!entry)) {
+        if (!(entry = (uint32_t)long_entry(lane->table, bits_at(state->position)))) {
+            give_up(lane, state);
+            return 0;
+        }
+        word = 0;
     }
-    state->position += entry & LENGTH;
+    state->position += entry & LENGTH, word >>= entry & LENGTH;
     uint64_t k = state->left + (uint8_t)(entry >> MOVE_SHIFT);
     int64_t left = (int64_t)(lane->behind - k);
     if (RARELY((uint64_t)(left + 127) < 127)) { /* the band ends within it; BEHIND_BLOCK is more */
         if (entry >> HAS_VALUE_SHIFT & 1) give_up(lane, state);
         else state->left = lane->band, state->block++;
-        return;
+        return word;
     }
     uint32_t value = entry >> VALUE_SHIFT;
     lane->coefs[state->block * 64 + NATURAL[k - 1]] = (int16_t)value;
@@ -575,6 +592,12 @@ INLINED void first_step(Lane *lane, State *state, uint64_t *steps, int has_pdep)
     uint64_t is_done = -(uint64_t)(left <= 0), is_end = -(uint64_t)(left < 0);
     state->block += (value & is_end) - is_done;
     state->left = (k & ~is_done) | (lane->band & is_done);
+    return word;
+}
+
+INLINED void first_step(Lane *lane, State *state, uint64_t *steps, int has_pdep) {
+    (void)steps, (void)has_pdep;
+    first_step_in(lane, state, bits_at(state->position));
 }
 
 /* Blocks without symbols, what is left of this one first: corrections alone. */
@@ -651,20 +674,32 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
         }                                                                                \
         lane->state = a, other->state = b;                                               \
     }
-#define LANE(name, target, step, has_pdep)                                       \
+/* Alone, what a step waits for is not hidden: bits are kept for the next symbols, rather than loaded for each. */
+#define LANE_OF_FIRST(name, target)                                                         \
+    target static void name(Lane *lane) {                                                   \
+        State a = lane->state;                                                              \
+        while (a.block < lane->end_block && a.position <= lane->end_position) {             \
+            uint64_t word = bits_at(a.position);                                            \
+            int num_known = SYMBOLS_A_WORD;                                                 \
+            do word = first_step_in(lane, &a, word);                                        \
+            while (word && --num_known && a.block < lane->end_block);                       \
+        }                                                                                   \
+        lane->state = a;                                                                    \
+    }
+#define LANE_OF_REFINING(name, target, has_pdep)                                 \
     target static void name(Lane *lane) {                                        \
         State a = lane->state;                                                   \
         uint64_t steps = 1;                                                      \
         while (a.block < lane->end_block && a.position <= lane->end_position)    \
-            step(lane, &a, &steps, has_pdep);                                    \
+            refining_step(lane, &a, &steps, has_pdep);                           \
         lane->state = a;                                                         \
     }
 #define ALL_LANES(suffix, target, has_pdep)                                           \
     LANES(both_first_##suffix, target, first_step, first_step, has_pdep)              \
     LANES(first_and_refining_##suffix, target, first_step, refining_step, has_pdep)   \
     LANES(both_refining_##suffix, target, refining_step, refining_step, has_pdep)     \
-    LANE(first_##suffix, target, first_step, has_pdep)                                \
-    LANE(refining_##suffix, target, refining_step, has_pdep)
+    LANE_OF_FIRST(first_##suffix, target)                                             \
+    LANE_OF_REFINING(refining_##suffix, target, has_pdep)
 
 ALL_LANES(plain, , 0)
 #if defined(__x86_64__)
@@ -799,7 +834,7 @@ static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
             if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
             word >>= entry & LENGTH;
             position += entry & LENGTH;
-            int32_t value = (scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
+            int64_t value = (int64_t)(scan->predicted[component] += entry >> VALUE_SHIFT) * (1 << low_bit);
             int16_t *at = blocks->dc[i];
             *at = (int16_t)value;
             is_bad |= value != *at;
@@ -827,10 +862,14 @@ static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
             is_bad |= value != (int16_t)value;
             int16_t *coefs = blocks->coefs[i];
             table = scan->ac_tables[component];
-            for (unsigned k = 1; k < 64;) {
-                word = bits_at(position);
+            for (unsigned k = 1, num_known = 0; k < 64; num_known--) {
+                if (!num_known) word = bits_at(position), num_known = SYMBOLS_A_WORD;
                 entry = entry_at(table, SEQUENTIAL_AC, word);
-                if (RARELY(!entry) && !(entry = long_entry(table, word))) return UNSUPPORTED;
+                if (RARELY(!entry)) { /* it may have more bits than are known */
+                    word = bits_at(position), num_known = 1;
+                    if (!(entry = long_entry(table, word))) return UNSUPPORTED;
+                }
+                word >>= entry & LENGTH;
                 position += entry & LENGTH;
                 k += entry >> MOVE_SHIFT & MOVE;
                 if (k > 64) {
@@ -1228,7 +1267,8 @@ static void lay_out(Decoder *decoder, View *view, Arena *arena, size_t *num_zero
             if (of->ac_tables[j]) scan->ac_tables[j] = take(arena, sizeof(Table));
         }
         scan->segments = take(arena, sizeof(Segment) * (size_t)of->num_segments);
-        scan->stream = take(arena, (size_t)(of->data_end - of->data) + PADDING_BYTES * (size_t)of->num_segments);
+        scan->stream = take(arena, (size_t)(of->data_end - of->data) + PADDING_BYTES * (size_t)of->num_segments +
+                                       LONGEST_BLOCK_BYTES);
     }
 }
 
@@ -1326,6 +1366,7 @@ static int decode_all(const Header *header, View *view, Shown shown, void *conte
     }
     decoder->num_rows = open_view(view, header);
     decoder->rows_per_chunk = blocks < CHUNK_BLOCKS ? (int)(CHUNK_BLOCKS / blocks) : 1;
+    if (decoder->rows_per_chunk > decoder->num_rows) decoder->rows_per_chunk = decoder->num_rows;
     decoder->num_chunks = ceiling(decoder->num_rows, decoder->rows_per_chunk);
     choose_scans(decoder, view);
     Arena arena = {NULL, 0};
@@ -1375,7 +1416,7 @@ static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
 /* ---- For others ---- */
 
 /* Whether both halves, this file and the Python beside it, speak of the same functions. */
-EXPORTED int pcr_decoder_version(void) { return 1; }
+EXPORTED int pcr_decoder_version(void) { return 2; }
 
 /* Which ways are taken on this machine, for pixels and for bits. */
 EXPORTED const char *pcr_decoder_paths(void) {
@@ -1406,14 +1447,16 @@ EXPORTED int pcr_decoder_frame(const Piece *pieces, size_t num_pieces, int32_t *
 }
 
 /* RGB [rows, columns, 3], `stride` bytes from row to row: a rectangle of the image at 1/denominator of its size,
- * rounded up. */
+ * rounded up. If `bits` [components][64] are given, of a file whose scans bring just these, as `Component.bits`. */
 EXPORTED int pcr_decoder_decode(const Piece *pieces, size_t num_pieces, int denominator, int top, int left, int rows,
-                                int columns, uint8_t *pixels, ptrdiff_t stride) {
+                                int columns, uint8_t *pixels, ptrdiff_t stride, const int8_t *bits) {
     Header header;
     View view = {.denominator = denominator, .top = top, .left = left, .rows = rows, .columns = columns,
                  .pixels = pixels, .stride = stride};
     if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) return UNSUPPORTED;
     if (read_header(&header, pieces, num_pieces, 0) != OK || !is_within(&header, &view)) return UNSUPPORTED;
+    for (int i = 0; bits && i < header.num_components; i++)
+        if (memcmp(bits + 64 * i, header.components[i].bits, 64)) return UNSUPPORTED;
     return decode_all(&header, &view, show_chunk, NULL);
 }
 

@@ -8,6 +8,7 @@ plain).
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 from collections.abc import Sequence
@@ -19,9 +20,10 @@ import numpy.typing as npt
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
 from pcr_exp.images.libturbojpeg import Frame
+from pcr_exp.images.prefixes import Prefix
 from pcr_exp.system.c_library import built_library, load_own, opened
 
-VERSION = 1
+VERSION = 2
 """`pcr_decoder_version` of the library that these types are of."""
 _MAX_COMPONENTS = 3
 
@@ -37,7 +39,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pcr_decoder_frame": (_NUMBER, (_PIECES, ctypes.c_size_t, _PLACE)),
     "pcr_decoder_decode": (
         _NUMBER,
-        (_PIECES, ctypes.c_size_t, *[_NUMBER] * 5, _PLACE, ctypes.c_ssize_t),
+        (_PIECES, ctypes.c_size_t, *[_NUMBER] * 5, _PLACE, ctypes.c_ssize_t, ctypes.c_char_p),
     ),
     "pcr_decoder_coefficients": (_NUMBER, (_PIECES, ctypes.c_size_t, _PLACE)),
 }
@@ -68,6 +70,18 @@ class JpegDecoder:
     def __init__(self, path: str) -> None:
         self.path = path
         self._library = load_own(path, _FUNCTIONS, VERSION)
+        self._bits: bytes | None = None
+
+    @functools.lru_cache(maxsize=256)  # noqa: B019  # one for each prefix that is read; there is one library
+    def only(self, prefix: Prefix) -> JpegDecoder:
+        """The same for files alone that hold what `prefix` says; it leaves others to libjpeg.
+
+        Where damage hides a scan, libjpeg smooths what is left.
+        """
+        found = copy.copy(self)
+        bits = bytes(bit & 0xFF for bits in prefix.bits for bit in bits)
+        found._bits = bits.ljust(64 * _MAX_COMPONENTS)
+        return found
 
     @property
     def paths(self) -> str:
@@ -125,7 +139,11 @@ class JpegDecoder:
             raise ValueError("out: it cannot be written to")
         _check(
             self._library.pcr_decoder_decode(
-                *_pieces(jpeg), denominator, top, left, rows, columns, out.ctypes.data, out.strides[0]
+                *_pieces(jpeg),
+                denominator,
+                *(top, left, rows, columns),
+                *(out.ctypes.data, out.strides[0]),
+                self._bits,
             )
         )
         return out

@@ -147,7 +147,8 @@ static void idct_row_plain(const int16_t *coefs, const uint64_t *masks, size_t c
 /* jdsample.c, of column x in luma's size. */
 static inline int32_t chroma_at(const uint8_t *const rows[2], int mode, size_t x) {
     const uint8_t *near = rows[0], *far = rows[1];
-    size_t i = mode == FULL || mode == H1V2_ABOVE || mode == H1V2_BELOW ? x : x >> 1, other = x & 1 ? i + 1 : i - 1;
+    ptrdiff_t i = (ptrdiff_t)(mode == FULL || mode == H1V2_ABOVE || mode == H1V2_BELOW ? x : x >> 1);
+    ptrdiff_t other = x & 1 ? i + 1 : i - 1; /* one before the row, at its edge */
     if (mode == H2V1) return (3 * near[i] + near[other] + (x & 1 ? 2 : 1)) >> 2;
     if (mode == H1V2_ABOVE) return (3 * near[i] + far[i] + 1) >> 2;
     if (mode == H1V2_BELOW) return (3 * near[i] + far[i] + 2) >> 2;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +43,6 @@ from pcr_exp.images.jpeg import EOI, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import TrainTransform
 
-CHECKED = Path(__file__).parent / "decoder_checked.c"
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 PATHS = {
@@ -373,7 +371,7 @@ def test_records_show_the_same_with_it_and_without(
     jpeg = join_pieces(groups_of(kind)[:group]) if group else KINDS[kind]
     for mode in ("scaled", "unsmoothed"):
         with_it, without = (decoded_by(monkeypatch, found, jpeg, group, mode) for found in (ours, None))
-        used = isinstance(with_it, PartlyDecodedImage) and with_it._decoder is ours
+        used = isinstance(with_it, PartlyDecodedImage) and with_it._decoder.path == ours.path
         smoothed = kind == "shared table" and group in (3, 4)
         assert used == (kind in COVERED and not smoothed), (
             "other colours, and what libjpeg smooths, are libjpeg's"
@@ -454,49 +452,9 @@ def test_damaged_files_have_libjpegs_pixels_or_none(each: JpegDecoder, data: st.
     assert wanted is not None and np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("environment", PATHS)
-def test_no_bytes_lead_it_outside_its_memory(environment: str, tmp_path: Path) -> None:
-    """Compiled with checks of every access, and given files that are damaged in every way."""
-    run_checked(tmp_path, PATHS[environment], 6_000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("environment", PATHS)
-def test_nor_do_many_more(environment: str, tmp_path: Path) -> None:
-    for seed in range(100):
-        run_checked(tmp_path, PATHS[environment], 6_700, seed)
-
-
-def run_checked(folder: Path, environment: dict[str, str], count: int, seed: int = 0) -> None:
-    program = folder / "checked"
-    if not program.exists():
-        checks = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-        done = compiled(program, *checks, f"-I{SOURCE.parent}", CHECKED)
-        if "san" in done.stderr:
-            pytest.skip(f"this compiler cannot check accesses to memory: {done.stderr[-200:]}")
-        assert done.returncode == 0, done.stderr
-    rng = np.random.default_rng(seed)
-    small = [encoded(drawn(h, w, h), s) for (h, w), s in product([(1, 1), (33, 21), (64, 90)], SUBSAMPLINGS)]
-    files = [*small, *map(to_progressive, small), *DAMAGED]
-    cases = list(files)
-    for _ in range(count):
-        case = bytearray(files[rng.integers(len(files))])
-        for _ in range(rng.integers(1, 6)):
-            end = min(len(case), 330) if rng.random() < 0.3 else len(case)
-            case[rng.integers(end)] = rng.choice([0, 1, 0xFF, rng.integers(256)])
-        cases.append(bytes(case[: rng.integers(len(case))] + EOI if rng.random() < 0.2 else case))
-    content = b"".join(len(case).to_bytes(4, "little") + case for case in cases)
-    run = subprocess.run(
-        [program], input=content, capture_output=True, check=False, env={**os.environ, **environment}
-    )
-    assert run.returncode == 0, run.stderr.decode(errors="replace")[-3000:]
-    decoded, refused = map(int, run.stdout.split())
-    assert decoded >= len(files) and refused > count / 4 and decoded + refused == len(cases)
-
-
 def test_a_library_of_another_version_is_not_used(ours: JpegDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "VERSION", own.VERSION + 1)
-    with pytest.raises(AttributeError, match=r"is of version 1, wanted 2: install pcr-exp again"):
+    with pytest.raises(AttributeError, match=r"is of version 2, wanted 3: install pcr-exp again"):
         JpegDecoder(ours.path)
     monkeypatch.setattr(own, "library_path", lambda: ours.path)
     assert find_decoder.__wrapped__() is None
