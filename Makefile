@@ -50,7 +50,7 @@ notebooks: $(VENV)/.installed
 
 # For Linux on x86-64 and arm64, into dist/; arm64 takes gcc-aarch64-linux-gnu.
 wheels: $(VENV)/.installed
-	$(BIN)/python wheels.py
+	$(BIN)/python .ci/wheels.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

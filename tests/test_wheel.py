@@ -116,7 +116,7 @@ def decoded_by(wheel: Path, compiler: str, folder: Path, *emulator: str) -> list
 @needs_arm64
 def test_machines_have_wheels_that_show_the_same(tmp_path: Path) -> None:
     """arm64's by a cross compiler and an emulator."""
-    done = run(sys.executable, REPO / "wheels.py", "--out", tmp_path, cwd=tmp_path)
+    done = run(sys.executable, REPO / ".ci/wheels.py", "--out", tmp_path, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     here, arm64 = (next(tmp_path.glob(f"*-cp311-abi3-manylinux_2_*_{name}.whl")) for name in MACHINES)
     emulated = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
@@ -133,7 +133,7 @@ def test_machines_have_wheels_that_show_the_same(tmp_path: Path) -> None:
 def test_a_wheel_without_its_libraries_is_none(
     environment: dict[str, str], what: str, tmp_path: Path
 ) -> None:
-    command = (sys.executable, REPO / "wheels.py", platform.machine(), "--out", tmp_path / "dist")
+    command = (sys.executable, REPO / ".ci/wheels.py", platform.machine(), "--out", tmp_path / "dist")
     done = run(*command, cwd=tmp_path, **environment)
     assert done.returncode == 1 and what in done.stdout, done.stdout
     assert not (tmp_path / "dist").exists()

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 OF_A_BUILD = (
     "pcr_exp",
     "hydra_plugins",
