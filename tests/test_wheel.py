@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from hostile_files import framed, records
 from jpeg_photos import KINDS, groups_of
+from wheels import MACHINES, copy_sources, newest_glibc
 
 from pcr_exp.images.jpeg import join_pieces
-from wheels import MACHINES, copy_sources, newest_glibc
 
 pytestmark = pytest.mark.program
 
