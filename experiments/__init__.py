@@ -1,1 +1,6 @@
-"""What people run in a checkout, `python -m experiments.train`; `pcr-exp train` is the same, installed."""
+"""The reproduction of four papers, in a checkout: `python -m experiments.train` and the other commands.
+
+A folder per paper (`pcr`, `echoing`, `threelc`, `comet`, `combined`), `loaders` for ours beside those of
+others, `claims` for what the papers say, `gpu` for what only a GPU can show. All import `pcr_exp`, which
+imports none of them.
+"""

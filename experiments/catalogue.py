@@ -1,6 +1,128 @@
-"""The lab notes at the head of each experiment file, and the page that lists them by the papers' figures."""
+"""The lab notes at the head of each experiment file, and the page that lists them by the papers' figures.
 
-from pcr_exp.runners.catalogue import main
+python -m experiments.catalogue        # writes configs/experiment/README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcr_exp.errors import RunError
+from pcr_exp.places import CHECKOUT, CONFIGS
+
+FOLDER = CONFIGS / "experiment"
+
+PAGE = FOLDER / "README.md"
+
+OURS = "none of them: ours"
+
+_HEADING = re.compile(r"^# ([A-Z][a-z]+(?: [a-z]+)?) {2,}(.*)$")
+
+_HEAD = "# @package _global_"
+
+_PROCESSES = re.compile(r"torchrun --nproc-per-node (\d+)")
+
+_RUNNER = re.compile(r"-m experiments\.(\w+)")
+
+WITHOUT_AN_EXPERIMENT = {
+    "PCR: table of datasets": "`python -m experiments.prepare dataset=<dataset>` prints it",
+    "Echoing: table of tasks": "the tasks are PCR's datasets: `configs/dataset`",
+    "3LC: speed of the codec": "`python -m experiments.threelc.codec_speed`, results/codec_speed",
+    "COMET: accuracy under injected sigma": "not built: some 20 trainings of 15 minutes on a CPU core",
+    "COMET: throughput against batch size": "wants a GPU: `python -m experiments.gpu`",
+}
+"""Figures and tables that no training or measurement with a file of its own gives, and what does."""
+
+_OPENING = """# Experiments, by the figures and tables of the papers
+
+One file each: what it shows, its command, what to expect, its cost, and below `smoke` a size for seconds.
+Add to a command `runner=smoke`, which tries it on the embedded dataset, or `--dry-run`, which says what would
+run, with hours, bytes and disk, and runs nothing. Made by `python -m experiments.catalogue` from the files.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LabNote:
+    """The comment at the head of an experiment file."""
+
+    name: str
+    says: str
+    """What the experiment is, in its first sentence."""
+    parts: dict[str, list[str]]
+    """Its lines by heading: Papers, Command, Expect, Cost and others."""
+
+    @property
+    def figures(self) -> list[str]:
+        """Figures and tables of the papers that it gives; none where it is ours."""
+        return [line for line in self.parts["Papers"] if line != OURS]
+
+    @property
+    def runner(self) -> str:
+        """The runner of its first command, such as `train`."""
+        found = _RUNNER.search("\n".join(self.parts["Command"]))
+        return found[1] if found else "train"
+
+    @property
+    def num_processes(self) -> int:
+        """Processes that its first command starts, which is torchrun's if they are several."""
+        found = _PROCESSES.search("\n".join(self.parts["Command"]))
+        return int(found[1]) if found else 1
+
+
+def read_note(path: Path) -> LabNote:
+    """The note of one file: `# Heading   text`, and lines below it that go on."""
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line)
+    says, parts, current = [], {}, ""
+    for line in lines:
+        if line == _HEAD or line == "#":
+            continue
+        if found := _HEADING.match(line):
+            current = found[1]
+            parts[current] = [found[2].strip()]
+        elif current:
+            parts[current].append(line[1:].strip())
+        else:
+            says.append(line[1:].strip())
+    return LabNote(path.stem, " ".join(says).split(". ")[0].rstrip("."), parts)
+
+
+def read_notes() -> list[LabNote]:
+    """The notes of all experiments, by name."""
+    return [read_note(path) for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+def page(notes: list[LabNote]) -> str:
+    """The catalogue in Markdown: a row per figure or table of a paper, then the experiments that are ours."""
+    rows = {figure: _row(figure, note) for note in notes for figure in note.figures}
+    rows |= {figure: f"| {figure} | | | {what} |" for figure, what in WITHOUT_AN_EXPERIMENT.items()}
+    papers = ["PCR", "Echoing", "3LC", "COMET"]
+    ordered = [rows[figure] for paper in papers for figure in rows if figure.startswith(f"{paper}:")]
+    own = [_row(note.says, note) for note in notes if not note.figures]
+    head = ["| | experiment | runner | cost |", "| --- | --- | --- | --- |"]
+    return "\n".join([_OPENING, *head, *ordered, "", "## Ours", "", *head, *own, ""])
+
+
+def _row(what: str, note: LabNote) -> str:
+    cost = " ".join(note.parts["Cost"]).split(". ")[0].rstrip(".")
+    return f"| {what} | [{note.name}]({note.name}.yaml) | `{note.runner}` | {cost} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page anew. Raises RunError where the package is installed without the repository."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.catalogue", description=__doc__)
+    parser.parse_args(arguments)
+    if CHECKOUT is None:
+        raise RunError("catalogue: wanted a checkout of the repository, whose page it writes.")
+    PAGE.write_text(page(read_notes()))
+
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,8 @@
 """The whole slice on the embedded photographs: `make demo`. See `--help`."""
 
-from pcr_exp.config.runners import DemoConfig
-from pcr_exp.runners.demo import demo as demo_of_every_user
-from pcr_exp.runners.launch import launch
+from pcr_exp.cli.demo import demo as demo_of_every_user
+from pcr_exp.cli.launch import launch
+from pcr_exp.config.commands import DemoConfig
 
 
 def demo(config: DemoConfig) -> str:

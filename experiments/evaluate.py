@@ -1,6 +1,6 @@
 """Evaluate trained networks at scan groups and decode modes. See `--help`."""
 
-from pcr_exp.runners.evaluate import main
+from pcr_exp.cli.evaluate import main
 
 if __name__ == "__main__":
     main()

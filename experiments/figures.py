@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.config.runners import FiguresConfig
-from pcr_exp.runners.figures import figures as figures_of_every_user
-from pcr_exp.runners.launch import launch
+from pcr_exp.cli.figures import figures as figures_of_every_user
+from pcr_exp.cli.launch import launch
+from pcr_exp.config.commands import FiguresConfig
 
 
 def figures(config: FiguresConfig) -> str:
@@ -18,7 +18,7 @@ def figures(config: FiguresConfig) -> str:
 
 def project(config: FiguresConfig, timing_root: str) -> str:
     """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
-    from pcr_exp.analysis.scans.projected_page import write_projected
+    from experiments.pcr.time_to_target_page import write_projected
 
     tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))
     return tables[1].read_text()

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.combined.page import write_combined
-from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.echo.page import write_echo_report
-from pcr_exp.analysis.gradients.page import write_gradient_report
+from experiments.combined.page import write_combined
+from experiments.echoing.page import write_echo_report
+from experiments.pcr.accuracy_vs_mssim import write_accuracy_vs_mssim
+from experiments.pcr.learning import write_deployment, write_fair_baseline
+from experiments.threelc.page import write_gradient_report
 from pcr_exp.analysis.report import Page
-from pcr_exp.analysis.scans.accuracy_vs_mssim import write_accuracy_vs_mssim
-from pcr_exp.analysis.scans.deployment import write_deployment
-from pcr_exp.analysis.scans.fair_baseline import write_fair_baseline
+from pcr_exp.analysis.runs import Run
 
 Written = tuple[list[Path], list[Path]]
 """Tables and figures."""

@@ -18,33 +18,33 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.comet.page import FIGURES as STUDY_FIGURES
+from experiments.comet.page import save_study_figure
+from experiments.loaders.page import report_throughput
+from experiments.loaders.scale_page import redraw_scale
+from experiments.loaders.speed.pages import redraw_cached_reads, redraw_codec, redraw_encode, redraw_throttle
 from experiments.pages import PAGES as PAPERS
-from pcr_exp.analysis.activations.page import FIGURES as STUDY_FIGURES
-from pcr_exp.analysis.activations.page import save_study_figure
-from pcr_exp.analysis.cached_reads import redraw_cached_reads
-from pcr_exp.analysis.core.figure import only_figures
-from pcr_exp.analysis.core.made_by import MADE_BY_FILE, made_by
-from pcr_exp.analysis.evaluation.page import draw_evaluation
-from pcr_exp.analysis.model.plan_page import report_plan
-from pcr_exp.analysis.model.scale import redraw_scale
-from pcr_exp.analysis.model.validation_page import report_validation
-from pcr_exp.analysis.quality.files import load_quality
-from pcr_exp.analysis.quality.one_image import write_sample_image
-from pcr_exp.analysis.quality.page import save_decode_modes, save_overview, save_quality_figures
+from experiments.pcr.model_validation_page import report_validation
+from experiments.pcr.quality_overview import save_overview
+from experiments.pcr.scan_scripts_page import draw_folder as draw_scripts
+from experiments.pcr.time_to_target_page import write_projected
+from experiments.pcr.tolerance_slopes import measured_in, write_slopes
+from pcr_exp.analysis.evaluation import draw_evaluation
+from pcr_exp.analysis.figure import only_figures
+from pcr_exp.analysis.made_by import MADE_BY_FILE, made_by
+from pcr_exp.analysis.one_image import write_sample_image
+from pcr_exp.analysis.plan_page import report_plan
+from pcr_exp.analysis.quality import load_quality, save_decode_modes, save_quality_figures
 from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.scan_scripts import draw_folder as draw_scripts
-from pcr_exp.analysis.scans.projected_page import write_projected
-from pcr_exp.analysis.speed import redraw_codec, redraw_encode, redraw_throttle
-from pcr_exp.analysis.throughput.page import report_throughput
-from pcr_exp.analysis.tolerance.page import load_tolerance, write_tables
-from pcr_exp.analysis.tolerance.slopes import measured_in, write_slopes
+from pcr_exp.analysis.tolerance_page import load_tolerance, write_tables
+from pcr_exp.cli.figures import compare
+from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import FiguresConfig, QualityConfig
+from pcr_exp.config.measuring import QualityConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
 from pcr_exp.places import CHECKOUT, as_typed
-from pcr_exp.runners.figures import compare
 
 RESULTS = (CHECKOUT or Path()) / "results"
 _TIMED = "timed"

@@ -3,17 +3,18 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from pcr_exp.cli.launch import launch
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.runners.launch import launch
 
 
 def throughput(config: ThroughputConfig) -> str:
     """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
-    from experiments.loaders.study import measure, validate
-    from pcr_exp.analysis.model.plan_page import report_plan
-    from pcr_exp.analysis.model.validation_page import report_validation
-    from pcr_exp.analysis.throughput.page import report_throughput
-    from pcr_exp.runners.studies.shown import show, track_files
+    from experiments.loaders.contest import measure
+    from experiments.loaders.page import report_throughput
+    from experiments.pcr.model_validation_page import report_validation
+    from experiments.pcr.shared_readers import validate
+    from pcr_exp.analysis.plan_page import report_plan
+    from pcr_exp.cli.shown import show, track_files
 
     if config.plan is not None:
         out, files = config.plan.out, report_plan(config.plan)

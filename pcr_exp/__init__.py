@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pcr_exp.analysis.core.read_runs import read_runs
+    from pcr_exp.analysis.runs import read_runs
+    from pcr_exp.api.open import open
     from pcr_exp.errors import PcrExpError
     from pcr_exp.loading.batch import Batch
-    from pcr_exp.loading.face.open import open as open
     from pcr_exp.loading.loader import RecordLoader
     from pcr_exp.loading.transform import EvalTransform, TrainTransform
     from pcr_exp.measuring.stalls import measure
@@ -32,10 +32,10 @@ _ROOMS = {
     "StaticScan": "pcr_exp.policies.policy",
     "TrainTransform": "pcr_exp.loading.transform",
     "measure": "pcr_exp.measuring.stalls",
-    "open": "pcr_exp.loading.face.open",
+    "open": "pcr_exp.api.open",
     "open_storage": "pcr_exp.storage.open",
     "prepare_records": "pcr_exp.records.prepare",
-    "read_runs": "pcr_exp.analysis.core.read_runs",
+    "read_runs": "pcr_exp.analysis.runs",
     "run_training": "pcr_exp.runs.train_run",
 }
 __all__ = [

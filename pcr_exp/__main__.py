@@ -2,7 +2,7 @@
 
 import sys
 
-from pcr_exp.runners import main
+from pcr_exp.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,20 +15,13 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from experiments.claims.settings import ReportConfig
+from experiments.comet.settings import ActivationStudyConfig
+from experiments.gpu.settings import GpuConfig
+from pcr_exp.config.commands import DemoConfig, FiguresConfig, PrepareConfig, TrainConfig
 from pcr_exp.config.compose import load, prepare_hydra
-from pcr_exp.config.evaluation import EvaluateConfig
-from pcr_exp.config.gpu import GpuConfig
-from pcr_exp.config.runners import (
-    ActivationStudyConfig,
-    DemoConfig,
-    FiguresConfig,
-    PrepareConfig,
-    QualityConfig,
-    ReportConfig,
-    TrainConfig,
-)
+from pcr_exp.config.measuring import EvaluateConfig, QualityConfig, ToleranceConfig
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.config.tolerance import ToleranceConfig
 from pcr_exp.places import CONFIGS
 
 SCHEMAS: dict[str, type] = {

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from pcr_exp.system import provenance
 
-pytest_plugins = ["light_figures", "record_fixtures"]
+pytest_plugins = ["light_figures", "made_runs", "record_fixtures"]
 # Processes that tests start are forked from one that has imported everything: that takes seconds each. The
 # first optimizer of a process imports torch._dynamo.
 multiprocessing.set_forkserver_preload(
@@ -32,7 +32,7 @@ ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined
 provenance.git_state = functools.cache(provenance.git_state)
 provenance.version = functools.cache(provenance.version)
 
-LONG = ("runs", "experiments", "test_results.py", "test_readme.py", "analysis", "records", "loading")
+LONG = ("runs", "experiments", "cli", "test_results.py", "test_readme.py", "analysis", "records", "loading")
 """Where the files lie that take longest."""
 
 

@@ -1,4 +1,4 @@
-"""The plan of the house: a room imports only rooms to its left, and no file hides in a catch-all module."""
+"""The plan of the layout: a package imports only packages to its left, and none imports the reproduction."""
 
 import ast
 from pathlib import Path
@@ -15,26 +15,29 @@ LAYERS = [
     {"records"},
     {"policies"},
     {"loading"},
-    {"training"},
+    {"api", "training"},
     {"measuring"},
     {"runs"},
     {"analysis"},
-    {"runners"},
-    {"experiments"},
+    {"cli"},
 ]
-"""Rooms of one layer do not know each other."""
-RANKS = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
-SOURCES = sorted([*(REPO / "pcr_exp").rglob("*.py"), *(REPO / "experiments").rglob("*.py")])
+"""Packages of one layer do not know each other."""
+RANKS = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
+LIBRARY = sorted((REPO / "pcr_exp").rglob("*.py"))
+REPRODUCTION = sorted((REPO / "experiments").rglob("*.py"))
 
 
-def room_of(module: str) -> str | None:
-    """The room of a dotted module name, or None if it is not ours."""
+def package_of(module: str) -> str | None:
+    """The package of a dotted module name, or None if it is not ours."""
     parts = module.split(".")
-    if parts[0] == "experiments":
-        return "experiments"
-    if parts[0] != "pcr_exp" or len(parts) < 2:
-        return None
-    return parts[1]
+    return parts[1] if parts[0] == "pcr_exp" and len(parts) > 1 else None
+
+
+def folder_of(module: str) -> str | None:
+    """The folder of the reproduction that a module lies in; None: it lies in none of them."""
+    parts = module.split(".")
+    is_folder = parts[0] == "experiments" and len(parts) > 1 and (REPO / "experiments" / parts[1]).is_dir()
+    return parts[1] if is_folder else None
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -49,23 +52,49 @@ def imported_modules(path: Path) -> set[str]:
     return names
 
 
-def backward_imports(room: str, modules: set[str]) -> list[str]:
-    """Imports from `room` that run against the plan."""
-    targets = {module: room_of(module) for module in modules}
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(REPO).with_suffix("").parts)
+
+
+def backward_imports(package: str, modules: set[str]) -> list[str]:
+    """Imports from `package` that run against the plan."""
+    targets = {module: package_of(module) for module in modules}
     return sorted(
         module
         for module, target in targets.items()
-        if target is not None and target != room and RANKS[target] >= RANKS[room]
+        if target is not None and target != package and RANKS[target] >= RANKS[package]
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(REPO)))
-def test_imports_run_one_way(path: Path) -> None:
-    relative = path.relative_to(REPO)
-    room = room_of(".".join(relative.with_suffix("").parts))
-    if room in (None, "__init__", "__main__"):  # these stand above all rooms
-        return
-    assert backward_imports(room, imported_modules(path)) == []
+@pytest.mark.parametrize("path", LIBRARY, ids=dotted)
+def test_imports_run_one_way_and_none_leaves_the_library(path: Path) -> None:
+    package, modules = package_of(dotted(path)), imported_modules(path)
+    assert [module for module in modules if module.partition(".")[0] == "experiments"] == []
+    if package not in (None, "__init__", "__main__"):  # these stand above all packages
+        assert backward_imports(package, modules) == []
+
+
+def test_folders_of_the_reproduction_know_each_other_one_way() -> None:
+    arrows: dict[str, set[str]] = {}
+    for path in REPRODUCTION:
+        if folder := folder_of(dotted(path)):
+            targets = {folder_of(module) for module in imported_modules(path)}
+            arrows.setdefault(folder, set()).update({t for t in targets if t} - {folder})
+    assert circle(arrows) == []
+    of_commands = {p.stem for p in REPRODUCTION if p.parent == REPO / "experiments" and p.stem != "__init__"}
+    for path in REPRODUCTION:
+        if folder_of(dotted(path)):
+            above = {m.split(".")[1] for m in imported_modules(path) if m.startswith("experiments.")}
+            assert above & of_commands == set(), f"{path} imports a command"
+
+
+def circle(arrows: dict[str, set[str]]) -> list[str]:
+    """What remains when everything has been taken away that points to nothing that remains."""
+    left = dict(arrows)
+    while ends := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in ends:
+            del left[name]
+    return sorted(left)
 
 
 def test_the_walk_would_notice_an_arrow_that_runs_back() -> None:
@@ -73,13 +102,14 @@ def test_the_walk_would_notice_an_arrow_that_runs_back() -> None:
     assert backward_imports("images", {"pcr_exp.storage.local"}) == ["pcr_exp.storage.local"]
     assert backward_imports("errors", {"pcr_exp.config"}) == ["pcr_exp.config"]
     assert backward_imports("records", {"pcr_exp.storage.throttle", "torch", "pcr_exp.errors"}) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
 
 
-def test_every_room_is_on_the_plan() -> None:
+def test_every_package_is_on_the_plan() -> None:
     inside = [path for path in (REPO / "pcr_exp").iterdir() if path.is_dir() or path.suffix == ".py"]
-    rooms = {path.stem for path in inside if not path.name.startswith("__")}
-    assert rooms == set(RANKS) - {"experiments"}
+    assert {path.stem for path in inside if not path.name.startswith("__")} == set(RANKS)
 
 
 def test_no_catch_all_modules() -> None:
-    assert [path for path in SOURCES if path.stem in {"utils", "util", "helpers", "common", "misc"}] == []
+    catch_all = {"utils", "util", "helpers", "common", "misc"}
+    assert [path for path in [*LIBRARY, *REPRODUCTION] if path.stem in catch_all] == []

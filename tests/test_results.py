@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from experiments.rebuild import RESULTS, rebuild
-from pcr_exp.analysis.core.made_by import made_by
-from pcr_exp.analysis.core.read_runs import Run, read_runs
+from pcr_exp.analysis.made_by import made_by
+from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)

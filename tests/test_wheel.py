@@ -170,6 +170,15 @@ def test_commands_are_named_as_they_are_typed_there(scripts: Path, tmp_path: Pat
     assert "`pcr-exp prepare`" in failed.stdout and "experiments." not in failed.stdout
 
 
+def test_it_lists_the_commands_of_the_library_and_none_of_the_papers(scripts: Path, tmp_path: Path) -> None:
+    done = run(scripts / "pcr-exp", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    listed = [line.split()[0] for line in done.stdout.splitlines()[2:]]
+    looking = ["inspect", "verify", "extract", "convert", "doctor"]
+    runners = ["prepare", "tolerance", "train", "sweep", "evaluate", "quality", "throughput", "figures"]
+    assert listed == [*looking, *runners, "demo"]
+
+
 def test_doctor_looks_at_the_machine(scripts: Path, tmp_path: Path) -> None:
     done = run(scripts / "pcr-exp", "doctor", tmp_path, cwd=tmp_path)
     assert "libturbojpeg" in done.stdout and "Traceback" not in done.stdout

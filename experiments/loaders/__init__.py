@@ -1,1 +1,1 @@
-"""Our loader beside those of others."""
+"""Our loader beside those of others (`contest`), and where its time goes (`speed`); many workers."""

@@ -14,7 +14,7 @@ import pandas as pd
 import simplejpeg
 
 from experiments.photographs.layouts import Origin, read_origin
-from pcr_exp.analysis.core.cells import markdown_table
+from pcr_exp.analysis.tables import markdown_table
 from pcr_exp.config.components import schemas
 from pcr_exp.datasets.sample import Dataset, Sample, fold_of, open_dataset
 from pcr_exp.errors import ImageError

@@ -1,6 +1,6 @@
 """Launchers of sweeps where Hydra looks for them: `hydra/launcher=slurm` and `hydra/launcher=ray`.
 
-They are `pcr_exp.runners.launchers`; every command imports this module, which imports no more than Hydra.
+They are `pcr_exp.cli.launchers`; every command imports this module, which imports no more than Hydra.
 """
 
 # No annotations as text: Hydra runs this file before it is a module that a dataclass could look them up in.
@@ -73,7 +73,7 @@ class SlurmLauncher(_PcrExpLauncher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:  # noqa: ARG002
         """Submit every job that is not done or under way."""
-        from pcr_exp.runners.launchers import hand_to_slurm
+        from pcr_exp.cli.launchers import hand_to_slurm
 
         hand_to_slurm(self.config, job_overrides, self.settings)
         return []
@@ -84,7 +84,7 @@ class RayLauncher(_PcrExpLauncher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all of them."""
-        from pcr_exp.runners.launchers import run_on_ray
+        from pcr_exp.cli.launchers import run_on_ray
 
         run_on_ray(self.config, job_overrides, initial_job_idx, self.settings)
         return []

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pcr_exp.activations.codec import Exact
-from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import register
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.system.bits import pack_bits, unpack_bits
 from pcr_exp.system.lazy import torch
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pcr_exp.activations.codec import Exact
-from pcr_exp.config.activations import ActivationsConfig
 from pcr_exp.config.components import register
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.lazy import torch
 

@@ -1,4 +1,5 @@
-"""Tables, figures and pages from files of finished runs and measurements: one room per question, on one core.
+"""Finished runs and measurements as tables and figures: accuracy, quality, tolerance, throughput, plan.
 
-`report.write_report` writes all that a folder of runs allows; `experiments.figures` and the demo call it.
+`report.write_report` writes all that a folder of runs allows. `frame` has the runs as rows, `style`, `marks`
+and `figure` what figures share, `tables` what tables share.
 """

@@ -11,26 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from pcr_exp.analysis.core.caption import Caption, of_runs
-from pcr_exp.analysis.core.cells import with_unit
-from pcr_exp.analysis.core.figure import (
-    BELOW,
-    MAX_CURVES,
-    footer,
-    panel_title,
-    panels,
-    save_figure,
-)
-from pcr_exp.analysis.core.look import INK, MUTED, style
-from pcr_exp.analysis.core.permitted import NEVER
-from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.run_quality import has_policy
-from pcr_exp.analysis.core.runs_table import seconds_of
-from pcr_exp.analysis.core.scan_colors import color_in_script, group_marker
-from pcr_exp.config.labels import scan_label, script_in
-from pcr_exp.config.records import NUM_GROUPS
-from pcr_exp.policies.mixture import probabilities
+from pcr_exp.analysis.caption import Caption, of_runs
+from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, panel_title, panels, save_figure
+from pcr_exp.analysis.frame import has_policy, seconds_of
+from pcr_exp.analysis.reporting_rules import NEVER
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, style
+from pcr_exp.analysis.tables import with_unit
+from pcr_exp.config.describe import scan_label, script_in
+from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.policies.policy import measure_words
+from pcr_exp.policies.schedule import probabilities
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
 

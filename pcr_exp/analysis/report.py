@@ -8,27 +8,25 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.core.caption import of_runs
-from pcr_exp.analysis.core.figure import save_figure
-from pcr_exp.analysis.core.headline import as_written
-from pcr_exp.analysis.core.measured_under import measured_line
-from pcr_exp.analysis.core.over_images import predictions_of
-from pcr_exp.analysis.core.read_runs import Run, read_runs, unfinished_runs
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, eval_curves, runs_frame
-from pcr_exp.analysis.core.told_apart import setting_words, with_settings
-from pcr_exp.analysis.policies import write_traces
-from pcr_exp.analysis.quality.files import load_quality
-from pcr_exp.analysis.quality.page import save_quality_figures
-from pcr_exp.analysis.scans.figures import (
+from pcr_exp.analysis.accuracy import (
     draw_accuracy_vs_epoch,
     draw_efficiency,
     draw_time_to_accuracy,
     with_seconds,
 )
-from pcr_exp.analysis.scans.front import write_front
-from pcr_exp.analysis.scans.page import to_markdown
-from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
-from pcr_exp.analysis.scans.table import scan_comparisons, summary_table
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.distinguishing import setting_words, with_settings
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.frame import GROUP_KEYS, eval_curves, runs_frame
+from pcr_exp.analysis.front import write_front
+from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.over_images import predictions_of
+from pcr_exp.analysis.policies import write_traces
+from pcr_exp.analysis.primary_metric import as_written
+from pcr_exp.analysis.quality import load_quality, save_quality_figures
+from pcr_exp.analysis.runs import Run, read_runs, unfinished_runs
+from pcr_exp.analysis.side_by_side import draw_side_by_side, with_totals
+from pcr_exp.analysis.summary import scan_comparisons, summary_table, to_markdown
 from pcr_exp.errors import RunError
 
 
@@ -63,8 +61,8 @@ def write_report(
 
     Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
     `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
-    may be said (`permitted.may_say_seconds`). Without `with_quality` measurements are looked up, and have no
-    figures of their own.
+    may be said (`reporting_rules.may_say_seconds`). Without `with_quality` measurements are looked up, and
+    have no figures of their own.
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.

@@ -22,7 +22,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from pcr_exp.config import components
 from pcr_exp.config.dataset import folder_name
-from pcr_exp.config.storage import STORAGE_SCHEMAS
+from pcr_exp.config.loader import STORAGE_SCHEMAS
 from pcr_exp.config.training import scaled_learning_rate
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed

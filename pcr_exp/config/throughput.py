@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from omegaconf import MISSING
 
 from pcr_exp.config.check import expanded, require
+from pcr_exp.config.commands import RunnerConfig, TrackingConfig, no_tracking
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.runners import RunnerConfig, TrackingConfig, no_tracking
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 
 
 @dataclass(kw_only=True, slots=True)

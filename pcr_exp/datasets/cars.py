@@ -15,8 +15,8 @@ from typing import Any
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
-from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.seen import Looked
 from pcr_exp.errors import DatasetError
 
 TEST_ANNOS = "cars_test_annos_withlabels.mat"

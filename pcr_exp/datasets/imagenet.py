@@ -14,8 +14,8 @@ from pcr_exp.datasets.layout import (
     read_class_folders,
     refuse_unknown_classes,
 )
-from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, make_dataset
+from pcr_exp.datasets.seen import Looked, some
 from pcr_exp.errors import DatasetError
 
 LABEL = "wnid"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from pcr_exp.datasets.looked import JPEG_SUFFIXES, Looked, some
 from pcr_exp.datasets.sample import Sample
+from pcr_exp.datasets.seen import JPEG_SUFFIXES, Looked, some
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.words import counted
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import need_file, open_root
-from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.seen import Looked, some
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.words import counted
 

@@ -28,8 +28,8 @@ from typing import IO, TYPE_CHECKING, Any
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.seen import Looked
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.keys import key_of
 

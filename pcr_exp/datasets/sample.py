@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pcr_exp.config.components import build, schemas
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
-from pcr_exp.datasets.looked import Looked, some
+from pcr_exp.datasets.seen import Looked, some
 from pcr_exp.errors import ConfigError, DatasetError, printable
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pcr_exp.config.check import expanded, require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root
-from pcr_exp.datasets.looked import Looked, some
 from pcr_exp.datasets.sample import Dataset, LabelledImages, Sample, make_dataset, make_images
+from pcr_exp.datasets.seen import Looked, some
 from pcr_exp.errors import DatasetError
 
 if TYPE_CHECKING:

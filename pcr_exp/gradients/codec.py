@@ -1,14 +1,16 @@
-"""What every gradient codec can do."""
+"""The interface of gradient codecs, and the messages that they make."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import build, register
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.errors import ConfigError
+from pcr_exp.config.related_methods import GradientsConfig
+from pcr_exp.errors import ConfigError, GradientError
+from pcr_exp.system.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,7 +57,7 @@ def open_codec(config: GradientsConfig, seed: int) -> Codec:
 
 @dataclass(kw_only=True, slots=True)
 class PowerSGDConfig(GradientsConfig):
-    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.powersgd`."""
+    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.ddp`."""
 
     name: str = "powersgd"
     rank: int = 2
@@ -76,3 +78,57 @@ def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
         f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
         "processes that exchange messages want another of the gradients group, such as gradients=threelc."
     )
+
+
+_LENGTH_BYTES = 4
+
+
+def bundle(messages: Sequence[Tensor]) -> Tensor:
+    """Return uint8: for each message its length in four bytes, then itself."""
+    parts = []
+    for message in messages:
+        length = torch.tensor([len(message)], dtype=torch.int32).view(torch.uint8)
+        parts += [length.to(message.device), message]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
+
+
+def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
+    """Undo `bundle`; the messages are views.
+
+    Raises:
+        GradientError: the lengths do not add up to the bytes that are there.
+    """
+    messages = []
+    place = 0
+    for _ in range(num_messages):
+        start = place + _LENGTH_BYTES
+        length = int(data[place:start].clone().view(torch.int32)) if start <= len(data) else 0
+        place = start + length
+        messages.append(data[start:place])
+    if place != len(data):
+        raise GradientError(
+            f"a bundle of {len(data)} bytes: its {num_messages} messages take {place}. Processes of one run "
+            "need the same version and the same gradients= settings."
+        )
+    return messages
+
+
+_NUM_BYTES = 4
+
+
+def joined(numbers: list[float], payload: Tensor) -> Tensor:
+    """Return uint8: the numbers, as float32 in the machine's byte order, and the payload's bytes."""
+    header = torch.tensor(numbers, dtype=torch.float32).view(torch.uint8).to(payload.device)
+    return torch.cat([header, payload])
+
+
+def parted(message: Tensor, num_numbers: int) -> tuple[list[float], Tensor]:
+    """Undo `joined`.
+
+    Raises:
+        GradientError: the message is too short for its header.
+    """
+    size = _NUM_BYTES * num_numbers
+    if len(message) < size:
+        raise GradientError(f"a gradient message of {len(message)} bytes: wanted a header of {size}.")
+    return message[:size].cpu().clone().view(torch.float32).tolist(), message[size:]

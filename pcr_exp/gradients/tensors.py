@@ -12,10 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcr_exp.gradients.bundle import bundle, unbundle
-from pcr_exp.gradients.codec import Codec
-from pcr_exp.gradients.floats import Floats
-from pcr_exp.gradients.ternary_stochastic import TernaryStochastic
+from pcr_exp.gradients.codec import Codec, bundle, unbundle
+from pcr_exp.gradients.compared import Floats, TernaryStochastic
 
 
 class Feedback:

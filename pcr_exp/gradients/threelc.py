@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.gradients.bundle import joined, parted
+from pcr_exp.config.related_methods import GradientsConfig
+from pcr_exp.gradients.codec import joined, parted
 from pcr_exp.gradients.quartic import lengthen, pack, packed_size, shorten, unpack
 from pcr_exp.system.lazy import torch
 

@@ -35,8 +35,13 @@ from pcr_exp.images.jpeg import (
     split_scans,
 )
 from pcr_exp.images.libturbojpeg import find_part_decoder
-from pcr_exp.images.prefixes import Prefix, prefix_of
-from pcr_exp.images.smoothing import can_be_switched_off, read_progressive, without_smoothing
+from pcr_exp.images.smoothing import (
+    Prefix,
+    can_be_switched_off,
+    prefix_of,
+    read_progressive,
+    without_smoothing,
+)
 from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progressive
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer, Pixels
 from pcr_exp.images.libturbojpeg import Frame
-from pcr_exp.images.prefixes import Prefix
+from pcr_exp.images.smoothing import Prefix
 from pcr_exp.system.c_library import built_library, load_own, opened
 
 VERSION = 2

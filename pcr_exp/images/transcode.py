@@ -2,7 +2,7 @@
 
 libjpeg's default script is written by a library where there is one: every way gives the bytes of
 `jpegtran -optimize -progressive -copy none`. Other scripts are written by the `jpegtran` program alone, as no
-library's interface takes them (`python -m pcr_exp.measuring.scan_scripts` measured what that costs).
+library's interface takes them (`python -m experiments.pcr.scan_scripts` measured what that costs).
 """
 
 from __future__ import annotations

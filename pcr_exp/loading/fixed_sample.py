@@ -15,7 +15,8 @@ from pcr_exp.images.codec import Decoder, Source
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.transform import EvalTransform
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.reader import RecordSet
 
 
 @dataclass(frozen=True, slots=True)

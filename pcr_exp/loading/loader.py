@@ -22,13 +22,14 @@ from functools import lru_cache, partial
 
 import cv2
 
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.loader import LoaderConfig, check_lanes
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.in_flight import (
+from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, num_held, stretches_in_stored_order
+from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
+from pcr_exp.loading.read_ahead import (
     by_calls,
     longest_read_s,
     reads_ahead,
@@ -36,11 +37,8 @@ from pcr_exp.loading.in_flight import (
     reads_per_call,
     threads_for,
 )
-from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, num_held, stretches_in_stored_order
-from pcr_exp.loading.order import Order, Span, Uses, open_share
 from pcr_exp.loading.stage import Stage, StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
-from pcr_exp.loading.streamed_order import StreamedOrder, Stretches
 from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform

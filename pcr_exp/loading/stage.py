@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from pcr_exp.config.components import build
-from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.order import EpochOrder, Order, Span, Uses, epoch_order
 from pcr_exp.loading.tasks import Reads

@@ -12,7 +12,7 @@ import torch
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.slabs import Slabs
+from pcr_exp.loading.shared_buffers import Slabs
 from pcr_exp.loading.tasks import Task, Tasks
 from pcr_exp.loading.workers import START_METHOD, Failure, ImagesDecoder, InlinePool, Pool, WorkerPool
 

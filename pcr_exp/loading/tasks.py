@@ -16,11 +16,11 @@ from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.order import Order, Span
-from pcr_exp.loading.replace import read_with_replacements
-from pcr_exp.loading.samples import Request, Samples
-from pcr_exp.loading.slabs import Slab
+from pcr_exp.loading.reads import Request, Samples, read_with_replacements
+from pcr_exp.loading.shared_buffers import Slab
 from pcr_exp.policies.policy import ScanPolicy
-from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
+from pcr_exp.records.groups import Extension, RecordPrefix
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.lazy import torch
 
 _BEYOND_ALL = 2**62

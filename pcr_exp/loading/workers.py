@@ -25,8 +25,7 @@ from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.tasks import EncodedImages
 from pcr_exp.loading.transform import Transform
-from pcr_exp.system.ending import end_with_parent
-from pcr_exp.system.freed_memory import keep_freed_memory
+from pcr_exp.system.process import end_with_parent, keep_freed_memory
 from pcr_exp.system.randomness import Purpose, stream
 
 # Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a

@@ -1,1 +1,1 @@
-"""Programs that measure without training runs: loaders, image quality, what a task tolerates, speed."""
+"""What users measure on their own data without training: quality, tolerance, evaluation, throughput."""

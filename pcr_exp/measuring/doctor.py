@@ -23,7 +23,7 @@ from pcr_exp.images.transcode import find_transcoder
 from pcr_exp.storage import many_reads
 from pcr_exp.storage.many_reads import find_many_reads
 from pcr_exp.system import MIB
-from pcr_exp.system.page_cache import drop
+from pcr_exp.system.machine import drop
 from pcr_exp.system.provenance import num_cores
 
 GIB = 2**30

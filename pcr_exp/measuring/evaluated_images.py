@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.datasets.looked import some
 from pcr_exp.datasets.sample import Sample
+from pcr_exp.datasets.seen import some
 from pcr_exp.errors import DatasetError, ImageError
 from pcr_exp.images.codec import ImageCodec, Pixels
 from pcr_exp.images.decode import WHOLE

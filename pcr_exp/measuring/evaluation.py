@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcr_exp.config.labels import group_number, in_script, scan_label
+from pcr_exp.config.describe import group_number, in_script, scan_label
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.normalization import Normalization, model_input

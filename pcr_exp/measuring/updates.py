@@ -17,11 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
-from pcr_exp.training.clocks import Clocks
-from pcr_exp.training.device import synchronizer
+from pcr_exp.training.clocks import Clocks, synchronizer
 from pcr_exp.training.models import open_model
 from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.trainer import Trainer

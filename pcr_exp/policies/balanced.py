@@ -18,8 +18,8 @@ from omegaconf import MISSING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.records import NUM_GROUPS
 from pcr_exp.config.scan import CandidatesConfig, ScanConfig, require_start
+from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.policies.pace import Pace, Stretch, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Probe, ScanPolicy, Update, open_policy
 

@@ -1,17 +1,27 @@
-"""`schedule`: a fixed curriculum of scan groups over epochs."""
+"""Policies that are known before training.
+
+`schedule`: a fixed curriculum of scan groups over epochs. `mixture`: each record's scan group is drawn from a
+distribution around a selected one (Kuchnik et al. 2019, dynamic mixtures: mostly the selected group, now and
+then another).
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.scan import PolicyConfig, require_groups
+from pcr_exp.config.scan import CandidatesConfig, PolicyConfig, require_groups, require_start
 from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,3 +82,60 @@ class ScheduleScan(OneGroup):
 def open_schedule(config: ScheduleConfig, run: PolicyInputs) -> ScheduleScan:  # noqa: ARG001
     """Needs nothing of the run."""
     return ScheduleScan(config.groups, config.milestones)
+
+
+@dataclass(kw_only=True, slots=True)
+class MixtureConfig(CandidatesConfig):
+    """Each record's group is drawn from the candidates around `group`."""
+
+    weights: list[float] = field(default_factory=lambda: [10.0, 1.0])
+    """Weights of `group`, of the candidates next to it, of those after them, and so on; others: 0."""
+
+    def __post_init__(self) -> None:
+        CandidatesConfig.__post_init__(self)
+        require_start(self)
+        fits = bool(self.weights) and all(0 <= weight < math.inf for weight in self.weights)
+        wanted = "finite weights of 0 or more, the first above 0"
+        require(fits and self.weights[0] > 0, "scan.weights", self.weights, wanted)
+
+
+def probabilities(
+    candidates: Sequence[int], selected: int, weights: Sequence[float]
+) -> npt.NDArray[np.float64]:
+    """[len(candidates)] each candidate's share, by its distance in the list from `selected`.
+
+    `weights[0]` is that of `selected`, `weights[d]` that of each candidate d places away; beyond them 0.
+    """
+    import numpy as np
+
+    place = candidates.index(selected)
+    distances = [abs(i - place) for i in range(len(candidates))]
+    shares = np.array([weights[d] if d < len(weights) else 0.0 for d in distances])
+    return shares / shares.sum()
+
+
+class MixtureScan(OneGroup):
+    """A function of (seed, epoch, record): the same for every worker and rank, and after a resume."""
+
+    by_epoch = True
+
+    def __init__(self, selected: int, candidates: Sequence[int], weights: Sequence[float], seed: int) -> None:
+        import numpy as np
+
+        super().__init__(selected, candidates)
+        self._ends: list[float] = np.cumsum(probabilities(self.candidates, selected, weights)).tolist()
+        self._seed = seed
+
+    def group(self, epoch: int, record: int) -> int | None:
+        """The group that the record draws in the epoch."""
+        from pcr_exp.system.randomness import Purpose, stream
+
+        draw = stream(self._seed, Purpose.SCAN_GROUP, epoch, record).random()
+        # Scaled by the last end, which need not be 1 to the last bit.
+        return self.candidates[bisect_right(self._ends, draw * self._ends[-1])]
+
+
+@register("scan", "mixture", MixtureConfig)
+def open_mixture(config: MixtureConfig, run: PolicyInputs) -> MixtureScan:
+    """What a record draws follows from the run's seed."""
+    return MixtureScan(config.group, config.candidates, config.weights, run.seed)

@@ -19,16 +19,15 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.encode import Progress
-from pcr_exp.records.entries import TABLE_FILE, RecordEntry
-from pcr_exp.records.index import INDEX_FILE, parse_index
+from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, parse_index
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
 from pcr_exp.records.receipts import REJECTED_FILE
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
 from pcr_exp.records.writer import ENCODINGS
-from pcr_exp.storage.below import StorageBelow
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.open import open_remote
 from pcr_exp.storage.opening import opening
+from pcr_exp.storage.protocol import StorageBelow
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 log = logging.getLogger(__name__)

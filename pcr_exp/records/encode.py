@@ -18,7 +18,6 @@ from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.append import plan_append
 from pcr_exp.records.fingerprint import fingerprint, images_key, sample_bytes
-from pcr_exp.records.image import StoredImage
 from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
 from pcr_exp.records.ray_engine import make_on_ray
 from pcr_exp.records.receipts import (
@@ -30,7 +29,7 @@ from pcr_exp.records.receipts import (
     remove_receipts,
 )
 from pcr_exp.records.reuse import StoredImages
-from pcr_exp.records.writer import ENCODINGS, SplitWriter
+from pcr_exp.records.writer import ENCODINGS, SplitWriter, StoredImage
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.lock import hold
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.records.format import VERSION
 from pcr_exp.records.index import RecordIndex

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.groups import checksum, pack_group
 from pcr_exp.records.strict_json import (

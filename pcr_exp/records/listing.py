@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.objects import ObjectStorage
-from pcr_exp.storage.per_process import PerProcessStorage
+from pcr_exp.storage.open import PerProcessStorage
 
 
 def names_in(storage: PerProcessStorage, folder: str) -> set[str] | None:

@@ -4,18 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
-from pcr_exp.config.records import SCANS
-from pcr_exp.datasets.sample import Sample
-from pcr_exp.errors import ImageError
+from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.config.scan_scripts import SCANS
+from pcr_exp.datasets.sample import PackedImage, Sample
+from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
-from pcr_exp.records.image import Known, StoredImage, load_image, pieces_as_they_lie
+from pcr_exp.images.decode import PROGRESSIVE
+from pcr_exp.images.jpeg import group_pieces, read_header, split_scans
+from pcr_exp.images.transcode import default_num_scans
+from pcr_exp.records.groups import MAX_PIECE_BYTES
 from pcr_exp.records.receipts import Receipt
 from pcr_exp.records.reuse import StoredImages
-from pcr_exp.records.writer import SplitWriter
+from pcr_exp.records.writer import SplitWriter, StoredImage
+
+Known = Callable[[bytes], list[bytes] | None]
+"""Gives the pieces, one per scan group, of an original that was encoded before; None if it was not."""
+
+
+def load_image(
+    file: Path | PackedImage,
+    num_bytes: int | None,
+    max_pixels: int = MAX_PIXELS,
+    known: Known | None = None,
+    codec: ImageCodec = PROGRESSIVE,
+) -> StoredImage:
+    """Read and encode one file, and check that its pieces give the whole encoded file back.
+
+    Args:
+        file: the image.
+        num_bytes: its size when the encode began; None if it could not be looked at.
+        max_pixels: `records.max_pixels`.
+        known: asked for the pieces before anything is encoded.
+        codec: cuts the image into scan groups.
+
+    Raises:
+        ImageError: it cannot be stored faithfully; the message is the reason.
+        RecordError: there is nothing to encode with, or it does not work as it should.
+    """
+    if num_bytes is not None and num_bytes > MAX_PIECE_BYTES:
+        raise ImageError(f"{num_bytes} bytes are too many for a record: at most {MAX_PIECE_BYTES}")
+    try:
+        original = file.read_bytes()
+    except OSError as error:
+        raise ImageError(f"cannot be read: {error.strerror}") from error
+    if len(original) != num_bytes:
+        raise ImageError(f"changed while it was being encoded: {num_bytes} bytes before, {len(original)} now")
+    codec.check(original, max_pixels)
+    groups = known(original) if known is not None else None
+    if groups is None:
+        encoded = codec.encode(original, max_pixels)
+        groups = codec.split(encoded)
+        if len(groups) != codec.num_groups or b"".join(codec.join(groups)) != encoded:
+            raise RecordError(f"{file}: its scan groups do not give the file back. Please report this.")
+    return StoredImage(original, groups, codec.is_turned(original))
+
+
+def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
+    """The pieces of an image that is progressive already: not a byte of it is coded anew.
+
+    Args:
+        packed: the image in its file.
+        original: what its `read_bytes` gave.
+
+    Raises:
+        ImageError: it does not have libjpeg's default scans, or is not cut where each of them ends.
+    """
+    header = read_header(original)
+    wanted = default_num_scans(header.num_components)
+    if not header.is_progressive or header.num_scans not in wanted:
+        kind = "progressive" if header.is_progressive else "not progressive"
+        raise ImageError(
+            f"it is {kind} and has {header.num_scans} scans for {header.num_components} components; wanted "
+            f"{' or '.join(map(str, sorted(wanted)))}, those of libjpeg's default script"
+        )
+    groups = group_pieces(split_scans(original))
+    if groups != group_pieces(packed.pieces(original), len(groups)):
+        raise ImageError("it is cut elsewhere than where its scans end")
+    return groups
+
 
 Task = tuple[Sample, int | None]
 """A sample and its file's size, None if that could not be looked at."""
+
 Load = Callable[[Sample, int | None], StoredImage | ImageError]
 """Loads the image of a sample, given its file's size."""
 

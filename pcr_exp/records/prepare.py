@@ -20,7 +20,7 @@ from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, look, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
-from pcr_exp.storage import RangeReader
+from pcr_exp.storage.protocol import RangeReader
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.lock import hold_when_free
 

@@ -12,7 +12,6 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
 from pcr_exp.images.codec import Decoder, find_codec
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes
 from pcr_exp.records.groups import (
     Extension,
@@ -22,10 +21,10 @@ from pcr_exp.records.groups import (
     unpack_damaged_group,
     unpack_group,
 )
-from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.known_headers import KnownHeaders
-from pcr_exp.records.stored_index import read_index
-from pcr_exp.storage import RangeReader
+from pcr_exp.records.headers import KnownHeaders
+from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.index_table import read_index
+from pcr_exp.storage.protocol import RangeReader
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
 from pcr_exp.records.index import MAX_RECORD_BYTES

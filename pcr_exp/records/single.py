@@ -1,4 +1,4 @@
-"""Reading single images, or a few of a record: small reads, each piece verified by itself."""
+"""Reading and extracting single images, or a few of a record: small reads, each piece verified by itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pcr_exp.records.groups import Table, table_bytes, unpack_table
 from pcr_exp.records.reader import RecordSet
 
 _KEPT_TABLES = 256
+
 _REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
 
 
@@ -183,3 +184,39 @@ class SingleImages:
         return unpack_table(
             self.records.read_range(record, start, table_end), start, end, entry.num_samples, where
         )
+
+
+def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[int, int]:
+    """(record, number in it) of an image: by its place among the images of these records, or by its id.
+
+    Raises:
+        RecordError: there is none.
+    """
+    place = int(image) if image.isdecimal() else None
+    for number in numbers:
+        size = records.index.records[number].num_samples
+        if place is not None:
+            if place < size:
+                return number, place
+            place -= size
+        else:
+            ids = records.read_prefix(number, 1).ids
+            if image in ids:
+                return number, ids.index(image)
+    raise RecordError(
+        f"{records.folder or records.storage}: there is no image {image!r}. Wanted an image's id, or its "
+        f"place from 0 to {sum(records.index.records[number].num_samples for number in numbers) - 1}."
+    )
+
+
+def extract_image(records: RecordSet, record: int, i: int, group: int, *, pieces_only: bool) -> bytes:
+    """An image at a scan group as a file, verified; with `pieces_only` as it lies there, which has no end.
+
+    Raises:
+        RecordError: the records lack the group, or the image is damaged.
+    """
+    images = SingleImages(records)
+    if pieces_only:
+        records.index.check_group(group)
+        return b"".join(images.read_piece(record, i, number) for number in range(1, group + 1))
+    return images.read(record, i, group).encoded

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from pcr_exp.datasets.looked import State, file_state, folder_state, some
 from pcr_exp.datasets.sample import Dataset, Sample
+from pcr_exp.datasets.seen import State, file_state, folder_state, some
 from pcr_exp.records.strict_json import (
     Check,
     UnfitError,

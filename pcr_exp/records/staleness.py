@@ -26,8 +26,8 @@ from pcr_exp.records.sources import (
     resolved,
     write_source,
 )
-from pcr_exp.storage import RangeReader
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import RangeReader
 
 log = logging.getLogger(__name__)
 

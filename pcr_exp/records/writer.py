@@ -10,10 +10,9 @@ from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE, WHOLE
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record
-from pcr_exp.records.image import StoredImage
-from pcr_exp.records.index import INDEX_FILE, RecordIndex, parse_index
+from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, parse_index
+from pcr_exp.records.index_table import write_index
 from pcr_exp.records.receipts import (
     Receipt,
     read_rejected,
@@ -22,9 +21,19 @@ from pcr_exp.records.receipts import (
     write_receipt,
     write_rejected,
 )
-from pcr_exp.records.stored_index import write_index
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.regular import read_regular
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """`original` as it lies on disk; `groups` holds its encoded form, one piece per scan group."""
+
+    original: bytes
+    groups: list[bytes]
+    is_turned: bool
+    """EXIF says to turn it for display. Pixels are stored as they lie, as `ImageFolder` would read them."""
+
 
 ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
 """Encoding, which is also its folder's name -> the codec that stores images in it."""

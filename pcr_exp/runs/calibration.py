@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows

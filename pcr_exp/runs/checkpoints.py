@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from pcr_exp.config.components import schemas
-from pcr_exp.config.evaluation import DEFAULT_MODEL, EvaluateConfig
-from pcr_exp.config.labels import scan_label
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.describe import scan_label
+from pcr_exp.config.measuring import DEFAULT_MODEL, EvaluateConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.evaluation import Trained
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.training.checkpoint import load_checkpoint
 from pcr_exp.training.models import check_name, open_model
 from pcr_exp.training.normalization import IMAGENET, KEY, Normalization, normalization_of
+from pcr_exp.training.weights import load_checkpoint
 
 
 def open_published(config: ModelConfig, num_outputs: int) -> Trained:

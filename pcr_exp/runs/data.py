@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.runners import TrainConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
@@ -20,16 +22,17 @@ from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.index_table import read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.stored_index import read_index
 from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.cache import CachedStorage, open_cache
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_root
 from pcr_exp.system import MIB
 from pcr_exp.system.keys import key_of
+from pcr_exp.system.machine import drop, resident_share_of
 from pcr_exp.training.distributed.processes import Processes
 
 REQUEST_COLUMNS = ("num_requests", "num_retries", "cached_bytes")
@@ -289,3 +292,54 @@ def validation_loader(
         shuffle=False,
         storage_config=StorageConfig(name="unlimited", reads_in_flight=config.storage.reads_in_flight),
     )
+
+
+log = logging.getLogger(__name__)
+
+
+def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
+    """Drop the training records from the page cache if `storage.cold_cache`, and log what it holds then.
+
+    Returns:
+        The share (0 to 1) of the records' bytes that the page cache holds; None if that cannot be known.
+    """
+    files = _record_files(config, data.train)
+    if config.storage.cold_cache:
+        _drop(files, config.records.root)
+    cached = resident_share_of(files) if files else None
+    log.info("page cache: %s of the training records", "unknown share" if cached is None else f"{cached:.0%}")
+    return cached
+
+
+@contextmanager
+def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
+    """After the block has read a split's first images, let go of files that were not in memory before."""
+    files = []
+    for path, record in zip(_record_files(config, records), records.index.records, strict=False):
+        if num_images > 0:
+            files.append(path)
+        num_images -= record.num_samples
+    cold = [path for path in files if resident_share_of([path]) == 0]
+    try:
+        yield
+    finally:
+        drop(cold)
+
+
+def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
+    """Return the records' files, or nothing for records on other machines, whose memory is out of reach."""
+    if "://" in config.records.root:
+        return []
+    folder = Path(config.records.root) / records.folder
+    return [folder / record.file for record in records.index.records]
+
+
+def _drop(files: list[Path], root: str) -> None:
+    if not files:
+        log.warning("storage.cold_cache=true: nothing was dropped, records.root=%s is no local folder", root)
+        return
+    kept = drop(files)
+    log.info("storage.cold_cache=true: %d of %d record files dropped", len(files) - len(kept), len(files))
+    if kept:
+        path, reason = next(iter(kept.items()))
+        log.warning("storage.cold_cache=true: %d files could not be; %s: %s", len(kept), path, reason)

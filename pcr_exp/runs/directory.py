@@ -15,14 +15,14 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from pcr_exp.config.commands import OF_THE_COMMAND, TrainConfig
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.redaction import RedactingFormatter, redacted
 from pcr_exp.runs.identity import differences, identity, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
-from pcr_exp.runs.stretches import timing_settings
+from pcr_exp.runs.sessions import timing_settings
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.lock import HOLDER_SUFFIX, hold

@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.runs.data import REQUEST_COLUMNS, open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.session import open_session, set_up_torch
 from pcr_exp.storage.bucket import new_bucket_path
 from pcr_exp.storage.open import is_limited
-from pcr_exp.system.ending import handled_signals
-from pcr_exp.training.checkpoint import load_checkpoint
+from pcr_exp.system.process import handled_signals
 from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.distributed.processes import Processes, named_process_death
+from pcr_exp.training.weights import load_checkpoint
 
 State = dict[str, Any]
 

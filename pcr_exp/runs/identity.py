@@ -9,12 +9,12 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.commands import OF_THE_COMMAND, TrainConfig
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.labels import network_slug, scan_slug, storage_slug
-from pcr_exp.config.records import SCANS, codec_id_of
-from pcr_exp.config.runners import OF_THE_COMMAND, TrainConfig
+from pcr_exp.config.describe import network_slug, scan_slug, storage_slug
+from pcr_exp.config.records import codec_id_of
+from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.redaction import redacted

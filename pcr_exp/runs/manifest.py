@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 import torch
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.redaction import redacted_text
 from pcr_exp.runs.quality import GroupQuality
-from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_keys
+from pcr_exp.runs.sessions import Stretch, joint_key, new_stretch, timing_keys
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.columns import Column
 from pcr_exp.system.provenance import utc_now

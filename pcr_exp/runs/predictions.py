@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages

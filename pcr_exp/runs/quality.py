@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.images.codec import Pixels
 from pcr_exp.images.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
@@ -30,8 +30,7 @@ from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
-from pcr_exp.runs.data import open_data, training_transform
-from pcr_exp.runs.page_cache import as_found
+from pcr_exp.runs.data import as_found, open_data, training_transform
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.randomness import Purpose, stream

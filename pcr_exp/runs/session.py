@@ -11,31 +11,23 @@ from typing import Any
 
 import torch
 
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.labels import group_number
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.describe import group_number
+from pcr_exp.config.related_methods import EchoConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
-from pcr_exp.runs.combinations import check_bounds, check_precision
-from pcr_exp.runs.data import (
-    REQUEST_COLUMNS,
-    RunData,
-    keep_as_planned,
-    training_loader,
-    validation_loader,
-)
+from pcr_exp.runs.data import REQUEST_COLUMNS, RunData, keep_as_planned, training_loader, validation_loader
+from pcr_exp.runs.looks import Probes, Validation, ValidationBatches
 from pcr_exp.runs.predictions import Predictions, open_predictions
-from pcr_exp.runs.probes import Probes
 from pcr_exp.runs.rows import team_row
-from pcr_exp.runs.validation import Validation, ValidationBatches
 from pcr_exp.system.columns import Column
-from pcr_exp.system.cpu_share import OthersCpu
-from pcr_exp.training.clocks import Clocks, StopAfter
+from pcr_exp.system.machine import OthersCpu
+from pcr_exp.training.clocks import Clocks, StopAfter, cpu_threads, synchronizer
 from pcr_exp.training.columns import with_declared
-from pcr_exp.training.device import cpu_threads, synchronizer
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes, model_of_first
 from pcr_exp.training.evaluate import evaluate
@@ -45,6 +37,28 @@ from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.report import Progress, Row
 from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer
+
+
+def check_precision(config: TrainConfig, trainer: Trainer) -> None:
+    """Raise ConfigError if gradients are coded whose scale changes with the losses'."""
+    gradients = config.gradients
+    if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
+        raise ConfigError(
+            f"training.amp=true with gradients={gradients.name} (mode {gradients.mode}): this GPU has no "
+            "bfloat16, so losses are scaled by factors that change, and what a codec left out of one step "
+            "would have the wrong scale in the next. Use training.amp=false."
+        )
+
+
+def check_bounds(config: TrainConfig) -> None:
+    """Raise ConfigError if adaptive bounds would follow an optimizer that does not move."""
+    adapts = config.activations.name == "error_bounded" and config.activations.bounds == "adaptive"
+    if adapts and config.world_size > 1 and config.gradients.mode == "server":
+        raise ConfigError(
+            "activations.bounds=adaptive with gradients.mode=server: the bounds follow the optimizer's "
+            "momentum, and only the first process has an optimizer that moves. Use activations.bounds=fixed, "
+            "or gradients.mode=ddp."
+        )
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.commands import StudyConfig
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.runners import StudyConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.identity import differences, identity_of_study, slug
 from pcr_exp.system.atomic import make_folder

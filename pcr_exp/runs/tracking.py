@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pcr_exp.config.runners import TrackingConfig
+from pcr_exp.config.commands import TrackingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.redaction import redacted
 from pcr_exp.system.provenance import SWEEP_VARIABLE

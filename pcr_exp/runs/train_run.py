@@ -11,12 +11,21 @@ from typing import Literal
 
 import torch
 
-from pcr_exp.config.labels import network_label, scan_label, storage_label
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.describe import network_label, scan_label, storage_label
 from pcr_exp.policies.policy import declared_columns, measure_words
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
-from pcr_exp.runs.data import RunData, dataset_facts, images_key_of, majority_share, open_data, prepare_data
+from pcr_exp.runs.data import (
+    RunData,
+    as_found,
+    dataset_facts,
+    images_key_of,
+    majority_share,
+    open_data,
+    prepare_data,
+    settle_page_cache,
+)
 from pcr_exp.runs.directory import RunDirectory, claim, log_to, write_layers
 from pcr_exp.runs.follow import Assignment, follow, saved_states, share_of_state
 from pcr_exp.runs.manifest import (
@@ -28,20 +37,19 @@ from pcr_exp.runs.manifest import (
     new_manifest,
     write_manifest,
 )
-from pcr_exp.runs.page_cache import as_found, settle_page_cache
 from pcr_exp.runs.quality import training_quality
 from pcr_exp.runs.rows import Row, RowFile
 from pcr_exp.runs.session import Session, open_session, set_up_torch
 from pcr_exp.runs.tracking import Tracker, open_tracker
 from pcr_exp.system import MIB
-from pcr_exp.system.ending import StopRequest, handled_signals
 from pcr_exp.system.lock import hold_host
-from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
-from pcr_exp.training.device import open_device
+from pcr_exp.system.process import StopRequest, handled_signals
+from pcr_exp.training.clocks import open_device
 from pcr_exp.training.distributed.open import check_exchange
 from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 from pcr_exp.training.models import check_name
 from pcr_exp.training.task import headline_called
+from pcr_exp.training.weights import load_checkpoint, save_checkpoint
 
 log = logging.getLogger(__name__)
 

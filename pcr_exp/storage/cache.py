@@ -24,7 +24,7 @@ import xxhash
 from filelock import FileLock
 
 from pcr_exp.errors import StorageError
-from pcr_exp.storage import RangeReader
+from pcr_exp.storage.protocol import RangeReader
 from pcr_exp.system.atomic import (
     TEMPORARY_SUFFIX,
     create_temporary,

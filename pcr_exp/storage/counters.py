@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from pcr_exp.storage import RangeReader
+from pcr_exp.storage.protocol import RangeReader
 
 
 class CountingStorage:

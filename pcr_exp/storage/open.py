@@ -1,21 +1,23 @@
-"""The one place where an address becomes a storage."""
+"""The one place where an address becomes a storage, in every process its own."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.loader import ChangingStorageConfig, StorageConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.storage import RangeReader
-from pcr_exp.storage.changing import ChangingStorage
+from pcr_exp.redaction import redacted_text
+from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.objects import SCHEMES, ObjectStorage, usable
+from pcr_exp.storage.protocol import RangeReader
 from pcr_exp.storage.remote import FsspecStorage
-from pcr_exp.storage.throttle import Throttle, ThrottledStorage
+from pcr_exp.storage.throttle import ChangingStorage, Throttle, ThrottledStorage
 
 
 def open_storage(
@@ -92,3 +94,46 @@ def is_limited(config: StorageConfig) -> bool:
     """Whether the config slows storage down at all."""
     limits = (config.bandwidth_mib_per_s, config.latency_ms, config.seek_ms, config.requests_per_s)
     return any(limits)
+
+
+class PerProcessStorage:
+    """The unthrottled storage at an address, which is all that is pickled of it.
+
+    Connections, and the thread that a driver of fsspec runs, do not survive a fork: a child opens anew.
+    """
+
+    def __init__(self, root: str) -> None:
+        """`root`: a local folder or an fsspec address. Nothing is opened yet."""
+        self.root = root
+        self._opened: tuple[int, CountingStorage] | None = None
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """As the opened storage's `read`."""
+        return self.opened.read(path, offset, length)
+
+    def size(self, path: str) -> int:
+        """As the opened storage's `size`."""
+        return self.opened.size(path)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether what comes may be damaged on its way, and be right when it is read again."""
+        return self.opened.is_remote
+
+    @property
+    def opened(self) -> CountingStorage:
+        """This process's own.
+
+        Raises:
+            StorageError: the address cannot be opened.
+        """
+        if self._opened is None or self._opened[0] != os.getpid():
+            storage = open_storage(self.root, StorageConfig(name="unlimited"))
+            self._opened = os.getpid(), CountingStorage(storage)
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"root": self.root, "_opened": None}
+
+    def __str__(self) -> str:
+        return redacted_text(self.root)

@@ -1,7 +1,7 @@
-"""What every room may lean on, and that knows none of them.
+"""What every package may lean on, and that knows none of them.
 
-Atomic files, the lock, the page cache, keys, provenance, how processes end, random streams, packed bits, what
-a column is, and units: MiB are 2^20 bytes, MB are 10^6, and a name says which.
+Atomic files, the lock, processes, the machine, keys and random streams, provenance, packed bits, what a
+column is, and units: MiB are 2^20 bytes, MB are 10^6, and a name says which.
 """
 
 MIB = 2**20

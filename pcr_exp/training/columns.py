@@ -12,7 +12,66 @@ from dataclasses import replace
 from pcr_exp.config.training import EVAL_GROUPS
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import Column
-from pcr_exp.training.storage_columns import STORAGE_COLUMNS
+
+STORAGE_COLUMNS: tuple[Column, ...] = (
+    Column(
+        name="probe_bytes",
+        unit="bytes",
+        meaning="bytes that storage delivered to a scan policy's probes",
+        kind="count",
+        grows=True,
+        deterministic=False,
+        combine="sum",
+    ),
+    Column(
+        name="bytes_read",
+        unit="bytes",
+        meaning="all bytes that storage delivered: read-ahead, probes and second reads of a resumed run too",
+        kind="count",
+        grows=True,
+        deterministic=False,
+        combine="sum",
+    ),
+    Column(
+        name="num_requests",
+        unit="requests",
+        meaning="what storage was asked for to give bytes_read, requests that were made again included",
+        kind="count",
+        grows=True,
+        deterministic=False,
+        combine="sum",
+        presence="optional",
+    ),
+    Column(
+        name="num_retries",
+        unit="requests",
+        meaning="those of num_requests that were made again, as they had failed on their way",
+        kind="count",
+        grows=True,
+        deterministic=False,
+        combine="sum",
+        presence="optional",
+    ),
+    Column(
+        name="cached_bytes",
+        unit="bytes",
+        meaning="bytes of training records that a cache gave in place of storage (storage.cache)",
+        kind="count",
+        grows=True,
+        deterministic=False,
+        combine="sum",
+        presence="optional",
+    ),
+    Column(
+        name="num_replaced",
+        unit="images",
+        meaning="images trained on in place of damaged ones (loader.on_corrupt=replace)",
+        kind="count",
+        grows=True,
+        combine="sum",
+        presence="optional",
+    ),
+)
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s", "loss_bound")
 """What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
-from pcr_exp.loading.loader import Batch
+from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import ScanPolicy, Update
-from pcr_exp.system.ending import StopWaiting
+from pcr_exp.system.process import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
 from pcr_exp.training.probes import RunProbe, decisions
 from pcr_exp.training.report import MeanLoss, Measure, Progress, Reporter, Row, no_measure

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pcr_exp.config.components import build, schemas
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.system.lazy import torch
 
 if TYPE_CHECKING:

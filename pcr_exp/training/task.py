@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.components import component, component_of, names, register
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.system.lazy import torch

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from pcr_exp.activations.keep import open_activations
 from pcr_exp.activations.kept import KeptBytes
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
-from pcr_exp.training.device import amp_dtype
+from pcr_exp.training.clocks import amp_dtype
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
 from pcr_exp.training.input_size import input_size, shrunk
 from pcr_exp.training.normalization import IMAGENET, Normalization, model_input

@@ -1,7 +1,8 @@
-"""Pretrained weights: from a local file, or from torchvision."""
+"""Weights: pretrained ones from a local file or from torchvision, and those of a checkpoint."""
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from collections.abc import Iterable
@@ -13,12 +14,15 @@ import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from pcr_exp.errors import ConfigError
+from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.system.atomic import write_atomic
 
 log = logging.getLogger(__name__)
 
 _NUM_NAMED = 5
+
 _AUXILIARY = ("AuxLogits.", "aux1.", "aux2.")
+
 # torchvision's DenseNet files have denselayer1.norm.1.weight where its model has denselayer1.norm1.weight.
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
@@ -122,3 +126,39 @@ def _some(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - _NUM_NAMED} more" if len(names) > _NUM_NAMED else ""
     return (", ".join(names[:_NUM_NAMED]) or "nothing") + more
+
+
+FORMAT = 1
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write `state` (tensors, numbers, strings, lists, dicts); a crash leaves the previous file or this one.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, **state}, buffer)
+    write_atomic(path, [buffer.getvalue()])
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU.
+
+    Raises:
+        RunError: the file is damaged, or of another format.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's unpickler meets garbage with any kind of error
+        raise RunError(
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error}). "
+            "Delete its run directory to start the run again."
+        ) from error
+    found = state.get("format") if isinstance(state, dict) else None
+    if found != FORMAT:
+        raise RunError(
+            f"{path} is a checkpoint of format {found!r}; this version reads format {FORMAT}. "
+            "Delete its run directory to start the run again."
+        )
+    return state

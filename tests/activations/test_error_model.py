@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pcr_exp.activations.bounds import acceptable_sigma, exact_sensitivity, paper_sensitivity
+from pcr_exp.activations.keep import acceptable_sigma, exact_sensitivity, paper_sensitivity
 from pcr_exp.activations.packed import pack
 from pcr_exp.activations.quantise import QuantiseCodec
 

@@ -8,13 +8,19 @@ import torch
 from activation_models import chain_model, forward_and_backward, images, residual_model
 from torch import nn
 
-from pcr_exp.activations.bounds import Bounds, LayerState
 from pcr_exp.activations.codec import LosslessCodec
 from pcr_exp.activations.hooks import convolutions
-from pcr_exp.activations.keep import CompressedActivations, Untracked, open_activations, open_codec
+from pcr_exp.activations.keep import (
+    Bounds,
+    CompressedActivations,
+    LayerState,
+    Untracked,
+    open_activations,
+    open_codec,
+)
 from pcr_exp.activations.quantise import QuantiseCodec, QuantiseConfig
 from pcr_exp.activations.recompute import blocks
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.errors import ConfigError
 
 

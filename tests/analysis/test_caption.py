@@ -14,22 +14,15 @@ from PIL import Image
 
 import pcr_exp
 from experiments.rebuild import RESULTS
-from pcr_exp.analysis.core.caption import (
-    NOT_TIMED,
-    Caption,
-    hardware_words,
-    of_runs,
-    task_words,
-)
-from pcr_exp.analysis.core.figure import footer, panel_title, panels, put_caption
-from pcr_exp.analysis.core.look import style
-from pcr_exp.analysis.core.made_by import made_by
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.scans.page import to_markdown
-from pcr_exp.analysis.scans.table import summary_table
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, of_runs, task_words
+from pcr_exp.analysis.figure import footer, panel_title, panels, put_caption
+from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.made_by import made_by
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.style import style
+from pcr_exp.analysis.summary import summary_table, to_markdown
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.dataset_facts import ImageFile, facts_of
 
@@ -132,7 +125,7 @@ def test_figures_are_written_in_one_place_only() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == "savefig"
     }
-    assert writers == {"analysis/core/figure.py"}
+    assert writers == {"analysis/figure.py"}
 
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.relative_to(RESULTS).as_posix())

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.scans.comparison import (
+from pcr_exp.analysis.comparison import (
     compare_setting,
     comparison_curves,
     comparison_to_markdown,
     draw_comparison,
 )
+from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.errors import RunError
 
 

@@ -10,9 +10,15 @@ import pytest
 import torch
 from scipy import stats
 
-from pcr_exp.analysis.evaluation.figures import draw_losses
-from pcr_exp.analysis.evaluation.page import check_headline, draw_evaluation, write_evaluation
-from pcr_exp.analysis.evaluation.table import TABLE_COLUMNS, level_table, matrix_table
+from pcr_exp.analysis.evaluation import (
+    TABLE_COLUMNS,
+    check_headline,
+    draw_evaluation,
+    draw_losses,
+    level_table,
+    matrix_table,
+    write_evaluation,
+)
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.evaluation import levels_of
 

@@ -12,30 +12,22 @@ import pytest
 from drawn import cut_markers, overlapping_ticks
 from matplotlib.axes import Axes
 
-from pcr_exp.analysis.core.caption import NOT_TIMED, Caption
-from pcr_exp.analysis.core.cells import kilobytes
-from pcr_exp.analysis.core.figure import (
-    new_figure,
-    panels,
-    percent_axis,
-    points_axis,
-    save_figure,
-    ticks_in_bytes,
-)
-from pcr_exp.analysis.core.guessing import guessing_lines, upright_guessing_lines
-from pcr_exp.analysis.core.look import INK, SHARE, ScanLevel, style
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.scan_colors import group_color, group_marker
-from pcr_exp.analysis.core.statistics import half_width
-from pcr_exp.analysis.quality.figures import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
-from pcr_exp.analysis.scans.figures import (
+from pcr_exp.analysis.accuracy import (
     draw_accuracy_vs_epoch,
     draw_time_to_accuracy,
     mean_over_seeds,
     with_seconds,
 )
-from pcr_exp.analysis.scans.one_run import draw_training_curve
+from pcr_exp.analysis.caption import NOT_TIMED, Caption
+from pcr_exp.analysis.figure import new_figure, panels, percent_axis, points_axis, save_figure, ticks_in_bytes
+from pcr_exp.analysis.frame import SHARE, eval_curves, runs_frame
+from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
+from pcr_exp.analysis.one_run import draw_training_curve
+from pcr_exp.analysis.quality import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.style import INK, ScanLevel, group_color, group_marker, style
+from pcr_exp.analysis.tables import kilobytes
 from pcr_exp.runs.rows import read_rows
 
 BYTES = [(100, 200), (900, 2_500), (3e3, 40e3), (500, 5e6), (1e3, 2e9), (80e6, 1.1e9)]

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from matplotlib.lines import Line2D
 
-from pcr_exp.analysis.core.figure import HIGHEST_SHARE
-from pcr_exp.analysis.core.guessing import guesses_of
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.scans.front import FRONT_COLUMNS, draw_front, front_table, write_front
+from pcr_exp.analysis.figure import HIGHEST_SHARE
+from pcr_exp.analysis.front import FRONT_COLUMNS, draw_front, front_table, write_front
+from pcr_exp.analysis.marks import guesses_of
+from pcr_exp.analysis.runs import read_runs
 
 MakeRun = Callable[..., Path]
 LEVELS = {

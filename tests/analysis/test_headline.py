@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.core.headline import as_written
-from pcr_exp.analysis.core.permitted import may_say_time_to
+from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.report import write_report
+from pcr_exp.analysis.reporting_rules import may_say_time_to
 from pcr_exp.config.training import TaskConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from pcr_exp.analysis.core.intervals import (
+from pcr_exp.analysis.intervals import (
     INFLUENCES,
     Differences,
     differences,
@@ -19,7 +19,7 @@ from pcr_exp.analysis.core.intervals import (
     of_shared_images,
     strata_of,
 )
-from pcr_exp.analysis.core.statistics import half_width
+from pcr_exp.analysis.statistics import half_width
 from pcr_exp.measuring.tolerance.answer import score
 
 Floats = NDArray[np.float64]

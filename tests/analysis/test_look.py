@@ -11,16 +11,19 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from pcr_exp.analysis.core.look import (
+from pcr_exp.analysis.frame import SHARE
+from pcr_exp.analysis.style import (
     POLICY_LOOKS,
-    SHARE,
+    SHARES_OF_SCRIPTS,
     ScanLevel,
     fallback_look,
+    group_color,
+    group_marker,
     level_of,
     names_of,
     scan_levels,
+    share_color,
 )
-from pcr_exp.analysis.core.scan_colors import SHARES_OF_SCRIPTS, group_color, group_marker, share_color
 from pcr_exp.places import CHECKOUT
 
 BASELINE = ScanLevel("baseline", "baseline", 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.analysis.core import measured_under
-from pcr_exp.analysis.core.measured_under import (
+from pcr_exp.analysis import measured_under
+from pcr_exp.analysis.measured_under import (
     BEGIN,
     END,
     measured_line,
@@ -22,7 +22,7 @@ from pcr_exp.analysis.core.measured_under import (
     with_measured,
     write_measured,
 )
-from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.runs import read_runs
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.runs.packed import pack_runs

@@ -11,14 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.core.over_images import (
-    FOLDS_AND_IMAGES,
-    SEEDS_AND_IMAGES,
-    two_classes,
-    with_intervals,
-)
-from pcr_exp.analysis.core.statistics import SEEDS_ALONE, paired_difference
+from pcr_exp.analysis.over_images import FOLDS_AND_IMAGES, SEEDS_AND_IMAGES, two_classes, with_intervals
 from pcr_exp.analysis.report import write_report
+from pcr_exp.analysis.statistics import SEEDS_ALONE, paired_difference
 from pcr_exp.runs.predictions import Predictions, predictions_below, write_predictions
 from pcr_exp.training.task import Tally, mean_auc
 

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.core.permitted import (
+from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.reporting_rules import (
     NOT_EXCLUSIVE,
     UNLIKE,
     UNLIMITED,
@@ -22,8 +23,7 @@ from pcr_exp.analysis.core.permitted import (
     may_say_time_to,
     others_cpu_share,
 )
-from pcr_exp.analysis.core.read_runs import COMPANY, Run, read_runs, shared_in_time
-from pcr_exp.analysis.core.runs_table import runs_frame
+from pcr_exp.analysis.runs import COMPANY, Run, read_runs, shared_in_time
 from pcr_exp.runs.manifest import Manifest
 
 MakeRun = Callable[..., Path]

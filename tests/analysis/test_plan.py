@@ -7,14 +7,19 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from pcr_exp.analysis.model.cost import epoch_traffic
-from pcr_exp.analysis.model.plan import PREDICTION_COLUMNS, affordable, planned_data, predict, worker_counts
-from pcr_exp.analysis.model.plan_page import report_plan
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.analysis.plan import (
+    PREDICTION_COLUMNS,
+    affordable,
+    epoch_traffic,
+    planned_data,
+    predict,
+    worker_counts,
+)
+from pcr_exp.analysis.plan_page import report_plan
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.throughput import PlanConfig, PlannedDataConfig
 from pcr_exp.errors import ConfigError, RecordError
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex, dump_index
+from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 

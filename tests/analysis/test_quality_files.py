@@ -8,11 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality.files import SET_COLUMNS, load_quality, read_metas, write_quality
+from pcr_exp.analysis.quality import SET_COLUMNS, load_quality, read_metas, write_quality
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.index import RecordEntry, RecordIndex
 
 ROWS = pd.DataFrame(
     [["a.jpg", 1, 600, 0.8, 5, 0.7, 320, 240], ["a.jpg", 10, 9000, 1.0, 5, 1.0, 320, 240]],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality.files import write_quality
+from pcr_exp.analysis.quality import write_quality
 from pcr_exp.analysis.report import write_report
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.core.read_runs import Run, read_runs
-from pcr_exp.analysis.core.run_quality import BY_DEFINITION, WHOLE, crops_of, quality_of
+from pcr_exp.analysis.frame import BY_DEFINITION, WHOLE, crops_of, quality_of
+from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.runs.quality import GroupQuality
 

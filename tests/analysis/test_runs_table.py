@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
-from pcr_exp.analysis.core.runs_table import (
+from pcr_exp.analysis.accuracy import with_seconds
+from pcr_exp.analysis.frame import (
     REACHED,
     RUN_COLUMNS,
     eval_curves,
@@ -23,9 +23,8 @@ from pcr_exp.analysis.core.runs_table import (
     seconds_of,
     setting_key,
 )
-from pcr_exp.analysis.scans.figures import with_seconds
-from pcr_exp.analysis.scans.page import to_markdown
-from pcr_exp.analysis.scans.table import summary_table
+from pcr_exp.analysis.runs import read_runs, unfinished_runs
+from pcr_exp.analysis.summary import summary_table, to_markdown
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs.quality import GroupQuality

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import skimage.data
 
-from pcr_exp.analysis.quality.one_image import (
+from pcr_exp.analysis.one_image import (
     PAPER_GROUPS,
     draw_scan_tour,
     most_changed_square,

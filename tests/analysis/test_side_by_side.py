@@ -10,10 +10,10 @@ import pytest
 from drawn import cut_markers
 from matplotlib.axes import Axes
 
-from pcr_exp.analysis.core.figure import panel_title, panels
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import runs_frame
-from pcr_exp.analysis.scans.side_by_side import draw_side_by_side, with_totals
+from pcr_exp.analysis.figure import panel_title, panels
+from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.side_by_side import draw_side_by_side, with_totals
 
 
 def texts(ax: Axes) -> str:

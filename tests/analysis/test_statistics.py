@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pcr_exp.analysis.core.permitted import UNLIKE
-from pcr_exp.analysis.core.runs_table import GROUP_KEYS, first_reached
-from pcr_exp.analysis.core.statistics import (
+from experiments.pcr.accuracy_vs_mssim import line_through, tolerance_fits
+from pcr_exp.analysis.frame import GROUP_KEYS, first_reached
+from pcr_exp.analysis.reporting_rules import UNLIKE
+from pcr_exp.analysis.statistics import (
     SEEDS_ALONE,
     distinct_seeds,
     half_width,
@@ -22,7 +23,6 @@ from pcr_exp.analysis.core.statistics import (
     paired_ratios,
     spread,
 )
-from pcr_exp.analysis.scans.accuracy_vs_mssim import line_through, tolerance_fits
 
 
 def test_the_interval_is_students() -> None:

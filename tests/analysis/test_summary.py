@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pcr_exp.analysis.scans.page import to_markdown, to_rich
-from pcr_exp.analysis.scans.table import summary_table
+from pcr_exp.analysis.summary import summary_table, to_markdown, to_rich
 
 NAN = float("nan")
 

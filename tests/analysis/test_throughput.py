@@ -10,16 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.throughput.beside import beside_to_markdown
-from pcr_exp.analysis.throughput.figures import (
-    draw_file_per_image,
-    draw_formats,
-    draw_loaders,
-    draw_throughput_vs_scan,
-    is_charged,
-)
-from pcr_exp.analysis.throughput.page import report_throughput, to_markdown
-from pcr_exp.analysis.throughput.table import (
+from experiments.loaders.figures import draw_file_per_image, draw_formats, draw_loaders, is_charged
+from experiments.loaders.page import beside_to_markdown, report_throughput, to_markdown
+from pcr_exp.analysis.throughput import (
     FORMAT_COLUMNS,
     LATER_COLUMNS,
     ROW_COLUMNS,
@@ -28,6 +21,7 @@ from pcr_exp.analysis.throughput.table import (
     summarise_throughput,
     write_throughput,
 )
+from pcr_exp.analysis.throughput_page import draw_throughput_vs_scan
 from pcr_exp.errors import RunError
 
 pytestmark = pytest.mark.usefixtures("light_figures")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.analysis.model.throughput_model import (
+from pcr_exp.analysis.plan import (
     bandwidth_images_per_s,
     epochs_per_h,
     fill_s,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.core.figure import MAX_CURVES
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
-from pcr_exp.analysis.core.told_apart import setting_words, titles_apart, with_settings, words_of
+from pcr_exp.analysis.accuracy import few_levels, per_panel
+from pcr_exp.analysis.distinguishing import setting_words, titles_apart, with_settings, words_of
+from pcr_exp.analysis.figure import MAX_CURVES
+from pcr_exp.analysis.frame import eval_curves, runs_frame
 from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.scans.figures import few_levels, per_panel
+from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 

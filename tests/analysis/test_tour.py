@@ -11,13 +11,11 @@ import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.commands import TrackingConfig, TrainConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.runners import TrackingConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
-from pcr_exp.config.training import TrainingConfig
+from pcr_exp.config.training import ModelConfig, TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.runs.train_run import run_training
 

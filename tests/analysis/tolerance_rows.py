@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pcr_exp.analysis.tolerance.table import Facts, Measured
+from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.measuring.tolerance.classifier import Predictions
 
 N = 400

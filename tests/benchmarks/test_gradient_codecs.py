@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pcr_exp.measuring.speed.gradient_codec import CASES, measure_codec
+from experiments.threelc.codec_speed import CASES, measure_codec
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
-from pcr_exp.measuring.speed.epoch_starts import measure_epochs
-from pcr_exp.measuring.speed.hidden_latency import measure_latency
-from pcr_exp.measuring.speed.native_images import native_records
-from pcr_exp.measuring.speed.throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
+from experiments.loaders.speed.epoch_starts import measure_epochs
+from experiments.loaders.speed.hidden_latency import measure_latency
+from experiments.loaders.speed.study import native_records
+from experiments.loaders.speed.throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.loaders.study import measure
-from pcr_exp.analysis.throughput.table import bounds, summarise_throughput
+from experiments.loaders.contest import measure
+from pcr_exp.analysis.throughput import bounds, summarise_throughput
 from pcr_exp.config.compose import compose
 from pcr_exp.config.throughput import ThroughputConfig
 

@@ -7,8 +7,8 @@ import pytest
 
 from pcr_exp.config.components import build, names, register, schemas
 from pcr_exp.config.compose import named_packages
-from pcr_exp.config.gradients import GradientsConfig
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.related_methods import GradientsConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError
 
 HEAVY = ("torch", "torchvision", "scipy", "pandas", "matplotlib", "wandb", "cv2", "numpy")
@@ -23,7 +23,7 @@ from pcr_exp.config.components import find_components
 began_s = time.process_time()
 find_components()
 took_s = time.process_time() - began_s
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 compose("train", TrainConfig, "scan=mixture", "gradients=threelc", "dataset=cars")
 assert took_s < 0.5, f"finding components took {{took_s}} s"
 print(*(name for name in {HEAVY} if name in sys.modules))
@@ -41,7 +41,7 @@ def test_every_group_has_its_components() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ConfigError, match=r"gradients=int8: registered by pcr_exp\.gradients\.int8"):
+    with pytest.raises(ConfigError, match=r"gradients=int8: registered by pcr_exp\.gradients\.compared"):
 
         @register("gradients", "int8", GradientsConfig)
         def mine(config: GradientsConfig, seed: int) -> None:

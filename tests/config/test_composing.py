@@ -5,7 +5,7 @@ import pytest
 from hydra.errors import HydraException
 
 from pcr_exp.config import compose
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import ConfigError
 
 

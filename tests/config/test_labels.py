@@ -10,9 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config.compose import prepare_hydra
-from pcr_exp.config.gradients import NetworkConfig
-from pcr_exp.config.labels import (
-    CONFIGS,
+from pcr_exp.config.describe import (
     changed,
     network_label,
     network_slug,
@@ -23,8 +21,10 @@ from pcr_exp.config.labels import (
     storage_slug,
     values_of,
 )
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.related_methods import NetworkConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.places import CONFIGS
 
 REPO = Path(__file__).parents[2]
 SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}

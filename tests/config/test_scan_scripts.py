@@ -7,11 +7,11 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
+from pcr_exp.config.commands import PrepareConfig, TrainConfig
 from pcr_exp.config.components import schemas
 from pcr_exp.config.compose import compose
-from pcr_exp.config.labels import scan_label, scan_slug
+from pcr_exp.config.describe import scan_label, scan_slug
 from pcr_exp.config.records import RecordsConfig, codec_id_of, num_groups_of, records_name
-from pcr_exp.config.runners import PrepareConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.scan_scripts import (
     DEFAULT,

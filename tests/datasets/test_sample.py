@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.datasets.folder import FolderConfig
-from pcr_exp.datasets.looked import Looked
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.seen import Looked
 from pcr_exp.errors import DatasetError
 
 CLASSES = {"kind": ["cat", "dog"]}

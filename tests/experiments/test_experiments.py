@@ -14,13 +14,13 @@ from composing import compose
 from omegaconf import OmegaConf
 from runner_processes import REPO, call
 
+from experiments.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
+from pcr_exp.cli.answers import answer_of, in_words
+from pcr_exp.cli.typed import SMOKE, acting, beside, smoke_overrides
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import load
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.places import CONFIGS
-from pcr_exp.runners.answers import answer_of, in_words
-from pcr_exp.runners.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
-from pcr_exp.runners.smoke import SMOKE, acting, beside, smoke_overrides
 from pcr_exp.runs.train_run import run_training
 
 NOTES = {note.name: note for note in read_notes()}

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments.gpu.__main__ import gpu
+from experiments.gpu.settings import GpuConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.gpu import GpuConfig
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.runners.gpu import gpu
 
 TESTS = Path(__file__).parents[1]
 SMALL = [

@@ -9,9 +9,9 @@ import pytest
 
 from experiments import rebuild as redrawing
 from experiments.rebuild import RESULTS, main, rebuild, redraw, with_copy
-from pcr_exp.analysis.core.caption import Caption
-from pcr_exp.analysis.core.figure import new_figure, only_figures, save_figure
-from pcr_exp.analysis.core.made_by import hardware_of, made_by
+from pcr_exp.analysis.caption import Caption
+from pcr_exp.analysis.figure import new_figure, only_figures, save_figure
+from pcr_exp.analysis.made_by import hardware_of, made_by
 from pcr_exp.errors import RunError
 
 ENDINGS = ("pdf", "png", "csv")

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from experiments.loaders.peers.catalogue import PEERS
 from experiments.throughput import throughput
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.measuring.peers.registry import PEERS
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 

@@ -10,13 +10,9 @@ from torch import Tensor
 
 from pcr_exp.errors import ConfigError, GradientError
 from pcr_exp.gradients.codec import Codec, PowerSGDConfig, open_codec
-from pcr_exp.gradients.floats import Floats
-from pcr_exp.gradients.int8 import Int8
-from pcr_exp.gradients.onebit import OneBit
+from pcr_exp.gradients.compared import Floats, Int8, OneBit, TernaryStochastic, TopK
 from pcr_exp.gradients.tensors import Feedback
-from pcr_exp.gradients.ternary_stochastic import TernaryStochastic
 from pcr_exp.gradients.threelc import ThreeLC
-from pcr_exp.gradients.topk import TopK
 from pcr_exp.system.bits import pack_bits, unpack_bits
 
 SIZES = (0, 1, 4, 5, 7, 8, 9, 71, 1000)

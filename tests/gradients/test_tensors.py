@@ -6,8 +6,7 @@ from torch import Tensor
 
 from pcr_exp.config.components import schemas
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.bundle import bundle, unbundle
-from pcr_exp.gradients.codec import open_codec
+from pcr_exp.gradients.codec import bundle, open_codec, unbundle
 from pcr_exp.gradients.tensors import TensorCodec, is_small
 
 CPU = torch.device("cpu")

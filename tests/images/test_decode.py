@@ -15,8 +15,7 @@ from pcr_exp.errors import RecordError
 from pcr_exp.images.codec import Part, Pixels, Source
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.images.prefixes import prefix_of
-from pcr_exp.images.smoothing import read_progressive, without_smoothing
+from pcr_exp.images.smoothing import prefix_of, read_progressive, without_smoothing
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

@@ -15,8 +15,8 @@ from pcr_exp.images.codec import Source
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.images.libturbojpeg import PartDecoder, find_part_decoder
-from pcr_exp.images.transcode import library_paths, to_progressive
+from pcr_exp.images.libturbojpeg import PartDecoder, find_part_decoder, library_paths
+from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import TrainTransform
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

@@ -19,8 +19,8 @@ from pcr_exp.images.codec import find_codec
 from pcr_exp.images.decode import ProgressiveJpeg, decode, open_decoder
 from pcr_exp.images.jpeg import join_pieces, read_header
 from pcr_exp.images.ms_ssim import ms_ssim
-from pcr_exp.images.prefixes import prefix_of
 from pcr_exp.images.resample import whole_image
+from pcr_exp.images.smoothing import prefix_of
 from pcr_exp.images.transcode import to_progressive
 
 FEW = ("420", "grey", "cmyk", "restart_blocks", "odd_size")

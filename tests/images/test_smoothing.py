@@ -17,8 +17,13 @@ from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError
 from pcr_exp.images.decode import ProgressiveJpeg, decode
 from pcr_exp.images.jpeg import Segment, group_pieces, join_pieces, segments, split_scans
-from pcr_exp.images.prefixes import Prefix, prefix_of
-from pcr_exp.images.smoothing import read_progressive, with_no_bits_missing, without_smoothing
+from pcr_exp.images.smoothing import (
+    Prefix,
+    prefix_of,
+    read_progressive,
+    with_no_bits_missing,
+    without_smoothing,
+)
 from pcr_exp.images.transcode import to_progressive
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

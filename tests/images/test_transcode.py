@@ -20,8 +20,8 @@ from records_pictures import BAD, CASES, PLAIN, pixels, subsampled
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import transcode
 from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, split_scans
-from pcr_exp.images.libturbojpeg import LibTurboJpeg
-from pcr_exp.images.transcode import Jpegtran, find_transcoder, library_paths, to_progressive
+from pcr_exp.images.libturbojpeg import LibTurboJpeg, library_paths
+from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
 
 JPEGTRAN = shutil.which("jpegtran")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import LoaderError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader

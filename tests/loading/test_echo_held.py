@@ -12,7 +12,8 @@ from pcr_exp.loading.echo.before import EchoReads, SomeSamples, echoed
 from pcr_exp.loading.echo.stage import echo
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
 
 

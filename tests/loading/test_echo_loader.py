@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.after import echo_batches, echo_examples

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.loading.echo.stage import earlier_uses, echo, num_echoed, through_buffer
+from pcr_exp.config.related_methods import num_echoed
+from pcr_exp.loading.echo.stage import earlier_uses, echo, through_buffer
 from pcr_exp.system.randomness import Purpose, stream
 
 FACTORS = st.one_of(st.integers(1, 6).map(float), st.floats(1, 6))

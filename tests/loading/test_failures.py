@@ -15,16 +15,16 @@ import pytest
 import torch
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.images.codec import Buffer, Source
 from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.slabs import Slabs
+from pcr_exp.loading.shared_buffers import Slabs
 from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import LoaderError, StorageError
 from pcr_exp.loading import fetch
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.in_flight import longest_read_s, reads_ahead, reads_in_flight
+from pcr_exp.loading.read_ahead import longest_read_s, reads_ahead, reads_in_flight
 from pcr_exp.storage.throttle import Throttle
 
 MIB = 2**20

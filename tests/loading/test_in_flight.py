@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.in_flight import by_calls, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.read_ahead import by_calls, reads_in_flight, reads_per_call, threads_for
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -66,7 +65,7 @@ def test_as_many_reads_are_in_flight_as_are_asked_for(
 def test_the_budget_of_memory_does_not_lower_what_is_asked_for(
     open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.loading.in_flight._MAX_AHEAD_BYTES", 1)
+    monkeypatch.setattr("pcr_exp.loading.read_ahead._MAX_AHEAD_BYTES", 1)
     as_asked = open_loader(storage_config=StorageConfig(name="far", reads_in_flight=40))
     assert as_asked._reading() == (40, 40)
     sized = open_loader(storage_config=StorageConfig(name="far", bandwidth_mib_per_s=1, latency_ms=4000))

@@ -16,15 +16,15 @@ import pytest
 import skimage.data
 from PIL import Image
 
-from pcr_exp.config.echo import EchoConfig
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.echo.variants import ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.lanes import num_held
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import RecordHeader, pack_record
-from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, dump_index
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
 REPO = Path(__file__).parents[2]

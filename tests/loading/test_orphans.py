@@ -13,12 +13,12 @@ import psutil
 import pytest
 from throughput_jobs import NUM_IMAGES, job, write_images, write_list
 
+from experiments.loaders.process import LoaderProcess
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.measuring.throughput.process import LoaderProcess
-from pcr_exp.system import ending
-from pcr_exp.system.ending import end_with_parent, terminate
+from pcr_exp.system import process as ending
+from pcr_exp.system.process import end_with_parent, terminate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")
 

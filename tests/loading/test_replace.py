@@ -11,7 +11,7 @@ from record_fixtures import NUM_SAMPLES
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.replace import read_with_replacements
+from pcr_exp.loading.reads import read_with_replacements
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 

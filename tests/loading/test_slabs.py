@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.slabs import Slab, Slabs
+from pcr_exp.loading.shared_buffers import Slab, Slabs
 from pcr_exp.loading.tasks import Files
 from pcr_exp.loading.transform import TrainTransform
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
-from pcr_exp.loading.streamed_order import StreamedOrder
+from pcr_exp.loading.order import EpochOrder, StreamedOrder, Uses, epoch_order
 from pcr_exp.system import MIB
 
 

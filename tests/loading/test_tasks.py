@@ -13,9 +13,8 @@ from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Share, Span, Uses, epoch_order
 from pcr_exp.loading.tasks import Task, Tasks
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import RecordPrefix
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.index import RecordEntry, RecordIndex
 
 
 class MemoryPrefix(RecordPrefix):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
-from pcr_exp.loading.loader import Batch, RecordLoader
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage

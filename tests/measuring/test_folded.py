@@ -5,7 +5,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from pcr_exp.measuring.tolerance.folded import folded
+from pcr_exp.measuring.tolerance.features import folded
 
 
 def num_norms(model: nn.Module) -> int:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from throughput_jobs import NUM_IMAGES, job, write_images, write_list
 
+from experiments.loaders.process import LoaderProcess, answer
 from pcr_exp.errors import LoaderError
-from pcr_exp.measuring.peers.registry import Job
+from pcr_exp.measuring.throughput.job import Job
 from pcr_exp.measuring.throughput.measure import measure
-from pcr_exp.measuring.throughput.process import LoaderProcess, answer
 
 EPOCH = 12
 """Images: three batches of four."""
@@ -130,7 +130,7 @@ def test_what_a_process_is_asked(tmp_path: Path) -> None:
 def test_a_peer_that_is_missing_says_so_where_it_would_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.measuring.peers.registry.absence", lambda _: "not installed: do this")
+    monkeypatch.setattr("experiments.loaders.peers.catalogue.absence", lambda _: "not installed: do this")
     with pytest.raises(LoaderError, match="not installed: do this"):
         answer(
             {
@@ -146,7 +146,7 @@ def test_a_peer_that_is_missing_says_so_where_it_would_run(
 def test_a_loader_can_be_confined_to_a_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     confined: list[Any] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: confined.append(cores))
-    monkeypatch.setattr("pcr_exp.measuring.peers.registry.open_peer", lambda _: Sleeper())
+    monkeypatch.setattr("experiments.loaders.peers.catalogue.open_peer", lambda _: Sleeper())
     for cores in (None, 1):
         request = {"do": "measure", "folder": str(tmp_path), "epoch_images": EPOCH}
         answer(request | {"job": job(cores=cores).to_json()})
@@ -185,7 +185,7 @@ def test_a_dead_process_can_be_closed_with_a_request_under_way() -> None:
 
 
 def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcr_exp.measuring.throughput.process._END_S", 0.1)
+    monkeypatch.setattr("experiments.loaders.process._END_S", 0.1)
     process = LoaderProcess("webdataset")
     os.kill(process._process.pid, signal.SIGSTOP)
     process.close()

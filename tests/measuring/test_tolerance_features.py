@@ -16,8 +16,7 @@ from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.measuring.tolerance import features as module
 from pcr_exp.measuring.tolerance.features import extract_features
-from pcr_exp.measuring.tolerance.images import choose_samples
-from pcr_exp.measuring.tolerance.similarity import similarity_of_groups
+from pcr_exp.measuring.tolerance.images import choose_samples, similarity_of_groups
 
 
 def test_the_highest_group_shows_the_file_and_lower_ones_less(tmp_path: Path) -> None:

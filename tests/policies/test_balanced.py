@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone
-from pcr_exp.policies.cosine import CosineScan
 from pcr_exp.policies.pace import Stretch, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
+from pcr_exp.policies.smallest import CosineScan
 
 # The shares of ImageNet's bytes, of a mean of 108 kB.
 SHARES = (0.063, 0.143, 0.210, 0.282, 0.463, 0.611, 0.622, 0.700, 0.782, 1.0)

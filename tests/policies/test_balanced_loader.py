@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone

@@ -10,9 +10,6 @@ from scipy.stats import chisquare
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.consensus import Alone
-from pcr_exp.policies.cosine import CosineConfig, smallest_exceeding
-from pcr_exp.policies.mixture import MixtureConfig, probabilities
-from pcr_exp.policies.mssim import MssimConfig, smallest_reaching
 from pcr_exp.policies.plateau import PlateauConfig, cheapest_within, is_plateau
 from pcr_exp.policies.policy import (
     CosineProbe,
@@ -24,9 +21,9 @@ from pcr_exp.policies.policy import (
     Update,
     open_policy,
 )
-from pcr_exp.policies.schedule import ScheduleConfig, scheduled_group
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex
+from pcr_exp.policies.schedule import MixtureConfig, ScheduleConfig, probabilities, scheduled_group
+from pcr_exp.policies.smallest import CosineConfig, MssimConfig, smallest_exceeding, smallest_reaching
+from pcr_exp.records.index import RecordEntry, RecordIndex
 
 INDEX = RecordIndex(
     *("photos", "train", "pcr", "", 10, {}),

@@ -6,7 +6,7 @@ from composing import compose
 from pcr_exp.config.components import schemas
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.policies.smallest import CosineConfig
 from pcr_exp.runs.identity import run_id
 
 POLICIES = schemas("scan")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.policies.policy import Decision, ToleranceProbe, open_policy
-from pcr_exp.policies.tolerance import TolerancePolicyConfig, smallest_within
+from pcr_exp.policies.smallest import TolerancePolicyConfig, smallest_within
 
 
 def opened(**given: Any) -> Any:

@@ -9,8 +9,8 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import LoaderError, RecordError
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.policies.mixture import MixtureScan
 from pcr_exp.policies.policy import Decision, OneGroup
+from pcr_exp.policies.schedule import MixtureScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 

@@ -20,8 +20,7 @@ from fuzz_mutations import mutate_bytes, mutate_jpeg, mutate_json, mutate_text
 from records_encoding import encode, write_images
 from records_pictures import exif, photo, to_jpeg
 
-from pcr_exp.config.loader import DECODE_MODES
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import DECODE_MODES, StorageConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, read_orientation, split_scans

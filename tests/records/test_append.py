@@ -14,10 +14,10 @@ from records_pictures import CASES, PLAIN
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import RecordError
-from pcr_exp.records import one_record, stored_index
-from pcr_exp.records.entries import EntryTable
+from pcr_exp.records import index_table as stored_index
+from pcr_exp.records import one_record
 from pcr_exp.records.fingerprint import joint_images_key
-from pcr_exp.records.index import parse_index
+from pcr_exp.records.index import EntryTable, parse_index
 from pcr_exp.records.prepare import check_records, prepare_records
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage

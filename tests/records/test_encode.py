@@ -14,7 +14,7 @@ from records_encoding import CLASSES, GOOD, MESSY, encode, read_tree, write_imag
 from records_pictures import CASES, PLAIN, pixels
 from records_storage import FolderStorage
 
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images import decode as jpeg_codec

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from records_storage import MemoryStorage
 
 from pcr_exp.errors import RecordError
-from pcr_exp.records.reader import RecordPrefix, RecordSet
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.reader import RecordSet
 from tests.records.test_format import Contents, records, small, write
 
 

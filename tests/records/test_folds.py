@@ -11,8 +11,9 @@ import pytest
 from records_encoding import read_tree
 from records_pictures import CASES
 
+from pcr_exp.cli.prepare import prepare
+from pcr_exp.config.commands import PrepareConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.datasets.sample import fold_of
 from pcr_exp.errors import RecordError
@@ -20,7 +21,6 @@ from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.index import parse_index
 from pcr_exp.records.prepare import prepare_records, records_folder
-from pcr_exp.runners.prepare import prepare
 
 NUM_FOLDS = 2
 

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records_storage import MemoryStorage
 
-from pcr_exp.config.records import SCANS
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record, unpack_header
 from pcr_exp.records.groups import unpack_group
-from pcr_exp.records.index import RecordIndex, dump_index, parse_index
+from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index, parse_index
 from pcr_exp.records.reader import RecordSet
 
 Contents = tuple[RecordHeader, list[list[bytes]]]

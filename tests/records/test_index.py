@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from records_storage import FolderStorage, MemoryStorage
 
 from pcr_exp.errors import RecordError, StorageError
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex, dump_index, parse_index
+from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index, parse_index
+from pcr_exp.records.index_table import read_index
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.stored_index import read_index
 
 
 def make_index(num_records: int = 2, num_groups: int = 3) -> RecordIndex:

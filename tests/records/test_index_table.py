@@ -17,13 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records_storage import MemoryStorage
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import RecordError
-from pcr_exp.records import stored_index
-from pcr_exp.records.entries import EntryTable, RecordEntry
-from pcr_exp.records.index import RecordIndex, dump_index
-from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, parse_table
-from pcr_exp.records.stored_index import read_index, write_index
+from pcr_exp.records import index_table as stored_index
+from pcr_exp.records.index import EntryTable, RecordEntry, RecordIndex, dump_index
+from pcr_exp.records.index_table import HEAD_BYTES_OF_INDEX, dump_table, parse_table, read_index, write_index
 from pcr_exp.records.strict_json import UnfitError
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import open_storage
@@ -177,7 +175,7 @@ def test_a_table_that_is_cut_short_while_it_is_in_use_kills_nobody(
     """In a process of its own: a signal would end it."""
     program = f"""
     import os
-    from pcr_exp.records import stored_index
+    from pcr_exp.records import index_table as stored_index
     from pcr_exp.storage.local import LocalStorage
     stored_index.LARGE_BYTES = 1000
     index = stored_index.read_index(LocalStorage({str(tmp_path)!r}), "pcr")

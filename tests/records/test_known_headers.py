@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.errors import RecordError
-from pcr_exp.records import known_headers
-from pcr_exp.records.entries import RecordEntry
+from pcr_exp.records import headers as known_headers
 from pcr_exp.records.format import RecordHeader, pack_record
-from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.known_headers import KnownHeaders
+from pcr_exp.records.headers import KnownHeaders
+from pcr_exp.records.index import RecordEntry, RecordIndex
 
 CLASSES = {"kind": ["even", "odd"], "size": ["s", "m", "l"]}
 FIRST = RecordHeader(

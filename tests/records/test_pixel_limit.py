@@ -14,9 +14,8 @@ from records_pictures import CASES, PLAIN, photo, to_jpeg
 from records_storage import FolderStorage
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.loader import DECODE_MODES, LoaderConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig, StorageConfig
 from pcr_exp.config.records import MAX_PIXELS, RecordsConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, ImageError, RecordError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
@@ -24,7 +23,7 @@ from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.policies.policy import StaticScan
-from pcr_exp.records.image import load_image
+from pcr_exp.records.one_record import load_image
 from pcr_exp.records.reader import RecordSet
 
 BYTES_OF_SIZE = 4

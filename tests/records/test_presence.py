@@ -13,14 +13,13 @@ from storage_http_server import range_server
 import pcr_exp
 from pcr_exp.errors import PcrExpError, RecordError, StorageError
 from pcr_exp.records import presence
-from pcr_exp.records.entries import RecordEntry
 from pcr_exp.records.format import MAX_SAMPLES
 from pcr_exp.records.groups import table_bytes
-from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.index_table import read_index, write_index
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.reuse import StoredImages
-from pcr_exp.records.stored_index import read_index, write_index
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 
@@ -140,7 +139,7 @@ def test_nor_does_what_is_no_index(
     split: Path, kind: str, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        from pcr_exp.records import stored_index
+        from pcr_exp.records import index_table as stored_index
 
         wanted = read_index(LocalStorage(split), "pcr")
         monkeypatch.setattr(stored_index, "LARGE_BYTES", 1)

@@ -8,12 +8,11 @@ import pytest
 from policy_runs import EPOCHS
 from tiny_model import TinyConfig
 
+from pcr_exp.config.commands import TrackingConfig, TrainConfig
 from pcr_exp.config.dataset import AugmentConfig, PaperConfig
-from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.config.runners import TrackingConfig, TrainConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.records.index import RecordIndex, parse_index

@@ -1,11 +1,9 @@
 """Scan policies with which runs of a few epochs decide something, and what such runs did."""
 
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.policies.cosine import CosineConfig
-from pcr_exp.policies.mixture import MixtureConfig
-from pcr_exp.policies.mssim import MssimConfig
 from pcr_exp.policies.plateau import PlateauConfig
-from pcr_exp.policies.schedule import ScheduleConfig
+from pcr_exp.policies.schedule import MixtureConfig, ScheduleConfig
+from pcr_exp.policies.smallest import CosineConfig, MssimConfig
 from pcr_exp.runs.rows import Row
 
 EPOCHS = 5

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import pcr_exp as pcr
+from pcr_exp.api.loader import DatasetLoader
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.runners import TrainConfig
-from pcr_exp.loading.face.loader import DatasetLoader
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.prepare import records_folder

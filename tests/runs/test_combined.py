@@ -9,11 +9,10 @@ import pytest
 from gloo_processes import spawned
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.gradients import NetworkConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.related_methods import ActivationsConfig, NetworkConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 from pcr_exp.runs.rows import Row, read_rows

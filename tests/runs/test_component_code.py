@@ -11,13 +11,13 @@ import pytest
 import torch
 from composing import compose
 
-from pcr_exp.analysis.core.read_runs import Run
-from pcr_exp.analysis.core.runs_table import setting_key
-from pcr_exp.analysis.core.told_apart import words_of
+from pcr_exp.analysis.distinguishing import words_of
+from pcr_exp.analysis.frame import setting_key
+from pcr_exp.analysis.runs import Run
 from pcr_exp.config import component_code as module
 from pcr_exp.config import components
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.component_code import component_code
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.identity import run_id
 from pcr_exp.runs.manifest import new_manifest

@@ -9,7 +9,7 @@ from gloo_processes import spawned
 from policy_runs import POLICIES
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.loading.echo.variants import ExampleAfterConfig
 from pcr_exp.runs.rows import Row, read_rows

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.analysis.core.read_runs import read_runs
+from pcr_exp.analysis.runs import read_runs
 from pcr_exp.policies.policy import Decision, OneGroup
 from pcr_exp.runs import session
 from pcr_exp.runs.packed import pack_runs

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
-from pcr_exp.records.entries import RecordEntry
-from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.runs import directory as directory_module
 from pcr_exp.runs.directory import claim
 from pcr_exp.runs.identity import run_id

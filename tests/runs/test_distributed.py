@@ -13,11 +13,11 @@ import torch
 from gloo_processes import spawned
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.related_methods import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
-from pcr_exp.runs import combinations
+from pcr_exp.runs import session as combinations
 from pcr_exp.runs import session as session_module
 from pcr_exp.runs.follow import share_of_state
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs.rows import Row, read_rows

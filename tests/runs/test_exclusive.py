@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.analysis.core.permitted import others_cpu_share
-from pcr_exp.analysis.core.read_runs import read_runs, read_timed_runs
+from pcr_exp.analysis.reporting_rules import others_cpu_share
+from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs import session

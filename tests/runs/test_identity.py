@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.scan_scripts import ScanOfScriptConfig, ScanScriptConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig
 from pcr_exp.runs import identity as identity_module

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.config.runners import TrainConfig
-from pcr_exp.policies.cosine import CosineConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.policies.smallest import CosineConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training

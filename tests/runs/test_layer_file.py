@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.runs.directory import write_layers
 from pcr_exp.runs.train_run import run_training
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from pcr_exp.analysis.core.read_runs import read_runs, unfinished_runs
+from pcr_exp.analysis.runs import read_runs, unfinished_runs
 from pcr_exp.errors import RunError
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.packed import ROWS_FILE, RUNS_FILE, main, pack_runs, read_packed, rows_from_csv, rows_to_csv

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from pcr_exp.runs.data import open_data
+from pcr_exp.runs.data import open_data, settle_page_cache
 from pcr_exp.runs.manifest import read_manifest
-from pcr_exp.runs.page_cache import settle_page_cache
 from pcr_exp.runs.train_run import run_training
-from pcr_exp.system import page_cache
+from pcr_exp.system import machine as page_cache
 
 
 @pytest.fixture

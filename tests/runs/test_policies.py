@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from policy_runs import EPOCHS, POLICIES, decided, of_epochs
 
-from pcr_exp.analysis.scans.one_run import draw_run
+from pcr_exp.analysis.one_run import draw_run
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
-from pcr_exp.policies.mixture import MixtureScan
-from pcr_exp.policies.mssim import MssimConfig
+from pcr_exp.policies.schedule import MixtureScan
+from pcr_exp.policies.smallest import MssimConfig
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs import session

@@ -15,7 +15,7 @@ import torchmetrics.functional as tm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import RunError
 from pcr_exp.runs import train_run

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import eval_curves, runs_frame
+from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 from pcr_exp.loading.fixed_sample import FixedSample
-from pcr_exp.policies.mssim import MssimConfig
 from pcr_exp.policies.schedule import ScheduleConfig
+from pcr_exp.policies.smallest import MssimConfig
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs import quality as quality_module
 from pcr_exp.runs.data import open_data, training_transform

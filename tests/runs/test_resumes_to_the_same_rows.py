@@ -16,9 +16,8 @@ from policy_runs import POLICIES
 from tiny_model import TinyConfig
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.activations import ActivationsConfig
-from pcr_exp.config.echo import EchoConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest

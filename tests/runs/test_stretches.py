@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.runs import stretches
-from pcr_exp.runs.stretches import Stretch, joint_key, new_stretch, timing_key, timing_keys, timing_settings
+from pcr_exp.runs import sessions as stretches
+from pcr_exp.runs.sessions import Stretch, joint_key, new_stretch, timing_key, timing_keys, timing_settings
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from pcr_exp.config.runners import TrackingConfig
+from pcr_exp.config.commands import TrackingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.tracking import FINISH_TIMEOUT_S, START_TIMEOUT_S, NoTracker, open_tracker
@@ -253,7 +253,7 @@ def test_without_a_login_the_error_says_what_to_do(tmp_path: Path, monkeypatch: 
 @pytest.mark.program
 def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:
     program = (
-        "import sys; import pcr_exp.runs.train_run; from pcr_exp.config.runners import TrackingConfig;"
+        "import sys; import pcr_exp.runs.train_run; from pcr_exp.config.commands import TrackingConfig;"
         "from pcr_exp.runs.tracking import open_tracker; from pathlib import Path;"
         "t = open_tracker(TrackingConfig(name='none'), 'x', Path('.'), {});"
         "t.log({}); t.figure('a', Path('a')); t.table('a', Path('a')); t.artifact('a', []);"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import parse_index

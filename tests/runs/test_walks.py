@@ -13,12 +13,12 @@ import pytest
 from omegaconf import DictConfig
 
 import pcr_exp
-from pcr_exp.analysis.core.headline import as_written
-from pcr_exp.analysis.core.read_runs import read_runs
-from pcr_exp.analysis.core.runs_table import runs_frame
-from pcr_exp.analysis.scans.table import summary_table
+from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.primary_metric import as_written
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.summary import summary_table
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.open import open_storage
 from pcr_exp.training.task import Classification

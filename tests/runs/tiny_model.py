@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from pcr_exp.config.components import register
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.training import ModelConfig
 
 
 @dataclass(kw_only=True, slots=True)

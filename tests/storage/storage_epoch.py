@@ -18,16 +18,15 @@ import torch
 from storage_head_device import HeadStorage
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.config.loader import LoaderConfig
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.storage import RangeReader
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.system.page_cache import drop
+from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.system.machine import drop
 
 _CURRENT = 1
 _ON_FAULT = 4

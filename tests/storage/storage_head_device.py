@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
-from pcr_exp.storage import RangeReader
+from pcr_exp.storage.protocol import RangeReader
 
 _MIB = 2**20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import bucket
 from pcr_exp.storage.bucket import new_bucket_path, remove_ownerless
@@ -20,7 +20,7 @@ REPO = Path(__file__).parents[2]
 HOLDER = """
 import sys
 from pathlib import Path
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.system import own_folder
 from pcr_exp.storage.throttle import Throttle
 own_folder.SHARED_MEMORY = Path(sys.argv[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import ConfigError, StorageError
 from pcr_exp.storage.cache import (
     CACHE_FOLDER,

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from composing import compose
 
-from pcr_exp.config.storage import ChangingStorageConfig, StorageConfig
+from pcr_exp.config.loader import ChangingStorageConfig, StorageConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.storage.changing import ChangingStorage, share_at
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.throttle import Throttle
+from pcr_exp.storage.throttle import ChangingStorage, Throttle, share_at
 
 MIB = 2**20
 HALVING = [10.0, 20.0], [0.5, 1.0]

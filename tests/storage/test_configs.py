@@ -7,9 +7,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config.compose import load
-from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.config.storage import StorageConfig
 from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"

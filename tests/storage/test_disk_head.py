@@ -19,10 +19,10 @@ from numbered_records import encode_numbered, square_crops
 from storage_compare import compare
 from storage_head_device import HeadStorage, head_device
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.records.index import parse_index
-from pcr_exp.storage import RangeReader
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import RangeReader
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

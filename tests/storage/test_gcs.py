@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from storage_gcs import BUCKET, gcs
 
+from pcr_exp.cli.prepare import prepare
+from pcr_exp.config.commands import PrepareConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import PrepareConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.records import stored_index
-from pcr_exp.records.entries import EntryTable
+from pcr_exp.records import index_table as stored_index
+from pcr_exp.records.index import EntryTable
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runners.prepare import prepare
 from pcr_exp.storage.objects import ObjectStorage
 
 pytest.importorskip("obstore", reason="obstore is not installed: pip install 'pcr-exp[remote]'")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import local, many_reads
 from pcr_exp.storage.local import LocalStorage

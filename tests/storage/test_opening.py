@@ -14,8 +14,8 @@ from storage_http_server import RangeServer, range_server
 
 import pcr_exp
 from pcr_exp.errors import MissingFileError, PcrExpError, RecordError, RefusedError, StorageError
-from pcr_exp.records.stored_index import read_index
-from pcr_exp.records.walk import find_records
+from pcr_exp.records.index_table import read_index
+from pcr_exp.records.inspect import find_records
 from pcr_exp.storage import open as storage_open
 from pcr_exp.storage.object_errors import explained, is_refusal
 from pcr_exp.storage.objects import ObjectStorage

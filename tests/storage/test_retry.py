@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from storage_http_server import RangeServer, range_server
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.records.encode import encode_split

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storage_disk_head import DiskHead
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.throttle import ReadCancelledError, Throttle, ThrottledStorage, interruptible

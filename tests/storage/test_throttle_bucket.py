@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.storage import StorageConfig
+from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import bucket
 from pcr_exp.storage.local import LocalStorage

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pcr_exp.system.cpu_share import CpuReading, OthersCpu, others_share, read_cpu
+from pcr_exp.system.machine import CpuReading, OthersCpu, others_share, read_cpu
 
 START = CpuReading(own_s=100.0, busy_s=400.0, total_s=1000.0)
 

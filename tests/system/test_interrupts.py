@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.system.ending import StopWaiting, handled_signals
+from pcr_exp.system.process import StopWaiting, handled_signals
 
 
 @pytest.mark.parametrize(

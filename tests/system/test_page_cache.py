@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.system import page_cache
-from pcr_exp.system.page_cache import drop, resident_share, resident_share_of
+from pcr_exp.system import machine as page_cache
+from pcr_exp.system.machine import drop, resident_share, resident_share_of
 
 NUM_PAGES = 64
 

@@ -1,7 +1,7 @@
 """Counts in sentences."""
 
+from pcr_exp.cli.prepare import describe
 from pcr_exp.records.encode import EncodeReport
-from pcr_exp.runners.prepare import describe
 from pcr_exp.system.words import counted
 
 

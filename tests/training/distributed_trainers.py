@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pcr_exp.config.components import schemas
-from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
+from pcr_exp.config.related_methods import GradientsConfig, NetworkConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.gradients.codec import open_codec
 from pcr_exp.gradients.tensors import TensorCodec

@@ -10,9 +10,8 @@ import time
 import torch
 
 from pcr_exp.config.components import schemas
-from pcr_exp.config.gradients import NetworkConfig
-from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.training import TrainingConfig
+from pcr_exp.config.related_methods import NetworkConfig
+from pcr_exp.config.training import ModelConfig, TrainingConfig
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import join_processes
 from pcr_exp.training.models import open_model

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pcr_exp.errors import RunError, StorageError
-from pcr_exp.training.checkpoint import load_checkpoint, save_checkpoint
+from pcr_exp.training.weights import load_checkpoint, save_checkpoint
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.device import amp_dtype, cpu_threads, open_device, synchronizer
+from pcr_exp.training.clocks import amp_dtype, cpu_threads, open_device, synchronizer
 
 
 def test_auto_takes_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

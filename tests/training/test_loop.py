@@ -8,7 +8,7 @@ import pytest
 from training_loop import DETERMINISTIC, SCORES, FakeLoader, Run
 
 from pcr_exp.errors import RunError
-from pcr_exp.loading.loader import Batch
+from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import CosineProbe
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import NAMES

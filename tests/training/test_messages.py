@@ -6,9 +6,9 @@ import pytest
 import torch
 from gloo_processes import spawned
 
-from pcr_exp.config.gradients import NetworkConfig
+from pcr_exp.config.related_methods import NetworkConfig
+from pcr_exp.training.distributed.exchange import Link, Wire
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Link, Wire
 
 
 def talk(processes: Processes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 import torchvision
 from torch import nn
 
-from pcr_exp.config.model import ModelConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.models import check_model, open_model
 from pcr_exp.training.weights import _head_keys

@@ -10,8 +10,7 @@ import torchvision
 from composing import compose
 from torch import nn
 
-from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.training import TrainingConfig
+from pcr_exp.config.training import ModelConfig, TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of
 from pcr_exp.training.trainer import Trainer

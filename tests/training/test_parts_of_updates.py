@@ -8,7 +8,7 @@ from distributed_trainers import NUM_STEPS, RATE, batch, trainer_of, weights
 from gloo_processes import spawned
 from torch import nn
 
-from pcr_exp.config.gradients import GradientsConfig
+from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
+from pcr_exp.config.related_methods import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.training.distributed.exchange import NoExchange

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
-from pcr_exp.config.model import ModelConfig
-from pcr_exp.config.runners import TrainConfig
+from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.models import TimmConfig, open_model
 from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of

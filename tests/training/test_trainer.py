@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pcr_exp.activations.quantise import QuantiseConfig
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.training.normalization import model_input

@@ -10,9 +10,9 @@ import pytest
 import torch
 from gloo_processes import spawned
 
-from pcr_exp.config.gradients import NetworkConfig
+from pcr_exp.config.related_methods import NetworkConfig
+from pcr_exp.training.distributed.exchange import Link, Wire
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Link, Wire
 
 WORLD_SIZE = 3
 NUM_BYTES = 4_000_001

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pcr_exp.config.training import TrainingConfig
-from pcr_exp.loading.loader import Batch
+from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import Decision, Probe, StaticScan, Update
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pcr_exp.config.activations import ActivationsConfig
+from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.stage import Echo, EchoStage, Ints

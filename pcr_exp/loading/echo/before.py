@@ -10,16 +10,18 @@ from functools import cached_property
 
 import numpy as np
 
-from pcr_exp.config.echo import EchoConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
+from pcr_exp.loading.reads import Request, Samples
 from pcr_exp.loading.stage import StageInputs
-from pcr_exp.loading.tasks import Reads, Request, Samples
+from pcr_exp.loading.tasks import Reads
+from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import Extension, RecordPrefix, RecordSet
+from pcr_exp.records.reader import RecordSet
 
 
 class EchoBefore(EchoStage):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pcr_exp.config.echo import EchoConfig, num_echoed
+from pcr_exp.config.related_methods import EchoConfig, num_echoed
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.stage import Stage, StageInputs
 from pcr_exp.system.randomness import Purpose, stream

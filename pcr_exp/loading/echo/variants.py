@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pcr_exp.config.check import require
 from pcr_exp.config.components import register
-from pcr_exp.config.echo import EchoConfig, num_echoed
+from pcr_exp.config.related_methods import EchoConfig, num_echoed
 
 if TYPE_CHECKING:
     from pcr_exp.loading.stage import Stage, StageInputs

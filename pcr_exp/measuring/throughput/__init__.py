@@ -1,1 +1,1 @@
-"""Images per second of loaders: interleaved, in processes of their own."""
+"""Images per second of our scan levels: a job, its measurement, and all levels in turns."""

@@ -11,14 +11,13 @@ from typing import Any
 
 from pcr_exp.config.scan import scan_of
 from pcr_exp.config.throughput import ThroughputConfig
-from pcr_exp.measuring.peers import records
-from pcr_exp.measuring.peers.registry import Job, own_decoder
+from pcr_exp.measuring.throughput import records
+from pcr_exp.measuring.throughput.job import Job, limits, num_epochs, own_decoder, own_jobs
 from pcr_exp.measuring.throughput.measure import Measurement, measure
-from pcr_exp.measuring.throughput.plan import limits, num_epochs, own_jobs
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system import MIB
-from pcr_exp.system.page_cache import drop, resident_share_of
+from pcr_exp.system.machine import drop, resident_share_of
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]

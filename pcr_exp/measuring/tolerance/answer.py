@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pcr_exp.config.tolerance import DEPLOYMENTS, NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
+from pcr_exp.config.measuring import DEPLOYMENTS, NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.classifier import Predictions, cross_validate
 from pcr_exp.training.task import headline_called

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from pcr_exp.datasets.sample import Dataset, Sample, place
 from pcr_exp.images.codec import Pixels
 from pcr_exp.images.decode import ProgressiveJpeg
 from pcr_exp.images.jpeg import join_pieces
+from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample
 from pcr_exp.loading.transform import EvalTransform
 
@@ -130,3 +132,26 @@ class RecordImages:
             self._transform(self._sample.image(position, group), (), out)
         num_bytes = np.array([self._sample.num_bytes(position, group) for group in self.groups])
         return Views(crops, num_bytes, 0)
+
+
+def similarity_of_groups(
+    images: GroupedImages, positions: Sequence[int], num_threads: int = 1
+) -> NDArray[np.float32]:
+    """MS-SSIM of some images' crops at each group against the crop at the last one, [groups, images].
+
+    Args:
+        images: That were looked at.
+        positions: Of those to compare: all can be decoded.
+        num_threads: Images that are compared at a time.
+
+    Raises:
+        ImageError: an image cannot be decoded, or a crop is smaller than one window of SSIM.
+    """
+
+    def compare(position: int) -> list[float]:
+        crops = images.views(position).crops
+        return [ms_ssim(crops[-1], crop).value for crop in crops]
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        columns = list(pool.map(compare, positions))
+    return np.array(columns, dtype=np.float32).reshape(len(columns), len(images.groups)).T

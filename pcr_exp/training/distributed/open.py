@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcr_exp.config.gradients import GradientsConfig, NetworkConfig
+from pcr_exp.config.related_methods import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.codec import PowerSGDConfig, open_codec
 from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange
-from pcr_exp.training.distributed.exchange import Exchange, NoExchange
+from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange, PowerSGD
+from pcr_exp.training.distributed.exchange import Exchange, Link, NoExchange, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
-from pcr_exp.training.distributed.powersgd import PowerSGD
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Link, Wire
 
 _SUMMED = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 """Codecs whose messages can be added up: DDP sums them in a ring instead of sending each to all."""

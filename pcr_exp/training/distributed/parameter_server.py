@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import mean_of_messages
+from pcr_exp.training.distributed.exchange import Traffic, Wire
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.distributed.wire import Traffic, Wire
 
 Parameters = dict[str, nn.Parameter]
 

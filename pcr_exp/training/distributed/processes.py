@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.system.ending import end_with_parent, terminate
+from pcr_exp.system.process import end_with_parent, terminate
 
 T = TypeVar("T")
 

@@ -1,0 +1,210 @@
+"""What a claim is, and the rows that it becomes: what was published, what was measured, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from experiments.claims.committed import NONE, Committed, Measured
+from experiments.claims.learned import too_short
+from experiments.claims.verdict import (
+    FAILS,
+    HOLDS,
+    IN_PART,
+    NOT_HERE,
+    NOT_YET,
+    RECALLED,
+    UNDECIDED,
+    Range,
+    verdict,
+    verdict_of_stand_in,
+    verdict_over_cases,
+)
+from experiments.pcr.time_to_target import OVERSHOT
+from pcr_exp.errors import RunError
+
+READ = "read in the source"
+SUMMARY = "read in a summary by others"
+_RECALLED = "recalled, "
+SURE, FAIRLY_SURE, UNSURE = (f"{_RECALLED}{how}" for how in ("sure", "fairly sure", "unsure"))
+PROJECTED = f"projected: {OVERSHOT}"
+"""Why seconds that no run took stand for those that one would."""
+COLUMNS = [
+    *("system", "claim", "says", "source", "published", "certainty", "ours", "case", "value", "low", "high"),
+    *("unit", "interval", "freedom", "n", "found", "holds", "in_part", "of_case", "verdict", "why"),
+    *("hardware", "numerics", "shown_in", "file", "command", "cost"),
+]
+
+
+Measure = Callable[[Committed, str], list[Measured]]
+"""The numbers of a claim, one per case, out of the committed files; given the claim's file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """One sentence of a paper that can be wrong, and what decides it."""
+
+    name: str
+    says: str
+    source: str
+    """Where in the paper."""
+    published: str
+    certainty: str
+    """How sure it is that this was published: READ, SUMMARY, SURE, FAIRLY_SURE or UNSURE."""
+    shown_in: str
+    """The page, figure or table for people, below `results/`; empty if there is none yet."""
+    ours: str = ""
+    """What of ours decides it, in words."""
+    unit: str = ""
+    file: str = ""
+    """The committed file that `measure` reads, below `results/`."""
+    measure: Measure | None = None
+    holds: Range | None = None
+    """Where the numbers must lie, if all cases must lie in the same place."""
+    partly: Range | None = None
+    """Where the claim holds in part: a bound of its own, that no number without the effect meets."""
+    is_accuracy: bool = False
+    """It is about what is learned, so that trainings that were too short say nothing."""
+    stands_in: str = ""
+    """Why the numbers only stand for what the paper did; empty if they are the same experiment."""
+    command: str = ""
+    """What would decide it, where nothing does yet."""
+    cost: str = ""
+    not_here: str = ""
+    """Why it cannot be tested here."""
+
+
+def claims_frame(systems: Iterable[tuple[str, Sequence[Claim]]], committed: Committed) -> pd.DataFrame:
+    """COLUMNS: a row per claim and case, in the order of the declarations.
+
+    `value`, `low` and `high` are in `unit`, as is `found`: what would have been found with 80 % power.
+    `holds` and `in_part` say where they must lie; `of_case` is the verdict on the case, `verdict` the one on
+    the claim. `numerics` says under which NUMERICS its files were measured.
+
+    Raises:
+        RunError: a file that a claim is decided by is missing or lacks its rows.
+    """
+    rows = [
+        {"system": system, **row}
+        for system, claims in systems
+        for claim in claims
+        for row in judge(claim, committed)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"n": "Int64"})
+
+
+def judge(claim: Claim, committed: Committed) -> list[dict[str, Any]]:
+    """The rows of one claim; one without numbers where nothing was measured.
+
+    Raises:
+        RunError: as `claims_frame`.
+    """
+    said = {
+        **{key: getattr(claim, key) for key in ("says", "source", "published", "certainty", "ours", "unit")},
+        **{key: getattr(claim, key) for key in ("shown_in", "file", "command", "cost")},
+        "claim": claim.name,
+    }
+    if claim.not_here:
+        return [{**said, "verdict": NOT_HERE, "why": claim.not_here}]
+    committed.forget()
+    measured = _measure(claim, committed)
+    if not measured:
+        return [{**said, "verdict": NOT_YET, "why": "no committed run or measurement decides it"}]
+    wanted = [ranges_of(claim, each) for each in measured]
+    of_cases = [
+        verdict(each.low, each.high, holds, partly)
+        for each, (holds, partly) in zip(measured, wanted, strict=True)
+    ]
+    numerics = committed.numerics()
+    found, why = _over_cases(claim, of_cases, measured, _too_short(claim, committed))
+    hardware = committed.hardware(claim.file)
+    return [
+        {
+            **said,
+            **{key: getattr(each, key) for key in ("case", "value", "low", "high", "interval", "n")},
+            **{key: getattr(each, key) for key in ("freedom", "found")},
+            "holds": str(holds),
+            "in_part": "" if partly is None else str(partly),
+            "of_case": of_case,
+            "verdict": found,
+            "why": why,
+            "hardware": hardware,
+            "numerics": numerics,
+        }
+        for each, (holds, partly), of_case in zip(measured, wanted, of_cases, strict=True)
+    ]
+
+
+def _measure(claim: Claim, committed: Committed) -> list[Measured]:
+    if claim.measure is None:
+        return []
+    try:
+        return claim.measure(committed, claim.file)
+    except FileNotFoundError as error:
+        if claim.command:
+            return []
+        raise RunError(
+            f"claim {claim.name!r}: {error.filename} is missing. Fetch results/ anew, or give the claim the "
+            "command that would make it."
+        ) from error
+
+
+def ranges_of(claim: Claim, measured: Measured) -> tuple[Range, Range | None]:
+    """Where a case of a claim must lie for it to hold, and where it holds in part."""
+    holds = measured.holds or claim.holds
+    assert holds is not None, f"{claim.name}: where must its numbers lie?"
+    return holds, measured.partly or claim.partly
+
+
+def _too_short(claim: Claim, committed: Committed) -> str:
+    """Why the trainings that a claim of accuracy reads compare none; empty if they do."""
+    folders = dict.fromkeys(file.rpartition("/")[0] for file in committed.files)
+    reasons = [too_short(committed.runs(folder)) for folder in folders] if claim.is_accuracy else []
+    return next((reason for reason in reasons if reason), "")
+
+
+def _over_cases(
+    claim: Claim, of_cases: Sequence[str], measured: Sequence[Measured], too_short_because: str
+) -> tuple[str, str]:
+    if too_short_because:
+        return NOT_YET, too_short_because
+    found = verdict_over_cases(of_cases)
+    why = _reason(claim, found, of_cases, measured)
+    if claim.stands_in:
+        return verdict_of_stand_in(found), f"{why}; {claim.stands_in}"
+    if found == FAILS and claim.certainty.startswith(_RECALLED):
+        return RECALLED, f"it would be *{FAILS}* ({why}), were it certain that this was published"
+    return found, why
+
+
+def _reason(claim: Claim, found: str, of_cases: Sequence[str], measured: Sequence[Measured]) -> str:
+    needed = _needed(claim, of_cases, measured) if found == UNDECIDED else ""
+    if len(set(of_cases)) > 1:
+        counts = [f"{each} in {of_cases.count(each)}" for each in dict.fromkeys(of_cases)]
+        return f"of {len(of_cases)} cases: {', '.join(counts)}{needed}"
+    if all(each.interval == NONE for each in measured):
+        return f"n = {measured[0].n}: no interval"
+    of_each = measured[0].holds is not None
+    holds, partly = ("what was published", "half of that gain") if of_each else ranges_of(claim, measured[0])
+    return {
+        HOLDS: f"all {holds}",
+        IN_PART: f"all {partly}, not all {holds}",
+        FAILS: f"wanted {holds}" + ("" if partly is None else f", in part {partly}"),
+        UNDECIDED: f"the interval does not tell whether it is {holds}, or in part {partly}{needed}",
+    }[found]
+
+
+def _needed(claim: Claim, of_cases: Sequence[str], measured: Sequence[Measured]) -> str:
+    """How many repeats would decide the cases that cannot be told, in words; empty where it is not known."""
+    counts = [
+        each.repeats_that_would_tell([one for one in ranges_of(claim, each) if one is not None])
+        for each, of_case in zip(measured, of_cases, strict=True)
+        if of_case == UNDECIDED
+    ]
+    known = [count for count in counts if count is not None]
+    return (
+        f"; if mean and scatter stay, n = {max(known)} would" if known and len(known) == len(counts) else ""
+    )

@@ -1,0 +1,194 @@
+"""Numbers out of committed files, each with its interval, n and hardware."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.claims.verdict import Range
+from pcr_exp.analysis.intervals import found_at, half_of
+from pcr_exp.analysis.made_by import hardware_of
+from pcr_exp.analysis.measured_under import numerics_of, numerics_words
+from pcr_exp.analysis.reporting_rules import all_hardware
+from pcr_exp.analysis.runs import Run, read_runs
+from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width
+from pcr_exp.errors import RunError
+
+OVER_REPEATS = "t over repeats"
+"""Student's t over seeds or repeats of what does not depend on images: seconds, bytes, ratios of them."""
+BOOTSTRAP = "bootstrap over images"
+FISHER = "Fisher's, over groups"
+ALL = "smallest to largest"
+RUNS = "runs"
+"""Where a folder of results has its packed set."""
+EXACT = "exact"
+"""Bytes and counts: another run gives the same."""
+NONE = "none"
+MOST_REPEATS = 1000
+"""More than these nobody will run: the mean lies on a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One number of ours: of a dataset, a setting or of all there is (`case` is empty)."""
+
+    case: str
+    value: float
+    low: float
+    high: float
+    n: int
+    interval: str
+    freedom: float = math.nan
+    """Degrees of freedom of a t; NaN where there is no interval that they are of."""
+    holds: Range | None = None
+    """Where this case must lie, if not where all cases of its claim must."""
+    partly: Range | None = None
+    """The same of where it holds in part."""
+
+    @property
+    def found(self) -> float:
+        """What difference would have been found with 80 % power; NaN where nothing scatters or is known."""
+        return found_at((self.high - self.low) / 2, self.freedom)
+
+    def repeats_that_would_tell(self, ranges: Iterable[Range]) -> int | None:
+        """How many seeds or repeats would give a verdict, if mean and scatter stay; None: not known.
+
+        It is known where they alone make the interval, of two or more. The interval must come to lie between
+        two bounds of the ranges.
+        """
+        bounds = {end for each in ranges for end in (each.low, each.high) if math.isfinite(end)}
+        if self.interval not in (OVER_REPEATS, SEEDS_ALONE) or not self.freedom > 0 or not bounds:
+            return None
+        nearest = min(abs(self.value - bound) for bound in bounds)
+        error = (self.high - self.low) / 2 / half_of(1.0, self.freedom) * math.sqrt(self.n)
+        enough = (n for n in range(2, MOST_REPEATS) if half_of(error / math.sqrt(n), n - 1) < nearest)
+        return next(enough, None)
+
+
+def exactly(case: str, value: float, n: int = 1) -> Measured:
+    """A number that does not scatter; `n` is how many images, tensors or files it is of."""
+    return Measured(case, value, value, value, n, EXACT)
+
+
+def mean_of(case: str, values: Iterable[float]) -> Measured:
+    """The mean over seeds or repeats with its 95 % interval; none if there is one value alone."""
+    found = np.asarray(list(values), dtype=float)
+    mean, ci95 = float(found.mean()), half_width(found)
+    if math.isnan(ci95):
+        return Measured(case, mean, math.nan, math.nan, len(found), NONE)
+    return Measured(case, mean, mean - ci95, mean + ci95, len(found), OVER_REPEATS, len(found) - 1)
+
+
+def difference_points(case: str, row: pd.Series) -> Measured:
+    """A difference of scores in points, from a row with the columns `statistics.DIFFERENCE`."""
+    mean, ci95 = (100 * float(row[f"difference_{part}"]) for part in ("mean", "ci95"))
+    n = int(row["difference_n"])
+    if math.isnan(ci95):
+        return Measured(case, mean, math.nan, math.nan, n, NONE)
+    interval, freedom = str(row["difference_interval"]), float(row["difference_freedom"])
+    return Measured(case, mean, mean - ci95, mean + ci95, n, interval, freedom)
+
+
+def all_of(case: str, values: Iterable[float]) -> Measured:
+    """The median of a claim about every one of the values, from the smallest to the largest of them."""
+    found = np.asarray(list(values), dtype=float)
+    return Measured(case, float(np.median(found)), float(found.min()), float(found.max()), len(found), ALL)
+
+
+def three_values(row: pd.Series, measure: str) -> list[float]:
+    """The values whose `<measure>_mean`, `_min`, `_max` and `n` a row has: of at most three, these say all.
+
+    Where there is no column `<measure>_mean`, the mean is in `<measure>`.
+
+    Raises:
+        RunError: `n` is above 3.
+    """
+    mean = float(row[f"{measure}_mean" if f"{measure}_mean" in row else measure])
+    low, high, n = float(row[f"{measure}_min"]), float(row[f"{measure}_max"]), int(row["n"])
+    if n > 3:
+        raise RunError(f"{measure}: n = {n}; wanted at most 3, whose mean and ends say every value.")
+    return {1: [mean], 2: [low, high], 3: [low, 3 * mean - low - high, high]}[n]
+
+
+class Committed:
+    """The files below `results/`."""
+
+    def __init__(self, root: Path) -> None:
+        """Name the folder; nothing is read yet."""
+        self.root = root
+        self._read = cache(lambda file: pd.read_csv(root / file))
+        self._runs = cache(lambda folder: read_runs(root / folder / RUNS))
+        self.files: list[str] = []
+        """What was read since the last `forget`."""
+
+    def forget(self) -> None:
+        """Begin a new list of `files`."""
+        self.files = []
+
+    def runs(self, folder: str) -> list[Run]:
+        """The finished runs of the packed set of a folder; none if it has no set."""
+        if not (self.root / folder / RUNS).is_dir():
+            return []
+        self.files.append(f"{folder}/{RUNS}")
+        return list(self._runs(folder))
+
+    def rows(self, file: str, query: str = "") -> pd.DataFrame:
+        """The rows of a CSV file that a pandas query chooses.
+
+        Raises:
+            FileNotFoundError: the file is not committed yet.
+            RunError: it has no such rows.
+        """
+        table: pd.DataFrame = self._read(file)
+        self.files.append(file)
+        found = table.query(query) if query else table
+        if found.empty:
+            raise RunError(f"{self.root / file} has no rows with {query}: make it anew, or change the claim.")
+        return found
+
+    def row(self, file: str, query: str) -> pd.Series:
+        """The one row of a CSV file that a pandas query chooses.
+
+        Raises:
+            FileNotFoundError: the file is not committed yet.
+            RunError: it has none, or several.
+        """
+        found = self.rows(file, query)
+        if len(found) > 1:
+            raise RunError(f"{self.root / file} has {len(found)} rows with {query}; wanted one.")
+        return found.iloc[0]
+
+    def numerics(self) -> str:
+        """Under which NUMERICS `files` were measured, in words.
+
+        Raises:
+            RunError: numerics.csv does not say it of one.
+        """
+        folders = dict.fromkeys(file.rpartition("/")[0] for file in self.files)
+        return numerics_words(numerics_of(self.root, folder) for folder in folders)
+
+    def hardware(self, file: str) -> str:
+        """What a file was measured on: by its own column, the JSON file beside it, or made_by.yaml.
+
+        Raises:
+            RunError: none of them says it.
+        """
+        table: pd.DataFrame = self._read(file)
+        if "hardware" in table:
+            return all_hardware(table)
+        folder = (self.root / file).parent
+        for path in sorted(folder.glob("*.json")):
+            meta: dict[str, Any] = json.loads(path.read_text())
+            if "cpu" in meta:
+                return f"{meta.get('gpu') or meta['cpu']}, {meta['num_cores']} cores"
+        if said := hardware_of(folder):
+            return said
+        raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")

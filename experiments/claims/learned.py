@@ -1,0 +1,62 @@
+"""Whether trainings were long enough to compare what was learned, as their rows say.
+
+A run that has learned little has little to lose when scans, bits or repeats are left out: that accuracies are
+alike then says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from statistics import fmean
+
+from pcr_exp.analysis.frame import setting_key
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.tables import percent
+from pcr_exp.runs.manifest import Manifest
+from pcr_exp.training.task import headline_called
+
+LOSS_SHARE = 0.5
+"""Of the loss that guessing has: trainings that end above it have not learned half of what there was."""
+DISTANCE = 0.02
+"""A training that ends further below its target has not come to where comparing was meant to be."""
+
+
+def too_short(runs: Sequence[Run]) -> str:
+    """Why the accuracies of some trainings compare nothing; empty if they do, or if there are none.
+
+    Even the setting that learned most, with the highest mean score over its runs, must have a training loss
+    of at most LOSS_SHARE of that of guessing, log(classes), and a score that misses its target by no more
+    than DISTANCE.
+    """
+    if not runs:
+        return ""
+    ordered = sorted(runs, key=_setting)
+    settings = [list(alike) for _, alike in groupby(ordered, key=_setting)]
+    score, negative_loss, manifest = max(map(_learned, settings), key=lambda found: found[:2])
+    loss = -negative_loss
+    guessed = math.log(manifest.num_classes) if manifest.num_classes else math.inf
+    if loss > LOSS_SHARE * guessed:
+        return (
+            "these trainings were too short to compare accuracies: the best end at a training loss of "
+            f"{loss:.2f}, where guessing has {guessed:.2f}"
+        )
+    if score < manifest.target - DISTANCE:
+        words = headline_called(manifest.headline).words
+        return (
+            "these trainings were too short to compare accuracies: the best end at "
+            f"{percent(score)} {words}, where the target is {percent(manifest.target)}"
+        )
+    return ""
+
+
+def _learned(runs: Sequence[Run]) -> tuple[float, float, Manifest]:
+    """Mean score and, the less the better, minus the training loss of some runs at their ends."""
+    last = [run.eval_rows[-1] for run in runs]
+    score, loss = (fmean(row[key] for row in last) for key in ("val_score", "train_loss"))
+    return score, -loss, runs[0].manifest
+
+
+def _setting(run: Run) -> str:
+    return setting_key(run, less=("seed",))

@@ -1,0 +1,113 @@
+"""The rule by which a measured number says whether a claim holds.
+
+A claim gives the range in which a number must lie for the claim to hold, and a wider one in which it holds in
+part: half of a published gain, a loss of less than two points.
+
+1. The whole interval lies where the claim holds: it *holds*.
+2. The whole interval lies where the claim holds in part: *in part*.
+3. The interval has nothing in common with either: it *does not*.
+4. Otherwise the interval is too wide to say: *cannot be told*. So it is with a single measurement of what
+   scatters, for it has no interval.
+
+A claim with several cases (datasets, settings) holds if it holds in all of them. It does not, if it fails in
+half of them or more. It holds in part, if it does at least in part in more than half; otherwise it cannot be
+told. A claim that is only recalled is never refuted: where it would be *does not*, it says *published number
+recalled*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pcr_exp.analysis.tables import three_figures
+
+HOLDS = "holds"
+IN_PART = "in part"
+FAILS = "does not"
+RECALLED = "published number recalled"
+"""It would be FAILS, if it were certain that this was published."""
+UNDECIDED = "cannot be told"
+NOT_YET = "not tested yet"
+NOT_HERE = "not testable here"
+VERDICTS = (HOLDS, IN_PART, FAILS, RECALLED, UNDECIDED, NOT_YET, NOT_HERE)
+EQUAL, NEAR = 0.10, 0.25
+"""Two numbers are the same if they differ by at most the first share, and in part by at most the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def holds_all_of(self, low: float, high: float) -> bool:
+        """Whether all numbers from `low` to `high` are in here."""
+        return self.low <= low and high <= self.high
+
+    def holds_none_of(self, low: float, high: float) -> bool:
+        """Whether no number from `low` to `high` is in here."""
+        return high < self.low or low > self.high
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"at least {three_figures(self.low)}"
+        if math.isinf(self.low):
+            return f"at most {three_figures(self.high)}"
+        return f"{three_figures(self.low)} to {three_figures(self.high)}"
+
+
+def at_least(low: float) -> Range:
+    """The numbers from `low` on."""
+    return Range(low=low)
+
+
+def at_most(high: float) -> Range:
+    """The numbers up to `high`."""
+    return Range(high=high)
+
+
+def around(number: float, share: float) -> Range:
+    """The numbers that differ from a positive one by at most a share of it."""
+    return Range(number * (1 - share), number * (1 + share))
+
+
+def half_the_gain(ratio: float) -> Range:
+    """Where a ratio that was published is shown in part: half of what it gains over 1, or more."""
+    return at_least(1 + (ratio - 1) / 2)
+
+
+def verdict(low: float, high: float, holds: Range, partly: Range | None = None) -> str:
+    """The verdict on one number.
+
+    Args:
+        low: Where its interval begins; NaN if it has none.
+        high: Where it ends.
+        holds: Where the claim holds.
+        partly: Where it holds in part, `holds` included; None: nowhere else.
+    """
+    if math.isnan(low) or math.isnan(high):
+        return UNDECIDED
+    if holds.holds_all_of(low, high):
+        return HOLDS
+    if partly is not None and partly.holds_all_of(low, high):
+        return IN_PART
+    return FAILS if (partly or holds).holds_none_of(low, high) else UNDECIDED
+
+
+def verdict_over_cases(verdicts: Collection[str]) -> str:
+    """The verdict on a claim, from those on its cases."""
+    found = list(verdicts)
+    if set(found) == {HOLDS}:
+        return HOLDS
+    if 2 * found.count(FAILS) >= len(found):
+        return FAILS
+    at_least_in_part = found.count(HOLDS) + found.count(IN_PART)
+    return IN_PART if 2 * at_least_in_part > len(found) else UNDECIDED
+
+
+def verdict_of_stand_in(found: str) -> str:
+    """The verdict where what was measured stands for what the paper did: it neither proves nor refutes."""
+    return {HOLDS: IN_PART, FAILS: UNDECIDED}.get(found, found)

@@ -1,0 +1,373 @@
+"""Data echoing in figures (Choi et al. 2019, figures 3 to 8): bars, lines, time and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from experiments.echoing.frame import BASELINE, PANEL_KEYS, SERIES_KEYS
+from pcr_exp.analysis.figure import (
+    BELOW,
+    MAX_CURVES,
+    accuracy_axis,
+    alone_mark,
+    footer,
+    panel_title,
+    panels,
+    same_limits,
+    target_line,
+    ticks_in_bytes,
+    wide_panels,
+)
+from pcr_exp.analysis.frame import per_setting
+from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.style import INK, MUTED, fallback_look, level_of, scan_levels, scan_words, style
+from pcr_exp.analysis.tables import span, target_words, with_unit
+
+# None is a scan level's colour (`style.OTHER_LOOKS`); shapes for readers without colour.
+_LOOKS = {
+    BASELINE: (INK, "s"),
+    "batch": ("#56b4e9", "D"),
+    "example_after": ("#009E73", "^"),
+    "example_before": ("#0072B2", "o"),
+    "finer repeats": ("#8c6d31", "P"),
+}
+
+_DASHES = ["-", (0, (1, 1)), (0, (4, 2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
+
+
+def variant_of(row: Mapping[Any, Any]) -> str:
+    """`example_before` whose repeats read on is a variant of its own."""
+    return "finer repeats" if row["repeat_groups"] else str(row["variant"])
+
+
+def look_of(variant: str) -> dict[str, str]:
+    """Colour and marker of a variant, as matplotlib's keywords."""
+    color, marker = _LOOKS.get(variant) or fallback_look(variant)
+    return {"color": color, "marker": marker}
+
+
+def dashes_of(variant: str) -> Any:
+    """Dashes of a variant's line where colour stands for something else; dotted for one that is not ours."""
+    return dict(zip(_LOOKS, _DASHES, strict=True)).get(variant, ":")
+
+
+def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
+    """A variant in words, with its buffer and the groups that its repeats read on to."""
+    words = [variant_of(row).replace("_", " ")]
+    if with_factor and row["factor"] != 1:
+        words.append(f"e = {row['factor']:g}")
+    if row["buffer"] > 1:
+        words.append(f"buffer {row['buffer']}")
+    if row["repeat_groups"]:
+        words.append(f"to group {row['repeat_groups'].replace(' ', ', ')}")
+    return ", ".join(words)
+
+
+def in_order(summary: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `tuned`: the baseline, batches, samples after and before augmentation, then other variants."""
+    variants = [*_LOOKS, *sorted(set(summary["variant"]) - set(_LOOKS))]
+    rank = [variants.index(variant_of(row)) for row in summary.to_dict("records")]
+    return (
+        summary.assign(_rank=rank)
+        .sort_values(["_rank", "factor", "buffer", "batch_size", "scan"], kind="stable")
+        .drop(columns="_rank")
+    )
+
+
+def echo_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS."""
+    for title, group, rows in per_setting(table, PANEL_KEYS):
+        yield title, f"storage {group['storage']}, {facts(rows)}", rows
+
+
+def facts(rows: pd.DataFrame) -> str:
+    """Number of seeds, and whether learning rates were tuned."""
+    rates = int(rows["num_rates"].min())
+    tuned = f"best of {rates} learning rates" if rates > 1 else "learning rate not tuned"
+    return f"n = {span(rows['n'])}; {tuned}"
+
+
+_WHISKERS = "whiskers: smallest and largest seed"
+
+AXES = {
+    "factor": "echo factor e",
+    "batch_size": "batch size",
+    "buffer": "shuffle buffer behind the echo (images)",
+}
+
+
+def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
+    """Fresh images to the target per variant (`tuned` by fresh_to_target), one panel per setting.
+
+    Whiskers: smallest and largest seed. Dashed: the baseline over the echo factor, where repeats would be
+    worth as much as fresh images. A variant that not every seed reaches the target with has no bar.
+    """
+    with style():
+        facts = list(echo_panels(summary))
+        figure, axes = wide_panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            rows = in_order(rows)
+            _bars(ax, rows, "fresh_to_target")
+            for place, row in enumerate(rows.to_dict("records")):
+                if row["no_target"]:
+                    _note(ax, place, "target\nis guessed")
+                elif row["num_reached"] < row["n"]:
+                    _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")
+            _ideal(ax, rows)
+            ax.set_ylabel("fresh images to target")
+            ax.set_ylim(bottom=0)
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}")
+        footer(figure, _WHISKERS)
+    return figure
+
+
+def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
+    """Last validation score per variant with as many fresh images for all (`tuned` by final_score)."""
+    with style():
+        facts = list(echo_panels(summary))
+        figure, axes = wide_panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            rows = in_order(rows)
+            _bars(ax, rows, "final_score")
+            guessing_lines(ax, rows)
+            accuracy_axis(ax, rows)
+            ax.set_ylabel(f"last validation {headline_of(rows).words}")
+            ax.set_ylim(bottom=0)
+            budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
+            panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh images, {subtitle}")
+        footer(figure, _WHISKERS)
+    return figure
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
+    for place, row in enumerate(rows.to_dict("records")):
+        mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+        ax.bar(place, mean, width=0.7, color=look_of(variant_of(row))["color"])
+        ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
+    # One word per line: up to seven bars stand side by side.
+    most = rows["n"].max()
+    names = [
+        name_of(row).replace(", ", "\n").replace(" ", "\n") + alone_mark(row["n"], most).replace(" ", "\n", 1)
+        for row in rows.to_dict("records")
+    ]
+    ax.set_xticks(range(len(rows)), names, fontsize=8)
+    ax.grid(axis="x", visible=False)
+
+
+def _ideal(ax: Axes, rows: pd.DataFrame) -> None:
+    factor = rows["factor"].max()
+    for baseline in rows.loc[rows["variant"] == BASELINE, "fresh_to_target_mean"].head(1):
+        ax.axhline(baseline / factor, color=MUTED, linestyle="--", linewidth=1)
+        ax.annotate(
+            f"baseline / {factor:g}",
+            (1, baseline / factor),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            color=MUTED,
+            fontsize=8,
+        )
+
+
+def _note(ax: Axes, place: int, text: str) -> None:
+    ax.annotate(
+        text, (place, 0), xytext=(0, 6), textcoords="offset points", ha="center", color=MUTED, fontsize=8
+    )
+
+
+def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
+    """Fresh images to the target against a column of AXES, one line per variant, one panel per setting.
+
+    `summary` is `tuned` by fresh_to_target.
+    """
+    with style():
+        facts = list(echo_panels(summary))
+        figure, axes = wide_panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            for name, line in series(rows, x):
+                draw_points(ax, line, x, "fresh_to_target", name)
+            ax.set_ylabel("fresh images to target")
+            ax.set_ylim(bottom=0)
+            x_axis(ax, rows, x)
+            ax.legend(**BELOW)
+            panel_title(ax, title, f"{target_of(rows)}, {subtitle}")
+        footer(figure, _WHISKERS)
+    return figure
+
+
+def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
+    """(name, rows by rising x) of every line: what differs in more than `x` is a line of its own.
+
+    Against the factor, every variant's line begins with the baseline, with the same buffer if there is one.
+    """
+    rows = in_order(rows)
+    fixed = ["variant", *(key for key in SERIES_KEYS if key not in (x, "variant"))]
+    has_scans = rows["scan"].nunique() > 1
+    baselines = rows[rows["factor"] == 1]
+    lines = []
+    for _, line in (rows[rows["factor"] > 1] if x == "factor" else rows).groupby(fixed, sort=False):
+        first = line.iloc[0].to_dict()
+        name = name_of({**first, "buffer": 1} if x == "buffer" else first, with_factor=x != "factor")
+        if x == "factor":
+            line = pd.concat([_start(baselines, first), line])
+        scan = f"{scan_words(first['scan'])}, " if has_scans else ""
+        lines.append((scan + name, line.sort_values(x)))
+    return lines
+
+
+def _start(baselines: pd.DataFrame, first: Mapping[Any, Any]) -> pd.DataFrame:
+    """The baseline that a line against the factor begins with; no row if there is none."""
+    keys = ["scan", "batch_size", "epochs"]
+    alike = baselines[(baselines[keys] == [first[key] for key in keys]).all(axis=1)]
+    return alike.sort_values("buffer", key=lambda buffer: buffer != first["buffer"], kind="stable").head(1)
+
+
+def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -> None:
+    """The mean of a measure over seeds, with whiskers to the smallest and the largest.
+
+    A cross on the axis is where there is no mean, because not every seed reached the target.
+    """
+    mean, low, high = (line[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+    look = look_of(variant_of(line.iloc[-1].to_dict()))
+    ax.errorbar(line[x], mean, [mean - low, high - mean], capsize=3, elinewidth=1, label=name, **look)  # type: ignore[arg-type]
+    for x_value, y_value, n in zip(line[x], mean, line["n"], strict=True):
+        if n == 1 < line["n"].max():
+            ax.annotate("n = 1", (x_value, y_value), (4, 4), textcoords="offset points", fontsize=7)
+    missing = line[mean.isna()]
+    if len(missing):
+        ax.plot(missing[x], np.zeros(len(missing)), "x", color=look["color"], clip_on=False, markersize=7)
+
+
+def target_of(rows: pd.DataFrame) -> str:
+    """The target in words, and what a cross means if there is one."""
+    missed = (rows["num_reached"] < rows["n"]).any()
+    return f"{target_words(rows)}{' (x: missed)' if missed else ''}"
+
+
+def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
+    """Factors of two are equally far apart; a tick at every value that was run."""
+    values = sorted(rows[x].unique())
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(values[0] / 1.15, values[-1] * 1.15)
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(AXES[x])
+
+
+def draw_echo_time(summary: pd.DataFrame) -> Figure:
+    """Three panels per setting against the echo factor, of `tuned` by fresh_to_target.
+
+    Milliseconds of training and waiting per fresh example, over max(t_up, e x t_down), which is drawn from
+    the means of the measured t_up and t_down of each variant's runs; seconds to the target; fresh images
+    to the target.
+    """
+    with style():
+        facts = list(echo_panels(summary))
+        figure, axes = panels(3 * len(facts))
+        for number, (title, subtitle, rows) in enumerate(facts):
+            pace, seconds, fresh = axes[3 * number : 3 * number + 3]
+            for name, line in series(rows, "factor"):
+                in_ms = line.assign(
+                    **{f"ms_{part}": 1e3 * line[f"s_per_fresh_{part}"] for part in ("mean", "min", "max")}
+                )
+                draw_points(pace, in_ms, "factor", "ms", name)
+                draw_bound(pace, line)
+                draw_points(seconds, line, "factor", "time_to_target_s", name)
+                draw_points(fresh, line, "factor", "fresh_to_target", name)
+            pace.set_ylabel("ms per fresh example")
+            seconds.set_ylabel(with_unit("training + data wait to target", "train_s"))
+            fresh.set_ylabel("fresh images to target")
+            for ax in (pace, seconds, fresh):
+                ax.set_ylim(bottom=0)
+                x_axis(ax, rows, "factor")
+            pace.legend(**BELOW)
+            ratio = rows["upstream_ratio_mean"].mean()
+            panel_title(pace, title, f"lines: max(t_up, e t_down), measured; mean R = {ratio:.2g}")
+            panel_title(seconds, " ", target_of(rows))
+            panel_title(fresh, " ", subtitle)
+        footer(figure, _WHISKERS)
+    return figure
+
+
+def draw_bound(ax: Axes, line: pd.DataFrame) -> None:
+    """max(t_up, e x t_down) in ms, of the means over a line's runs."""
+    factors = np.geomspace(line["factor"].min(), line["factor"].max(), 100)
+    bound = bound_ms(
+        factors, line["upstream_s_per_sample_mean"].mean(), line["downstream_s_per_sample_mean"].mean()
+    )
+    color = look_of(variant_of(line.iloc[-1].to_dict()))["color"]
+    ax.plot(factors, bound, color=color, linewidth=1, linestyle=":", zorder=1)
+
+
+def bound_ms(factors: np.ndarray, upstream_s: float, downstream_s: float) -> np.ndarray:
+    """Least milliseconds per fresh example with stages that overlap (Choi et al. 2019, section 2)."""
+    return 1e3 * np.maximum(upstream_s, factors * downstream_s)
+
+
+_LINE = ["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]
+
+
+def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
+    """Mean validation score over seeds against record bytes read so far, a line per echo and scan level.
+
+    The vertical line is the byte budget that all lines have in common. Colour and shape: the scan level that
+    is read first; dashes, and whether shapes are filled: the echo.
+
+    Args:
+        curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, and means
+            over seeds of `record_bytes` and `val_score`; and what guessing reaches.
+    """
+    with style():
+        facts = [
+            (title, subtitle, part, rows.groupby(_LINE)["record_bytes"].max())
+            for title, subtitle, rows in echo_panels(curves)
+            for part in _few_lines(rows)
+        ]
+        figure, axes = panels(len(facts)) if len(facts) > 1 else wide_panels(1)
+        for ax, (title, subtitle, rows, ends) in zip(axes, facts, strict=True):
+            lines = rows.groupby(_LINE)
+            for _, line in sorted(lines, key=lambda line: level_of(line[1].iloc[0].to_dict()).place):
+                first = line.iloc[0].to_dict()
+                variant, level = variant_of(first), level_of(first)
+                alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
+                # Beside scan levels, of which one is called baseline.
+                echo = "no echo" if variant == BASELINE else name_of(first, with_factor=True)
+                ax.plot(
+                    line["record_bytes"],
+                    line["val_score"],
+                    color=level.color,
+                    linestyle=dashes_of(variant),
+                    marker=level.marker,
+                    markerfacecolor=level.color if variant == BASELINE else "white",
+                    markeredgecolor="white" if variant == BASELINE else level.color,
+                    label=f"{level.words} · {echo}{alone}",
+                )
+            ax.axvline(ends.min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
+            target_line(ax, rows["target_score"].iloc[0])
+            guessing_lines(ax, rows)
+            ax.set_xscale("log")
+            ax.set_xlabel("bytes of records read (log scale)")
+            accuracy_axis(ax, rows)
+            ax.legend(**BELOW)
+            panel_title(ax, title, subtitle)
+        same_limits(axes, [(title, subtitle) for title, subtitle, _, _ in facts])
+        for ax in axes:
+            ticks_in_bytes(ax.xaxis, *ax.get_xlim())
+        footer(figure, "upright line: the bytes that all lines have read; means over seeds")
+    return figure
+
+
+def _few_lines(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows as they are, or, of more than MAX_CURVES lines, apart by the scan level that is read first."""
+    if rows.groupby(_LINE).ngroups <= MAX_CURVES:
+        return [rows]
+    return [part for _, part in scan_levels(rows)]

@@ -1,0 +1,118 @@
+"""Echoed runs as a table, and side by side: what each echo reached with how many fresh samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, tidy_frame
+from pcr_exp.analysis.reporting_rules import FACTS
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.statistics import over_seeds, paired_difference
+from pcr_exp.config.related_methods import EchoConfig
+
+BASELINE = "baseline"
+PANEL_KEYS = GROUP_KEYS
+"""What runs share that are drawn together; `setting` stands for all that SERIES_KEYS and seed do not name."""
+SERIES_KEYS = ["scan", "variant", "factor", "buffer", "repeat_groups", "batch_size", "epochs"]
+TIMES = [
+    *("time_to_target_s", "s_per_fresh"),
+    *("upstream_s_per_sample", "downstream_s_per_sample", "upstream_ratio"),
+]
+MEASURES = ["fresh_to_target", "bytes_to_target", "record_bytes", "final_score", "best_score", *TIMES]
+COMPARED = (
+    *("echo", "scan", "seed"),
+    *("training.batch_size", "training.epochs", "training.learning_rate"),
+)
+_COLUMNS = [
+    *("run_id", *PANEL_KEYS, *LEVEL, *SERIES_KEYS[1:], "learning_rate", "seed", "target_score"),
+    *("updates", "fresh", *FACTS, *MEASURES),
+]
+_SAME = [
+    *("encoding", "group", "learning_rate", "target_score", "updates", "fresh"),
+    *("majority_share", "num_classes", "headline", "no_target"),
+]
+
+
+def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per run: PANEL_KEYS, SERIES_KEYS, learning_rate, seed, target_score, updates, FACTS, MEASURES.
+
+    `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
+    whole run. `fresh_to_target`, `bytes_to_target`, `time_to_target_s`: as `reached_of` says them.
+    `s_per_fresh`: seconds of training and waiting per fresh sample. The last three: as the run's last row
+    says; NaN in runs from before they were measured. TIMES are NaN where no seconds may be said.
+    """
+    return tidy_frame(runs, _COLUMNS, _echo_columns, less=COMPARED, times=TIMES)
+
+
+def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """One row per PANEL_KEYS x SERIES_KEYS, over seeds, each at the best of the learning rates it ran at.
+
+    The best is the one that most seeds reach the target with, then the one with the fewest fresh samples to
+    it (`by="fresh_to_target"`); or the one with the highest score (`by="final_score"`). It is chosen on the
+    runs that are shown, as in Choi et al. 2019: so all are flattered alike, if all had the same choice.
+    `num_rates` says how many there were.
+
+    Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_score`, `updates`,
+    `fresh`, what guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of
+    MEASURES, NaN where a seed has none, TIMES also over runs of unlike hardware or settings;
+    `difference_*`: the last score less that of the same seed of the panel's baseline (of the same batch size,
+    with the smallest buffer), NaN where there is none.
+    """
+    rows = []
+    for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):
+        found = []
+        for key, series in of_panel.groupby(SERIES_KEYS, sort=True):
+            rates = [(_series(rate), rate) for _, rate in series.groupby("learning_rate")]
+            best, runs = max(rates, key=lambda rate: _merit(rate[0], by))
+            keys = dict(zip([*PANEL_KEYS, *SERIES_KEYS], [*panel, *key], strict=True))
+            found.append(({**keys, "num_rates": len(rates), **best}, runs))
+        rows += [row | _difference(row, runs, found) for row, runs in found]
+    return pd.DataFrame(rows)
+
+
+def _difference(
+    row: Mapping[str, Any], runs: pd.DataFrame, panel: Sequence[tuple[Mapping[str, Any], pd.DataFrame]]
+) -> dict[str, float]:
+    baselines = [
+        (other["buffer"], others)
+        for other, others in panel
+        if other["variant"] == BASELINE
+        and all(other[key] == row[key] for key in ("scan", "batch_size", "epochs"))
+    ]
+    nobody = runs.iloc[:0]
+    reference = min(baselines, key=lambda found: found[0])[1] if baselines else nobody
+    return paired_difference(runs, nobody if reference is runs else reference, "final_score")
+
+
+def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, float]:
+    if by == "final_score":
+        return rate["final_score_mean"], 0.0
+    mean = rate["fresh_to_target_mean"]
+    return rate["num_reached"], rate["final_score_mean"] if pd.isna(mean) else -mean
+
+
+def _series(runs: pd.DataFrame) -> dict[str, Any]:
+    row = over_seeds(runs, _SAME, MEASURES, TIMES)
+    reached = runs.drop_duplicates("seed")["fresh_to_target"].notna()
+    return row | {"num_reached": int(reached.sum())}
+
+
+def _echo_columns(run: Run) -> dict[str, Any]:
+    last, training = run.rows[-1], run.config["training"]
+    echo = asdict(EchoConfig()) | run.config.get("echo", {})
+    return {
+        "variant": BASELINE if echo["factor"] == 1 else echo["name"],
+        "factor": float(echo["factor"]),
+        "buffer": echo["buffer"],
+        "repeat_groups": " ".join(map(str, echo["repeat_groups"])),
+        **{key: training[key] for key in ("batch_size", "epochs", "learning_rate")},
+        "updates": last["step"],
+        "fresh": last["samples_seen"],
+        "record_bytes": last["record_bytes"] + last["probe_bytes"],
+        "s_per_fresh": (last["train_s"] + last["wait_s"]) / last["samples_seen"],
+        **{measure: last.get(measure) for measure in TIMES[-3:]},
+    }

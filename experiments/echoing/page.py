@@ -1,0 +1,195 @@
+"""The page of data echoing: its table in Markdown, and every figure that runs allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.echoing.figures import AXES as ECHO_AXES
+from experiments.echoing.figures import (
+    draw_echo_time,
+    draw_fresh_against,
+    draw_fresh_to_target,
+    draw_score_against_bytes,
+    draw_score_at_budget,
+    echo_panels,
+    in_order,
+    name_of,
+)
+from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.statistics import interval_words
+from pcr_exp.analysis.style import scan_words
+from pcr_exp.analysis.tables import (
+    Cell,
+    Footnotes,
+    difference_cell,
+    kilobytes,
+    reached_cell,
+    score_cells,
+    section,
+    spread_cell,
+    target_words,
+    three_figures,
+    timed,
+)
+
+
+def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
+    """Write `echo.csv`, `echo.md` and `write_echo_figures`, and return tables and figures.
+
+    Nothing if no run echoes.
+    """
+    frame = echo_frame(runs)
+    if frame.empty or (frame["factor"] == 1).all():
+        return [], []
+    summary = tuned(frame, "fresh_to_target")
+    tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
+    as_written(summary).to_csv(tables[0], index=False)
+    tables[1].write_text(echo_to_markdown(summary, setting_words(runs, COMPARED)))
+    return tables, write_echo_figures(runs, out)
+
+
+def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
+    """Draw what there is data for, as PDF, PNG and CSV in `out`; nothing if no run echoes.
+
+    Each setting (PANEL_KEYS) is a panel of one figure, that of the first of these that its runs differ in:
+
+    * scan level, or what repeats read on to: `echo_bytes`;
+    * echo factor, if there are three or more: `echo_time`, if seconds may be said;
+    * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
+    * else, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
+    """
+    frame = echo_frame(runs)
+    paths: list[Path] = []
+    if frame.empty or (frame["factor"] == 1).all():
+        return paths
+    summary = tuned(frame, "fresh_to_target")
+    topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
+    of_topic = dict(list(summary.groupby(topics)))
+    if "bytes" in of_topic:
+        curves = byte_curves(runs, of_topic["bytes"])
+        paths += save_figure(
+            draw_score_against_bytes(curves),
+            curves,
+            out,
+            "echo_bytes",
+            of_runs(runs, "Accuracy over bytes read"),
+        )
+    if "factor" in of_topic:
+        timed = of_topic["factor"][of_topic["factor"]["no_seconds"] == ""]
+        if len(timed):
+            caption = of_runs(runs, "What echoing takes, over the echo factor")
+            paths += save_figure(draw_echo_time(timed), timed, out, "echo_time", caption)
+    for x in ("batch_size", "buffer"):
+        if x in of_topic:
+            caption = of_runs(runs, f"Fresh images to the target over {ECHO_AXES[x]}")
+            paths += save_figure(draw_fresh_against(of_topic[x], x), of_topic[x], out, f"echo_{x}", caption)
+    if "variant" in of_topic:
+        variants = of_topic["variant"]
+        caption = of_runs(runs, "Fresh images to the target")
+        paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target", caption)
+        best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_score")
+        caption = of_runs(runs, "Accuracy at equal fresh images")
+        paths += save_figure(draw_score_at_budget(best), best, out, "echo_top1_at_budget", caption)
+    return paths
+
+
+def byte_curves(runs: Sequence[Run], chosen: pd.DataFrame) -> pd.DataFrame:
+    """Mean record_bytes and val_score over seeds, per epoch, of the runs behind rows of `tuned`."""
+    keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
+    facts = chosen[
+        [
+            *keys,
+            "encoding",
+            "group",
+            "n",
+            "num_rates",
+            "target_score",
+            "majority_share",
+            "num_classes",
+            "headline",
+        ]
+    ]
+    of_runs = echo_frame(runs)[[*keys, "run_id"]].merge(facts, on=keys)
+    evaluations = pd.DataFrame(
+        {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_score")}}
+        for run in runs
+        for row in run.eval_rows
+    )
+    joined = of_runs.merge(evaluations, on="run_id")
+    curves = joined.groupby([*facts.columns, "epoch"], sort=True, dropna=False)
+    return curves[["record_bytes", "val_score"]].mean().reset_index()
+
+
+def _topic(rows: pd.DataFrame) -> str:
+    """What the runs of a setting compare, by the name of its figure."""
+    values = {key: rows[key].nunique() for key in SERIES_KEYS}
+    if values["scan"] > 1 or values["repeat_groups"] > 1:
+        return "bytes"
+    if values["factor"] > 2:
+        return "factor"
+    if values["batch_size"] > 1:
+        return "batch_size"
+    return "buffer" if values["buffer"] > 2 else "variant"
+
+
+def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
+    """A table per panel of `tuned`: means over n seeds (smallest to largest).
+
+    `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    """
+    parts = []
+    found = list(echo_panels(summary))
+    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, _, rows in found], settings)
+    for title, (_, facts, rows) in zip(titles, found, strict=True):
+        notes = Footnotes()
+        words = (
+            f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "
+            f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
+            "smallest buffer, "
+            f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
+        )
+        parts.append(section(title, words, in_order(rows), _columns(rows, notes), notes))
+    return "\n".join(parts)
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    def rate(measure: str, factor: float) -> Cell:
+        def cell(row: Mapping[Any, Any]) -> str:
+            scaled = {key: factor * row[key] for key in row if str(key).startswith(f"{measure}_")}
+            return spread_cell(scaled, measure, three_figures)
+
+        return timed(notes, cell)
+
+    def until(measure: str, show: Any) -> Cell:
+        """Counts of examples and bytes are no seconds."""
+
+        def cell(row: Mapping[Any, Any]) -> str:
+            said = {**row, "no_seconds": ""}
+            return reached_cell(said, notes, lambda found: spread_cell(found, measure, show))
+
+        return cell
+
+    return {
+        "echo": lambda row: name_of(row, with_factor=True),
+        "scan": lambda row: scan_words(row["scan"]),
+        "batch": lambda row: str(row["batch_size"]),
+        "n": lambda row: notes.count(row["n"]),
+        "updates": lambda row: f"{row['updates']:,}",
+        "fresh examples": lambda row: f"{row['fresh']:,}",
+        "bytes": lambda row: kilobytes(row["record_bytes_mean"]),
+        "fresh examples to target": until("fresh_to_target", "{:,.0f}".format),
+        "bytes to target": until("bytes_to_target", kilobytes),
+        "seconds to target": lambda row: reached_cell(row, notes, rate("time_to_target_s", 1)),
+        "ms per fresh example": rate("s_per_fresh", 1e3),
+        **score_cells(rows),
+        "difference, points": lambda row: difference_cell(row, notes),
+    }

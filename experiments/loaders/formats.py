@@ -1,0 +1,260 @@
+"""The same images in every format that is compared, each built once and its space and time noted."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from PIL import Image
+
+from experiments.loaders.peers.catalogue import OURS, SourceImage
+from experiments.loaders.process import LoaderProcess
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.errors import ConfigError
+from pcr_exp.records.encode import Progress, encode_split
+from pcr_exp.records.fingerprint import file_size, fingerprint
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.receipts import read_rejected
+from pcr_exp.records.writer import ENCODINGS
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.machine import own_cpu_s
+
+IMAGES_FILE = "images.json"
+_SPLIT = "train"
+
+
+Build = Callable[[Path], tuple[float, float] | None]
+"""Writes a format into a folder; may return the (seconds, CPU seconds) that it took, if it knows better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """One format of all images on disk."""
+
+    format: str
+    num_images: int
+    num_files: int
+    num_bytes: int
+    """Sum of the files' lengths."""
+    build_s: float | None
+    """Wall-clock seconds that it took to make; None: it was there, or came with another format."""
+    build_cpu_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder with a folder per format."""
+
+    folder: Path
+    images: list[SourceImage]
+    """What every format holds: the dataset's training images that records can store."""
+
+    def format_folder(self, name: str) -> Path:
+        """Where a format lies."""
+        return self.folder / name
+
+    def files(self, name: str) -> list[Path]:
+        """Files of a format, links resolved."""
+        return list_files(self.format_folder(name))
+
+
+def open_workspace(
+    config: DatasetConfig, work: Path, *, on_error: str, num_workers: int, progress: Progress
+) -> tuple[Workspace, Built]:
+    """Open the dataset's workspace below `work`, and its records, made first if there are none.
+
+    Raises:
+        ConfigError, DatasetError: as `open_dataset` raises them.
+        ImageError, RecordError, StorageError: as `encode_split` raises them.
+    """
+    dataset = open_dataset(config)
+    if any(sample.packed is not None for sample in dataset.train):
+        raise ConfigError(
+            f"dataset={dataset.name}: its images lie in files that hold many, and the formats that are "
+            "compared are made of files of one image each. Choose a dataset of such files, for instance "
+            "dataset=folder."
+        )
+    tasks = [(sample, file_size(sample.path)) for sample in dataset.train]
+    per_record = config.images_per_record
+    key = fingerprint(
+        tasks, dataset.classes, dataset=dataset.name, split=_SPLIT, images_per_record=per_record
+    )
+    folder = work / f"{dataset.name}-{key}"
+    records = folder / OURS
+
+    def encode(_: Path) -> None:
+        encode_split(
+            dataset.train,
+            dataset.classes,
+            records,
+            dataset=dataset.name,
+            split=_SPLIT,
+            images_per_record=per_record,
+            on_error=on_error,
+            num_workers=num_workers,
+            progress=progress,
+        )
+
+    built = _build_once(folder, OURS, len(dataset.train), encode)
+    workspace = Workspace(folder, _stored(dataset, config.label, records))
+    write_atomic(folder / IMAGES_FILE, [json.dumps(workspace.images).encode()])
+    return workspace, replace(built, num_images=len(workspace.images))
+
+
+def build_format(workspace: Workspace, name: str, process: LoaderProcess) -> Built:
+    """Build a peer's format in its loader's process, unless it is there.
+
+    Raises:
+        LoaderError: it cannot be built.
+    """
+
+    def build(folder: Path) -> tuple[float, float]:
+        images = workspace.folder / IMAGES_FILE
+        took = process.ask(
+            {"do": "build", "loader": process.name, "folder": str(folder), "images": str(images)}
+        )
+        return took["build_s"], took["build_cpu_s"]
+
+    return build_once(workspace, name, build)
+
+
+def build_once(workspace: Workspace, name: str, build: Build) -> Built:
+    """Build a format in a new folder, unless it is there; what is returned was noted when it was built."""
+    return _build_once(workspace.folder, name, len(workspace.images), build)
+
+
+def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built:
+    folder, note = parent / name, parent / f"{name}.json"
+    if note.exists():
+        return Built(**json.loads(note.read_text()))
+    if name != OURS:
+        shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    # An encode that was stopped continues: what remains of it says nothing about the whole.
+    is_whole = not any(folder.iterdir())
+    started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
+    seconds = build(folder) or (time.perf_counter() - started_s, own_cpu_s() - started_cpu_s)
+    files = list_files(folder)
+    built = Built(
+        format=name,
+        num_images=num_images,
+        num_files=len(files),
+        num_bytes=sum(file.stat().st_size for file in files),
+        build_s=seconds[0] if is_whole else None,
+        build_cpu_s=seconds[1] if is_whole else None,
+    )
+    write_atomic(note, [json.dumps(asdict(built), indent=2).encode() + b"\n"])
+    return built
+
+
+def original_files(workspace: Workspace) -> Built:
+    """The JPEG files that the dataset came as."""
+    num_bytes = sum(Path(image.path).stat().st_size for image in workspace.images)
+    num = len(workspace.images)
+    return Built(
+        format="files", num_images=num, num_files=num, num_bytes=num_bytes, build_s=None, build_cpu_s=None
+    )
+
+
+def by_encoding(workspace: Workspace, records: Built) -> list[Built]:
+    """Both encodings of the records. They are written in one go: its time is given as that of `pcr`."""
+    formats = []
+    for encoding in ENCODINGS:
+        files = list_files(workspace.format_folder(OURS) / encoding)
+        num_bytes = sum(file.stat().st_size for file in files)
+        format_ = replace(records, format=encoding, num_files=len(files), num_bytes=num_bytes)
+        formats.append(format_ if encoding == "pcr" else replace(format_, build_s=None, build_cpu_s=None))
+    return formats
+
+
+def list_files(folder: Path) -> list[Path]:
+    """All files below a folder, sorted; links are followed to the files that they point to."""
+    return sorted(path.resolve() for path in folder.rglob("*") if path.is_file())
+
+
+def _stored(dataset: Dataset, label: str, records: Path) -> list[SourceImage]:
+    rejected = {sample_id for sample_id, _ in read_rejected(records)}
+    return [
+        SourceImage(str(sample.path.resolve()), sample.labels[label])
+        for sample in dataset.train
+        if sample.id not in rejected
+    ]
+
+
+LOWEST_QUALITY, HIGHEST_QUALITY = 1, 95
+_SAMPLE_IMAGES = 32
+
+
+def build_copies(workspace: Workspace, groups: Sequence[int], num_workers: int) -> list[Built]:
+    """A copy of all images as large as each scan group, and a line for all of them together.
+
+    The last line, `files_and_copies`, is what gives the choice that one set of progressive records gives: the
+    original files and every copy.
+    """
+    index = RecordSet(LocalStorage(workspace.format_folder(OURS)), "pcr").index
+    copies = []
+    for group in groups:
+        quality = quality_for(workspace.images, index.mean_prefix_bytes(group))
+        copies.append(
+            build_once(
+                workspace,
+                f"copy_q{quality}_group_{group}",
+                partial(_build_copy, workspace.images, quality, num_workers),
+            )
+        )
+    return [*copies, _together(original_files(workspace), copies)] if copies else []
+
+
+def _together(files: Built, copies: Sequence[Built]) -> Built:
+    seconds = [(copy.build_s or 0.0, copy.build_cpu_s or 0.0) for copy in copies]
+    return replace(
+        files,
+        format="files_and_copies",
+        num_files=files.num_files + sum(copy.num_files for copy in copies),
+        num_bytes=files.num_bytes + sum(copy.num_bytes for copy in copies),
+        build_s=sum(wall_s for wall_s, _ in seconds),
+        build_cpu_s=sum(cpu_s for _, cpu_s in seconds),
+    )
+
+
+def quality_for(images: Sequence[SourceImage], mean_bytes: float) -> int:
+    """The JPEG quality (1..95) whose copies come nearest to `mean_bytes` from below; else 1.
+
+    Looked for on 32 images, spread evenly.
+    """
+    step = max(1, len(images) // _SAMPLE_IMAGES)
+    sample = [Path(image.path).read_bytes() for image in images[::step]][:_SAMPLE_IMAGES]
+    low, high = LOWEST_QUALITY, HIGHEST_QUALITY
+    while low < high:
+        middle = (low + high + 1) // 2
+        size = sum(len(reencode(jpeg, middle)) for jpeg in sample) / len(sample)
+        low, high = (middle, high) if size <= mean_bytes else (low, middle - 1)
+    return low
+
+
+def _build_copy(images: Sequence[SourceImage], quality: int, num_workers: int, folder: Path) -> None:
+    """Write every image again at a quality, by Pillow with its other settings as they come."""
+
+    def write(numbered: tuple[int, SourceImage]) -> None:
+        number, image = numbered
+        (folder / f"{number:07d}.jpg").write_bytes(reencode(Path(image.path).read_bytes(), quality))
+
+    with ThreadPoolExecutor(max(1, num_workers)) as pool:
+        list(pool.map(write, enumerate(images)))
+
+
+def reencode(jpeg: bytes, quality: int) -> bytes:
+    """The image as a baseline JPEG of a quality; its metadata is left out."""
+    out = io.BytesIO()
+    with Image.open(io.BytesIO(jpeg)) as image:
+        image.save(out, "JPEG", quality=quality)
+    return out.getvalue()

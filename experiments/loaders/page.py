@@ -1,0 +1,227 @@
+"""The page of a contest of loaders: its tables in Markdown, and its figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.loaders.figures import (
+    charged_per_request,
+    draw_file_per_image,
+    draw_formats,
+    draw_loaders,
+    is_charged,
+)
+from experiments.loaders.peers.catalogue import differs_of, filter_of, is_ours, title_of
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
+from pcr_exp.analysis.throughput import (
+    Throughput,
+    free_running,
+    load_throughput,
+    on_all_cores,
+    summarise_throughput,
+    unlimited,
+)
+from pcr_exp.analysis.throughput_page import (
+    MEASURED,
+    PAGE_FILE,
+    SUMMARY_FILE,
+    caption_of,
+    draw_throughput_vs_scan,
+    facts,
+    is_per_request,
+)
+
+OURS = "baseline"
+"""The same bytes as the others read, in records."""
+
+_COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
+    "baseline records, beside": lambda row: title_of(row["loader"]),
+    "who filters": lambda row: "both" if row["filtered"] else "neither",
+    "images/s, ours / theirs": median_cell("images_per_s", "{:.2f}".format),
+    "CPU per image, theirs / ours": median_cell("cpu", "{:.2f}".format),
+    "what differs": lambda row: differs_of(row["loader"]),
+}
+
+
+def beside_to_markdown(rows: pd.DataFrame) -> str:
+    """A table with a line per peer; empty where there are no rows of baseline records or of peers.
+
+    Peers that filter stand beside ours with the resize filter, others beside ours without.
+
+    Args:
+        rows: `ROW_COLUMNS`, one per measurement.
+    """
+    free = on_all_cores(unlimited(free_running(rows)))
+    filters = [filter_of(*names) for names in zip(free["loader"], free["decode"], strict=True)]
+    free = free.assign(filtered=[name != "none" for name in filters])
+    ours = free[free["loader"] == OURS].drop_duplicates(["repeat", "filtered"])
+    theirs = free[~free["loader"].map(is_ours)]
+    pairs = theirs.merge(ours, on=["repeat", "filtered"], suffixes=("", "_ours"))
+    if pairs.empty:
+        return ""
+    pairs = pairs.assign(
+        images_per_s=pairs["images_per_s_ours"] / pairs["images_per_s"],
+        cpu=pairs["cpu_s_per_image"] / pairs["cpu_s_per_image_ours"],
+    )
+    by_loader = pairs.groupby("loader", sort=False)
+    lines = pd.DataFrame({"n": by_loader.size(), "filtered": by_loader["filtered"].first()})
+    for measure in ("images_per_s", "cpu"):
+        for statistic in ("median", "min", "max"):
+            lines[f"{measure}_{statistic}"] = by_loader[measure].agg(statistic)
+    return markdown_table(lines.reset_index(), _COLUMNS)
+
+
+_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+
+
+def report_throughput(folder: str | Path) -> list[Path]:
+    """Write throughput_summary.csv, throughput.md and every figure that there is data for; returns all files.
+
+    Raises:
+        RunError: the measurement in `folder` is missing or damaged.
+    """
+    folder = Path(folder)
+    measured = load_throughput(folder)
+    summary = summarise_throughput(measured.rows)
+    tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
+    summary.to_csv(tables[0], index=False)
+    tables[1].write_text(to_markdown(measured))
+    summary = on_all_cores(summary)
+    free = unlimited(free_running(summary))
+    figures = [
+        *save_figure(draw_loaders(free), summary, folder, "loaders", caption_of(measured, "Loaders", free)),
+        *save_figure(
+            draw_formats(measured.formats),
+            measured.formats,
+            *(folder, "space_and_build_time", caption_of(measured, "Space and build time of formats", None)),
+        ),
+    ]
+    if summary["loader"].map(is_ours).any():
+        caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
+        figures += save_figure(
+            draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan", caption
+        )
+    if is_charged(summary):
+        charged = charged_per_request(summary)
+        caption = caption_of(measured, "What requests cost", charged)
+        figures += save_figure(draw_file_per_image(charged), summary, folder, "file_per_image", caption)
+    return [*tables, *figures]
+
+
+def to_markdown(measured: Throughput) -> str:
+    """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
+    summary = summarise_throughput(measured.rows)
+    bounds, summary = _bounds(summary), on_all_cores(summary)
+    loaders = _loaders(summary, measured.meta["settings"])
+    beside = beside_to_markdown(measured.rows)
+    parts = [facts(measured), loaders, _absent(measured.absent), beside, bounds]
+    limited = free_running(summary[summary["storage"] != "unlimited"])
+    if len(limited):
+        parts.append("### Under throttles\n\n" + markdown_table(limited, LIMITED))
+        parts.append(_never_limited(summary, limited))
+    parts.append("### Formats\n\n" + _formats(measured.formats))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
+    """Free-running lines, with the wait share of the same loader at the model's speed."""
+    lines = unlimited(summary)
+    paced = lines[lines["model_images_per_s"].notna()]
+    shares = paced.set_index(["loader", "decode"])["wait_share_median"].to_dict()
+    free = free_running(lines)
+    keys = zip(free["loader"], free["decode"], strict=True)
+    free = free.assign(paced_wait_share=[shares.get(key, math.nan) for key in keys])
+    columns = dict(_LOADERS)
+    if len(paced):
+        model = paced["model_images_per_s"].iloc[0]
+        columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
+    counted = settings.get("counted", _COUNTED_BEFORE)
+    return f"### Loaders\n\nCounted: {counted}.\n\n{markdown_table(free, columns)}"
+
+
+def _bounds(summary: pd.DataFrame) -> str:
+    """Ours beside what decoding and cropping alone give, and on fewer cores."""
+    lines = summary[summary["bound_images_per_s_median"].notna()]
+    if not len(lines):
+        return ""
+    return f"### Beside decoding and cropping alone\n\n{_WHAT_BOUNDS}\n\n{markdown_table(lines, _BOUNDS)}"
+
+
+def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
+    """Loaders without a line under throttles, and why they have none."""
+    missing = [name for name in summary["loader"].unique() if name not in set(limited["loader"])]
+    titles = "; ".join(title_of(name) for name in missing)
+    because = "they open their files past the storage layer that holds the throttle"
+    return f"Measured without a throttle only, as {because}: {titles}." if missing else ""
+
+
+def _absent(absent: Mapping[str, str]) -> str:
+    return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
+
+
+def _formats(formats: pd.DataFrame) -> str:
+    return markdown_table(formats, _FORMATS)
+
+
+def _percent(share: float) -> str:
+    return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
+
+
+def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
+    return lambda row: three_figures(1e3 * row[column] / row["num_images"])
+
+
+_LOADERS: _Columns = {
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
+    "images/s": median_cell("images_per_s", three_figures),
+    "x ImageFolder (PIL)": median_cell("ratio", lambda value: f"{value:.2f}"),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
+    "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
+    "first batch (s)": median_cell("first_batch_s", three_figures),
+    "what differs": lambda row: differs_of(row["loader"]),
+}
+
+_COUNTED_BEFORE = "all from opening the loader to its last batch"
+"""Of measurements that do not say it."""
+
+_WHAT_BOUNDS = (
+    "The bound is what the workers' own code gives on files in memory, in as many processes, with nothing "
+    "read or handed over: measured before and after each measurement of the loader; shares are taken by "
+    "repeat."
+)
+
+_BOUNDS: _Columns = {
+    "loader": lambda row: title_of(row["loader"]),
+    "decoder": lambda row: row["decode"],
+    "cores": lambda row: NOTHING if math.isnan(row["cores"]) else f"{row['cores']:.0f}",
+    "images/s": median_cell("images_per_s", three_figures),
+    "bound, images/s": median_cell("bound_images_per_s", three_figures),
+    "share of the bound": median_cell("bound_share", lambda value: f"{value:.3f}"),
+    "CPU us per image": lambda row: three_figures(1e6 * row["cpu_s_per_image_median"]),
+    "bound, CPU us per image": lambda row: three_figures(1e6 * row["bound_cpu_s_per_image_median"]),
+    "all cores over this": median_cell("cores_ratio", lambda value: f"{value:.2f}"),
+}
+
+_FORMATS: _Columns = {
+    "format": lambda row: row["format"],
+    "files": lambda row: f"{row['num_files']:,}",
+    "size": lambda row: kilobytes(row["num_bytes"]),
+    "kB per image": lambda row: three_figures(row["num_bytes"] / 1e3 / row["num_images"]),
+    "build, ms per image": _per_image("build_s"),
+    "build, CPU ms per image": _per_image("build_cpu_s"),
+}
+
+LIMITED: _Columns = {
+    "storage": lambda row: row["storage"],
+    "loader": lambda row: title_of(row["loader"]),
+    **MEASURED,
+}

@@ -1,0 +1,151 @@
+"""A fresh process per loader, so that imports, caches and memory of loaders do not mix.
+
+It stays idle between measurements: requests are lines of JSON on its stdin, answers lines of JSON on its
+stdout. Whatever libraries print goes to its stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.errors import LoaderError, PcrExpError
+from pcr_exp.system.process import end_with_parent
+
+_MODULE = "experiments.loaders.process"
+_END_S = 10.0
+_LAST_LINES = 5
+
+
+class LoaderProcess:
+    """Measures one loader, and builds what it reads. A context manager that ends the process."""
+
+    def __init__(self, name: str, python: str | None = None) -> None:
+        """`name` is a loader's, for errors; `python` the interpreter, by default this one."""
+        self.name = name
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            [python or sys.executable, "-m", _MODULE, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            process_group=0,  # a loader's own workers are in it, and end with it
+        )
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to `{"do": "measure" | "bound" | "consume" | "build", ...}`; see `answer`.
+
+        Raises:
+            LoaderError: the loader failed, or its process died.
+        """
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died: its stdout has ended too
+        line = self._process.stdout.readline()
+        if not line:
+            status = self._process.wait()
+            raise LoaderError(
+                f"the process of {self.name} died with status {status}. Its last words: {self._last_words()}"
+            )
+        answered: dict[str, Any] = json.loads(line)
+        if "error" in answered:
+            raise LoaderError(f"{self.name}: {answered['error']}")
+        return answered
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End the process, and what it started: at its own pace, then by force."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(BrokenPipeError):  # it died, and what was asked last has not been sent
+            self._process.stdin.close()
+        try:
+            self._process.wait(0 if at_once else _END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process.stdout.close()
+        self._stderr.close()
+
+    def __enter__(self) -> LoaderProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Nobody will read what it is measuring. Ctrl-C does not reach it: it is in a group of its own.
+        self.close(at_once=kind is not None)
+
+    def _last_words(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return " | ".join(lines[-_LAST_LINES:]) or "none"
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
+    # Imported here, in the loader's own process, where their time is not measured.
+    from experiments.loaders.peers.catalogue import SourceImage, absence, open_format, open_peer
+    from pcr_exp.measuring.throughput.job import Job
+    from pcr_exp.measuring.throughput.measure import measure
+    from pcr_exp.system.machine import own_cpu_s
+
+    folder = Path(request["folder"])
+    if request["do"] == "build":
+        images = [SourceImage(*image) for image in json.loads(Path(request["images"]).read_text())]
+        if reason := absence(request["loader"]):
+            raise LoaderError(reason)
+        build = open_format(request["loader"]).build
+        started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
+        build(images, folder)
+        return {
+            "build_s": time.perf_counter() - started_s,
+            "build_cpu_s": own_cpu_s() - started_cpu_s,
+        }
+    job = Job.from_json(request["job"])
+    if request["do"] == "consume":
+        from experiments.loaders.consume import consume
+
+        return consume(open_peer(job.loader), folder, job, request["until_s"]).to_json()
+    _confine(job.cores)
+    if request["do"] == "bound":
+        from experiments.loaders.bound import decode_alone
+
+        return decode_alone(folder, job, request["measure_s"]).to_json()
+    return measure(open_peer(job.loader), folder, job, request["epoch_images"]).to_json()
+
+
+def _confine(cores: int | None) -> None:
+    """Let this process and what it starts run on so many cores only (None: on all)."""
+    if cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def main() -> None:
+    """Answer requests until stdin ends, or the process that asks has ended."""
+    end_with_parent(int(sys.argv[1]), lambda: os.killpg(0, signal.SIGKILL))
+    # Kept for answers; what libraries print must not be taken for one.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in sys.stdin:
+        try:
+            answered = answer(json.loads(line))
+        except PcrExpError as error:
+            answered = {"error": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            answered = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answered) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
+
+`python -m experiments.loaders.speed.decode` prints a table and keeps it as outputs/antialias/cost.csv:
+microseconds of CPU time per native ImageNet image, random-resized-crop 224, in one process, everything
+warm; with the filter of `loader.antialias` and without, by turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+
+from experiments.loaders.speed.study import add_images, native_records, save_rows
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.images.codec import Part, Pixels
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.resample import resample
+from pcr_exp.loading.transform import TrainTransform, random_crop
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.system.process import keep_freed_memory
+
+NUM_IMAGES = 200
+IMAGE_SIZE = 224
+CASES = [
+    ("baseline", 1, "libjpeg"),
+    *(("pcr", 10, mode) for mode in ("libjpeg",)),
+    *(("pcr", 5, mode) for mode in ("libjpeg", "unsmoothed")),
+    *(("pcr", group, mode) for group in (2, 1) for mode in ("libjpeg", "unsmoothed", "scaled")),
+]
+FILTERS = {"no": False, "yes": True}
+"""`loader.antialias`, as rows call it."""
+"""(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on."""
+
+
+def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bool) -> dict[str, float]:
+    """Mean CPU microseconds per image of each step, and images/s of all of them."""
+    spent_s: dict[str, float] = dict.fromkeys(("read", "join", "decode", "resample", "flip"), 0.0)
+    records = RecordSet(LocalStorage(folder), encoding)
+    decoder = open_decoder(mode, encoding)
+    out = np.empty((IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+
+    def timed(step: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        started_s = time.thread_time()
+        result = call(*arguments)
+        spent_s[step] += time.thread_time() - started_s
+        return result
+
+    def resized(part: Part, out: Pixels) -> None:
+        resample(part, out, antialias=antialias)
+
+    def decoded(jpeg: bytes, draws: list[float]) -> Any:
+        image = decoder(jpeg, group, "an image")
+        return image.part(*random_crop(image.height_px, image.width_px, AugmentConfig(), draws))
+
+    num_images = 0
+    for record in range(len(records.index.records)):
+        prefix = timed("read", records.read_prefix, record, group)
+        for i in range(len(prefix)):
+            jpeg = timed("join", prefix.encoded, i)
+            draws = rng.random(TrainTransform.num_draws).tolist()
+            part = timed("decode", decoded, jpeg, draws)
+            timed("resample", resized, part, out)
+            timed("flip", cv2.flip, out, 1, out)
+            num_images += 1
+    per_image = {f"{step}_us": 1e6 * total / num_images for step, total in spent_s.items()}
+    return {**per_image, "images_per_s_per_core": num_images / sum(spent_s.values())}
+
+
+def rows(images: Path, repeats: int) -> Iterator[dict[str, Any]]:
+    """The cases by turns."""
+    folder = native_records(NUM_IMAGES, 50, images=images)
+    for case in CASES:
+        profile(folder, *case, antialias=True)  # warm
+    for repeat in range(repeats):
+        for (encoding, group, mode), (word, antialias) in product(CASES, FILTERS.items()):
+            scan = "baseline" if encoding == "baseline" else f"group_{group}"
+            spent = profile(folder, encoding, group, mode, antialias=antialias)
+            yield {"scan": scan, "decode": mode, "antialias": word, "repeat": repeat, **spent}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_images(parser)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/cost.csv"))
+    arguments = parser.parse_args()
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as decoding workers do
+    save_rows(list(rows(arguments.images, arguments.repeats)), arguments.out)
+
+
+if __name__ == "__main__":
+    main()

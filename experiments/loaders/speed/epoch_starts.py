@@ -1,0 +1,95 @@
+"""What the start of an epoch costs where storage is as fast as training, by how many records are read ahead.
+
+`python -m experiments.loaders.speed.epoch_starts` trains (sleeps) as fast as the bandwidth brings native
+ImageNet images, over epochs of 20 records, prints a table and keeps it as epoch_starts.csv in
+outputs/throughput. An epoch's first batch needs a record of every lane: what is not read while the epoch
+before it ends, storage rests for, and then training waits for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from experiments.loaders.speed.study import add_images, native_records, save_rows
+from experiments.loaders.speed.throttled_loader import SCANS, UNLIMITED, open_loader
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.open import open_storage
+from pcr_exp.system import MIB
+
+NUM_IMAGES, IMAGES_PER_RECORD = 1280, 64
+
+
+def measure_epochs(
+    folder: Path, scan: str, mib_per_s: float, records_ahead: int | None, num_epochs: int
+) -> dict[str, float]:
+    """Images/s and the share of time that was waited, both after the first batch; and its seconds.
+
+    Args:
+        folder: Both encodings of a split.
+        scan: A key of `throttled_loader.SCANS`.
+        mib_per_s: The bandwidth.
+        records_ahead: As `loader.records_ahead`.
+        num_epochs: In one stream.
+    """
+    storage = StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s)
+    config = LoaderConfig(num_workers=1, records_ahead=records_ahead)
+    encoding, group = SCANS[scan]
+    index = RecordSet(open_storage(str(folder), UNLIMITED), encoding).index
+    images_per_s = mib_per_s * MIB * index.num_samples / index.epoch_bytes(group)
+    with open_loader(folder, scan, storage, config) as loader:
+        started_s = time.perf_counter()
+        stream = loader.batches(0, 0, num_epochs)
+        num_images = len(next(stream).labels)
+        first_s = time.perf_counter() - started_s
+        waited_s, began_s = 0.0, time.perf_counter()
+        time.sleep(num_images / images_per_s)
+        asked_s = time.perf_counter()
+        for batch in stream:
+            waited_s += time.perf_counter() - asked_s
+            num_images += len(batch.labels)
+            time.sleep(len(batch.labels) / images_per_s)
+            asked_s = time.perf_counter()
+        took_s = time.perf_counter() - began_s
+        return {
+            "held_mib": loader.max_held_bytes() / MIB,
+            "first_batch_s": first_s,
+            "images_per_s": num_images / took_s,
+            "share_of_bound": num_images / took_s / images_per_s,
+            "wait_share": waited_s / took_s,
+        }
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_images(parser)
+    parser.add_argument("--scan", choices=SCANS, default="group_5")
+    parser.add_argument("--mib-per-s", type=float, default=10)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("outputs/throughput"))
+    given = parser.parse_args()
+    folder = native_records(NUM_IMAGES, IMAGES_PER_RECORD, images=given.images)
+    rows: list[dict[str, object]] = []
+    for repeat in range(given.repeats):
+        for records_ahead in (4, None):  # by turns, for other work on the machine changes its speed
+            case = {
+                "scan": given.scan,
+                "bandwidth_mib_per_s": given.mib_per_s,
+                "epochs": given.epochs,
+                "records_ahead": "default" if records_ahead is None else str(records_ahead),
+                "repeat": repeat,
+            }
+            rows.append(
+                case | measure_epochs(folder, given.scan, given.mib_per_s, records_ahead, given.epochs)
+            )
+    save_rows(rows, given.out / "epoch_starts.csv")
+
+
+if __name__ == "__main__":
+    main()

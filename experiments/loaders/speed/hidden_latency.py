@@ -1,0 +1,102 @@
+"""How much of 100 MiB/s read-ahead reaches though every request takes 50 ms, by scan group and record size.
+
+`python -m experiments.loaders.speed.hidden_latency --images-per-record 1024` prints a table and keeps it as
+latency.csv in outputs/throttle. Nothing is decoded: at group 10, that bandwidth brings more than two cores
+can decode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from experiments.loaders.speed.study import add_images, native_records, save_rows
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.read_ahead import by_calls, reads_ahead, reads_in_flight, reads_per_call, threads_for
+from pcr_exp.records import headers as known_headers
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.open import open_storage
+from pcr_exp.system import MIB
+
+SHUFFLE_RECORDS = 4
+
+
+def measure_latency(
+    folder: Path, group: int, storage: StorageConfig, *, repeats: int, seconds: float
+) -> list[dict[str, object]]:
+    """Rows of one scan group; read-ahead is told the bandwidth and the latency, as the loader is."""
+    records = RecordSet(open_storage(str(folder), storage), "pcr")
+    num_records = len(records.index.records)
+    mean_bytes = records.index.epoch_bytes(group) / num_records
+    in_flight = reads_in_flight(storage, mean_bytes)
+    per_call = reads_per_call(in_flight, getattr(records.storage, "reads_many", False))
+    under_way = by_calls(in_flight, per_call)
+    fetcher: Fetcher[int, RecordPrefix] = Fetcher(
+        lambda record: records.read_prefix(record, group),
+        (record for _ in range(10**6) for record in range(num_records)),
+        num_threads=threads_for(under_way, per_call),
+        read_many=lambda wanted: records.read_prefixes([(record, group) for record in wanted]),
+        at_once=per_call,
+        ahead=reads_ahead(under_way, SHUFFLE_RECORDS, SHUFFLE_RECORDS, mean_bytes),
+    )
+    assert storage.bandwidth_mib_per_s is not None
+    num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))
+    rows: list[dict[str, object]] = []
+    fetcher.start()
+    try:
+        for _ in range(1 + 2 * under_way // SHUFFLE_RECORDS):
+            fetcher.take(SHUFFLE_RECORDS)
+        for repeat in range(repeats):
+            started_s = time.perf_counter()
+            # As the loader does it: a window at a time.
+            num_bytes = sum(
+                prefix.num_bytes for _ in range(num_windows) for prefix in fetcher.take(SHUFFLE_RECORDS)
+            )
+            took_s = time.perf_counter() - started_s
+            rows.append(
+                {
+                    "headers_known": "yes" if known_headers._KEPT_BYTES else "no",
+                    "images_per_record": records.index.records[0].num_samples,
+                    "group": group,
+                    "read_kb": round(mean_bytes / 1e3, 1),
+                    "in_flight": in_flight,
+                    "repeat": repeat,
+                    "reads_per_s": num_windows * SHUFFLE_RECORDS / took_s,
+                    "mib_per_s": num_bytes / MIB / took_s,
+                    "share_of_bandwidth": num_bytes / MIB / took_s / storage.bandwidth_mib_per_s,
+                }
+            )
+    finally:
+        fetcher.close()
+    return rows
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_images(parser)
+    parser.add_argument("--images-per-record", type=int, nargs="+", default=[1024])
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
+    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
+    given = parser.parse_args()
+    storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
+    if given.unseen:
+        known_headers._KEPT_BYTES = 0
+    rows: list[dict[str, object]] = []
+    for size in given.images_per_record:
+        folder = native_records(max(200, 2 * size), size, images=given.images)
+        for group in given.groups:
+            rows += measure_latency(folder, group, storage, repeats=given.repeats, seconds=given.seconds)
+    save_rows(rows, given.out / "latency.csv")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Measurements of parts in figures: the throttle beside slow devices, 3LC's codec, encoding records.
+
+Each figure is drawn from the table of a committed measurement, by `experiments.redraw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.caption import Caption, recorded_hardware
+from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
+from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.tables import span
+
+THROTTLED = {
+    "disk.csv": "a disk slowed by the kernel",
+    "head_reads.csv": "reads from a simulated disk head",
+    "head_epochs.csv": "epochs from a simulated disk head",
+    "network.csv": "HTTP over a slowed link",
+    "gradients.csv": "gradients over a slowed link",
+}
+"""Tables of results/throttle that have seconds of a device that is really slow and of the throttle."""
+
+_CLOSE = 0.05
+
+_ROW_IN, _AROUND_IN = 0.34, 1.5
+
+
+def throttle_ratios(folder: Path) -> pd.DataFrame:
+    """Rows of `place`, `setting` and `ratio`: the throttle's seconds over those of the slow device.
+
+    Args:
+        folder: With the tables THROTTLED.
+    """
+    parts = []
+    for name, place in THROTTLED.items():
+        rows = pd.read_csv(folder / name)
+        keys = [str(key) for key in rows if key not in _MEASURED]
+        settings = [_words(dict(zip(keys, row, strict=True))) for row in rows[keys].itertuples(index=False)]
+        parts.append(pd.DataFrame({"place": place, "setting": settings, "ratio": rows["ratio"]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+_MEASURED = {
+    *("bytes_over_bandwidth_s", "seeks_and_bytes_s", "repeat", "real_s", "throttle_s", "ratio"),
+    *("num_updates", "bytes_sent", "num_reads", "epochs"),
+}
+
+_UNITS = {
+    "bandwidth_mib_per_s": "{:g} MiB/s",
+    "bandwidth_mbit_per_s": "{:g} Mbit/s",
+    "seek_ms": "seek {:g} ms",
+    "latency_ms": "{:g} ms",
+    "read_kib": "reads of {:g} KiB",
+    "num_readers": "{:g} at once",
+    "group": "group {:g}",
+    "gradients": "{}",
+    "mode": "{}",
+}
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return ", ".join(_UNITS[key].format(value) for key, value in settings.items())
+
+
+def draw_throttle(ratios: pd.DataFrame) -> Figure:
+    """A dot per repeat of `throttle_ratios`, a line per setting, places by colour; the band is ± 5 %."""
+    settings: list[tuple[Any, pd.DataFrame]] = list(ratios.groupby(["place", "setting"], sort=False))
+    with style():
+        figure = new_figure(8, _AROUND_IN + _ROW_IN * len(settings))
+        ax = figure.subplots()
+        ax.axvspan(1 - _CLOSE, 1 + _CLOSE, color=MUTED, alpha=0.15, linewidth=0)
+        ax.axvline(1, color=MUTED, linewidth=1)
+        places: dict[Any, tuple[str, str]] = dict(zip(THROTTLED.values(), OTHER_LOOKS, strict=False))
+        for row, ((place, _), found) in enumerate(settings):
+            color, marker = places[place]
+            first = place if place not in ax.get_legend_handles_labels()[1] else None
+            ax.plot(found["ratio"], [row] * len(found), marker, color=color, alpha=0.8, label=first)
+        ax.set_yticks(range(len(settings)), [setting for (_, setting), _ in settings], fontsize=8)
+        ax.invert_yaxis()
+        ax.set_xlabel("seconds under the throttle / seconds of the slow device")
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+        footer(figure, f"each repeat a dot; band: {100 * _CLOSE:g} %")
+    return figure
+
+
+def draw_codec(rows: pd.DataFrame) -> Figure:
+    """MB/s of 3LC's codec, encoding and decoding (columns of `threelc.codec_speed`): a bar per tensors."""
+    return _two_bars(
+        rows,
+        "tensors",
+        {"encode_mb_per_s": "encoding, MB/s", "decode_mb_per_s": "decoding, MB/s"},
+    )
+
+
+def draw_encode(rows: pd.DataFrame) -> Figure:
+    """Images/s of transcoding and of encoding records on one core and two (columns of `speed.records`)."""
+    found = rows.melt(
+        ["library", "repeat"],
+        ["jpegtran_images_per_s", "transcode_images_per_s", "encode_images_per_s", "two_cores_images_per_s"],
+        "step",
+        "images_per_s",
+    )
+    words = {
+        "jpegtran_images_per_s": "jpegtran, a process per image",
+        "transcode_images_per_s": "transcoding alone, one core",
+        "encode_images_per_s": "encoding records, one core",
+        "two_cores_images_per_s": "encoding records, two cores",
+    }
+    return _two_bars(
+        found.assign(step=found["step"].map(words)),
+        "step",
+        {"images_per_s": "images/s"},
+    )
+
+
+def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str]) -> Figure:
+    names = list(dict.fromkeys(rows[by]))
+    with style():
+        figure, axes = panels(len(measures))
+        width, _ = figure.get_size_inches()
+        figure.set_size_inches(width + 2.4, _AROUND_IN + _ROW_IN * len(names))
+        for ax, (measure, words) in zip(axes, measures.items(), strict=True):
+            _bars(ax, rows, by, names, measure)
+            ax.set_xlabel(words)
+            ax.set_yticks(range(len(names)), names if ax is axes[0] else [""] * len(names), fontsize=8.5)
+            ax.invert_yaxis()
+        footer(figure, "median, smallest to largest")
+    return figure
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str) -> None:
+    for place, name in enumerate(names):
+        found = rows.loc[rows[by] == name, measure]
+        middle = found.median()
+        ax.barh(place, middle, height=0.62, color=OTHER_LOOKS[0][0])
+        ax.hlines(place, found.min(), found.max(), color="black", linewidth=1)
+        ax.annotate(
+            f"{middle:,.0f}",
+            (found.max(), place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+        )
+    ax.margins(x=0.2)
+    ax.grid(axis="y", visible=False)
+
+
+def redraw_throttle(folder: Path, out: Path) -> list[Path]:
+    """The figure `throttle` of a folder of tables."""
+    ratios = throttle_ratios(folder)
+    caption = Caption(
+        shows="The throttle takes as long as devices that are really slow",
+        of=("reads, epochs and gradients · no task · no model · no crops",),
+        n=_repeats(ratios, ["place", "setting"]),
+        hardware=recorded_hardware(folder),
+        storage="storage: MiB/s as each line says",
+    )
+    return save_figure(draw_throttle(ratios), ratios, out, "throttle", caption)
+
+
+def redraw_codec(folder: Path, out: Path) -> list[Path]:
+    """The figure `codec_speed` of codec.csv; its own CSV is a copy of it."""
+    rows = pd.read_csv(folder / "codec.csv")
+    caption = Caption(
+        shows="How fast 3LC's codec works",
+        of=("tensors of 32-bit floats · no task · no model",),
+        n=_repeats(rows, ["tensors"]),
+        hardware=recorded_hardware(folder),
+        storage="no storage: tensors lie in memory",
+    )
+    return save_figure(draw_codec(rows), rows, out, "codec_speed", caption)
+
+
+def redraw_encode(folder: Path, out: Path) -> list[Path]:
+    """The figure `encode_speed` of encode.csv; its own CSV is a copy of it."""
+    rows = pd.read_csv(folder / "encode.csv")
+    caption = Caption(
+        shows="How fast images become records",
+        of=(f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model",),
+        n=_repeats(rows, ["library"]),
+        hardware=recorded_hardware(folder),
+        storage="storage without a limit in MiB/s",
+    )
+    return save_figure(draw_encode(rows), rows, out, "encode_speed", caption)
+
+
+def _repeats(rows: pd.DataFrame, keys: list[str]) -> str:
+    return f"n = {span(rows.groupby(keys).size())} repeats"
+
+
+NAME = "cached_reads"
+
+_LOOK = dict(zip(("kept prefixes", "recent prefixes", "whole files"), OTHER_LOOKS, strict=False))
+
+_WORDS = {
+    "static": "group 5 throughout",
+    "rising": "groups 1, 2, 5, 10",
+    "balanced": "groups 2, 5, 10 in turns",
+}
+
+
+def draw_cached_reads(rows: pd.DataFrame) -> Figure:
+    """Bytes read from storage after the first epoch, of those without a cache; a panel per way of reading."""
+    alone = rows[rows["jobs"] == 1]
+    names = list(dict.fromkeys(alone["reading"]))
+    with style():
+        figure, axes = panels(len(names))
+        for ax, name in zip(axes, names, strict=True):
+            _draw_panel(ax, alone[alone["reading"] == name])
+            panel_title(ax, name, _WORDS[name])
+        axes[0].set_ylabel("bytes read / without a cache")
+        footer(figure, "9 epochs of 320 records in the loader's own order, 8 lanes")
+    return figure
+
+
+def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
+    bound = rows[rows["cache"] == "kept prefixes"]
+    least = 1 - bound["bound_share"]
+    words = "each byte kept saves one an epoch"
+    ax.plot(100 * bound["cache_share"], least, color=INK, linestyle=":", label=words)
+    for cache, (color, marker) in _LOOK.items():
+        line = rows[(rows["cache"] == cache) | (rows["cache_share"] == 0)]
+        ax.plot(100 * line["cache_share"], line["read_share"], color=color, marker=marker, label=cache)
+    ax.axhline(1, color=MUTED, linewidth=0.8)
+    ax.set_xlabel("cache, % of the largest prefixes")
+    ax.legend(**BELOW, ncols=2)
+
+
+def redraw_cached_reads(folder: Path, out: Path) -> list[Path]:
+    """The figure of a folder's table; its own CSV is a copy of it."""
+    rows = pd.read_csv(folder / f"{NAME}.csv")
+    caption = Caption(
+        shows="Bytes that a cache leaves to be read after the first epoch",
+        of=("records as the loader reads them · no task · no model · no crops",),
+        n=f"n = {rows['repeat'].nunique()}, simulated",
+        hardware="any hardware: bytes do not depend on it",
+        storage="storage: bytes that are asked of it, whatever its MiB/s",
+    )
+    return save_figure(draw_cached_reads(rows), rows, out, NAME, caption)

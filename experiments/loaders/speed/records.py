@@ -1,0 +1,146 @@
+"""Opening an index, splitting record prefixes, and encoding, on native ImageNet images.
+
+`python -m experiments.loaders.speed.records {index,prefix,encode} --out results/records_speed` prints a table
+and keeps it as <name>.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.loaders.speed.study import add_images, native_records, native_samples, save_rows
+from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
+from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index
+from pcr_exp.records.index_table import read_index
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+
+Row = dict[str, object]
+NUM_IMAGES = 400
+
+
+def imagenet_index(index: RecordIndex) -> RecordIndex:
+    """One of ImageNet's size: 1,251 records, and the names of 1,000 classes."""
+    records = [replace(index.records[i % len(index.records)], file=f"{i:06d}.pcr") for i in range(1251)]
+    return replace(index, classes={"wnid": [f"n{i:08d}" for i in range(1000)]}, records=records)
+
+
+def measure_index(images: Path, repeats: int) -> Iterator[Row]:
+    """Milliseconds to open the index of a data set of ImageNet's size."""
+    folder = native_records(NUM_IMAGES, 64, images=images)
+    with tempfile.TemporaryDirectory() as place:
+        data = dump_index(imagenet_index(RecordSet(LocalStorage(folder), "pcr").index))
+        Path(place, INDEX_FILE).write_bytes(data)
+        for repeat in range(repeats):
+            took_s = _seconds(lambda: read_index(LocalStorage(place), ""))
+            yield {"records": 1251, "index_kb": len(data) / 1e3, "repeat": repeat, "open_ms": 1e3 * took_s}
+
+
+class _InMemory(LocalStorage):
+    """Reads each range of a file once."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read = functools.cache(super().read)  # type: ignore[method-assign]
+
+
+def measure_prefix(images: Path, repeats: int) -> Iterator[Row]:
+    """GB/s on one core from a record prefix to a list of JPEG files, each a bytes object, checksums verified.
+
+    Once with the prefix in memory, and once from its file in the page cache.
+    """
+    for num_images, count in ((64, 1280), (1024, 2048)):
+        folder = native_records(count, num_images, images=images)
+        in_memory, in_file = (RecordSet(storage(folder), "pcr") for storage in (_InMemory, LocalStorage))
+        for group in (1, 2, 5, 10):
+            num_bytes = in_file.index.prefix_bytes(0, group)
+            for repeat in range(repeats):
+                split_s, read_s = _split_seconds(in_memory, group), _split_seconds(in_file, group)
+                yield {
+                    "images": num_images,
+                    "group": group,
+                    "prefix_mb": num_bytes / 1e6,
+                    "repeat": repeat,
+                    "split_gb_per_s": num_bytes / split_s / 1e9,
+                    "read_and_split_gb_per_s": num_bytes / read_s / 1e9,
+                }
+
+
+def _split_seconds(records: RecordSet, group: int) -> float:
+    passes = max(1, round(2e8 / records.index.prefix_bytes(0, group)))
+
+    def split() -> None:
+        for _ in range(passes):
+            prefix = records.read_prefix(0, group)
+            [prefix.encoded(i) for i in range(len(prefix))]
+
+    split()
+    return _seconds(split) / passes
+
+
+def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
+    """Images/s of the encoder, files to records, with one and two threads, beside the jpegtran program."""
+    program = shutil.which("jpegtran")
+    if program is None:
+        raise SystemExit("jpegtran is not installed: apt-get install libjpeg-turbo-progs")
+    originals = [sample.path.read_bytes() for sample in native_samples(200, images)]
+    by_program = Jpegtran(program)
+    for repeat in range(repeats):
+        rates = {
+            "transcode_images_per_s": len(originals)
+            / _seconds(lambda: [to_progressive(data) for data in originals]),
+            "jpegtran_images_per_s": len(originals)
+            / _seconds(lambda: [by_program(data) for data in originals]),
+            "encode_images_per_s": NUM_IMAGES / _encode_seconds(images, 1),
+            "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(images, 2),
+        }
+        yield {
+            "library": Path(find_transcoder().path).name,
+            "images": NUM_IMAGES,
+            "repeat": repeat,
+            **rates,
+            "transcode_over_jpegtran": rates["transcode_images_per_s"] / rates["jpegtran_images_per_s"],
+            "encode_over_jpegtran": rates["encode_images_per_s"] / rates["jpegtran_images_per_s"],
+            "two_cores_over_one": rates["two_cores_images_per_s"] / rates["encode_images_per_s"],
+        }
+
+
+def _encode_seconds(images: Path, num_workers: int) -> float:
+    with tempfile.TemporaryDirectory() as place:
+        return _seconds(
+            lambda: native_records(NUM_IMAGES, 64, Path(place), images=images, num_workers=num_workers)
+        )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s
+
+
+MEASURES = {"index": measure_index, "prefix": measure_prefix, "encode": measure_encode}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="+", choices=MEASURES)
+    add_images(parser)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("outputs/records_speed"))
+    given = parser.parse_args()
+    for what in given.what:
+        save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The harness of benchmarks: native images to measure on, rows on disk, and the table that follows from them.
+
+Columns left of `repeat` name the case; those right of it were measured.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import DatasetError
+from pcr_exp.records.encode import encode_split
+
+
+def save_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Append to a CSV, in place of earlier rows of the same cases; prints the table of these."""
+    frame = pd.DataFrame(rows)
+    print(to_markdown(frame))
+    if path.exists():
+        earlier, case = pd.read_csv(path), case_columns(frame)
+        measured = set(frame[case].itertuples(index=False, name=None))
+        kept = [row not in measured for row in earlier[case].itertuples(index=False, name=None)]
+        frame = pd.concat([earlier[kept], frame])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(path, index=False, float_format="%.6g")
+
+
+def case_columns(frame: pd.DataFrame) -> list[str]:
+    """What names a case."""
+    columns = list(frame.columns)
+    return columns[: columns.index("repeat")]
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One line per case, in the order of the rows: n, then median (smallest to largest) of each measure."""
+    case = case_columns(frame)
+    measures = [name for name in frame.columns if name not in case and name != "repeat"]
+    lines = [f"| {' | '.join([*case, 'n', *measures])} |", "|" + " ---: |" * (len(case) + 1 + len(measures))]
+    for _, rows in frame.groupby(case, sort=False, dropna=False):
+        first = [_show(rows[name].iloc[0]) for name in case]
+        lines.append(
+            f"| {' | '.join([*first, str(len(rows)), *(_spread(rows[name]) for name in measures)])} |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(values: pd.Series) -> str:
+    median, low, high = (_show(value) for value in (values.median(), values.min(), values.max()))
+    return median if low == high else f"{median} ({low} to {high})"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+IMAGES = Path("../shared/data/imagenet_native_sample")
+
+RECORDS = Path("data/benchmarks")
+
+
+def add_images(parser: ArgumentParser) -> None:
+    """Give a program the argument that says where the images are."""
+    parser.add_argument("--images", type=Path, default=IMAGES, help="a folder of .JPEG files")
+
+
+def native_samples(count: int, images: Path = IMAGES) -> list[Sample]:
+    """So many of the folder's images, over and over if there are fewer; each is a class of its own.
+
+    Raises:
+        DatasetError: the folder holds no .JPEG file.
+    """
+    paths = sorted(images.rglob("*.JPEG"))
+    if not paths:
+        raise DatasetError(f"{images}: holds no .JPEG file. Name a folder of images with --images")
+    every = (
+        Sample(f"{copy}/{p.name}", p, {"number": i}) for copy in range(count) for i, p in enumerate(paths)
+    )
+    return list(islice(every, count))
+
+
+def native_records(
+    count: int,
+    images_per_record: int,
+    folder: Path | None = None,
+    *,
+    images: Path = IMAGES,
+    num_workers: int = 2,
+) -> Path:
+    """The folder that holds both encodings of these samples; what is there already is not made again."""
+    samples = native_samples(count, images)
+    num_classes = 1 + max(sample.labels["number"] for sample in samples)
+    folder = folder or RECORDS / f"native-{count}-{images_per_record}"
+    encode_split(
+        samples,
+        {"number": [str(i) for i in range(num_classes)]},
+        folder,
+        dataset="imagenet_native",
+        split="train",
+        images_per_record=images_per_record,
+        on_error="fail",
+        num_workers=num_workers,
+        progress=lambda done, total: None,  # noqa: ARG005
+    )
+    return folder

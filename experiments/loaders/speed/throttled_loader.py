@@ -1,0 +1,160 @@
+"""How much of min(bandwidth / mean prefix, its own speed) the loader reaches under a throttle.
+
+`python -m experiments.loaders.speed.throttled_loader --mib-per-s 1` measures all scan levels at one bandwidth
+on native ImageNet images in records of 64, prints a table and keeps it as bound.csv in outputs/throttle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from experiments.loaders.speed.study import add_images, native_records, save_rows
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.open import open_storage
+from pcr_exp.system import MIB
+
+BATCH_SIZE = 64
+UNLIMITED = StorageConfig(name="unlimited")
+SCANS = {"baseline": ("baseline", 1), **{f"group_{group}": ("pcr", group) for group in (10, 5, 2, 1)}}
+_LET_BY = 8
+"""Batches that may have been read or decoded before a measurement begins, and seem to be free."""
+_CLEARLY_SLOWER = 1.5
+_OWN_S = 1.5
+
+
+class Stretch(NamedTuple):
+    """So many batches of a running stream."""
+
+    seconds: float
+    num_images: int
+    mib: float
+
+
+def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderConfig) -> RecordLoader:
+    """A loader of one scan level, in batches of 64."""
+    encoding, group = SCANS[scan]
+    return RecordLoader(
+        RecordSet(open_storage(str(folder), storage), encoding),
+        StaticScan(group),
+        config,
+        transform=TrainTransform(224, AugmentConfig()),
+        label="number",
+        batch_size=BATCH_SIZE,
+        seed=0,
+        shuffle=True,
+        storage_config=storage,
+    )
+
+
+def take(stream: Iterator[Batch], num_batches: int) -> Stretch:
+    """Take so many batches, and say how long it took."""
+    started_s = time.perf_counter()
+    num_images = num_bytes = 0
+    for _ in range(num_batches):
+        batch = next(stream)
+        num_images += len(batch.labels)
+        num_bytes += batch.record_bytes
+    return Stretch(time.perf_counter() - started_s, num_images, num_bytes / MIB)
+
+
+def own_seconds(unthrottled: Iterator[Batch]) -> float:
+    """Seconds a batch at the loader's own speed; what was decoded beforehand is let by first."""
+    take(unthrottled, _LET_BY)
+    started_s, num_batches = time.perf_counter(), 0
+    while time.perf_counter() - started_s < _OWN_S:
+        next(unthrottled)
+        num_batches += 1
+    return (time.perf_counter() - started_s) / num_batches
+
+
+def measure_bound(
+    unthrottled: Iterator[Batch],
+    folder: Path,
+    scan: str,
+    mib_per_s: float,
+    *,
+    repeats: int,
+    config: LoaderConfig,
+) -> list[dict[str, object]]:
+    """Rows of one scan level at one bandwidth.
+
+    The loader's own speed is measured around every repeat: other work on the machine changes it. Where
+    storage is slower by far, it does not matter, and is measured once.
+    """
+    own_s = own_seconds(unthrottled)
+    pipe_s = take(unthrottled, 20).mib / 20 / mib_per_s
+    storage_bound = pipe_s > _CLEARLY_SLOWER * own_s
+    window = config.shuffle_records  # in batches: bytes are counted with a window's first
+    num_batches = _whole_windows(max(2, math.ceil(3 / max(pipe_s, own_s))), window)
+    rows: list[dict[str, object]] = []
+    with open_loader(
+        folder, scan, StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s), config
+    ) as loader:
+        throttled = loader.batches(0, 0, 10**6)
+        # While workers start, bytes come that would seem to be free.
+        take(throttled, _whole_windows(1 + math.ceil(0.5 / pipe_s) if storage_bound else _LET_BY, window))
+        for repeat in range(repeats):
+            before_s = own_s if storage_bound else own_seconds(unthrottled)
+            if not storage_bound:
+                take(throttled, _LET_BY)
+            done = take(throttled, num_batches)
+            around_s = own_s if storage_bound else (before_s + own_seconds(unthrottled)) / 2
+            bound_s = max(done.mib / mib_per_s, num_batches * around_s)
+            rows.append(
+                {
+                    "bandwidth_mib_per_s": mib_per_s,
+                    "scan": scan,
+                    "shuffle_records": window,
+                    "repeat": repeat,
+                    "images_per_s": done.num_images / done.seconds,
+                    "mib_per_s": done.mib / done.seconds,
+                    "unthrottled_images_per_s": BATCH_SIZE / around_s,
+                    "share_of_bound": bound_s / done.seconds,
+                }
+            )
+    return rows
+
+
+def _whole_windows(num_batches: int, window: int) -> int:
+    return -(-num_batches // window) * window
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_images(parser)
+    parser.add_argument("--mib-per-s", type=float, required=True)
+    parser.add_argument("--scans", nargs="+", choices=SCANS, default=list(SCANS))
+    parser.add_argument("--decode", default="libjpeg")
+    parser.add_argument("--shuffle-records", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    # 20 whole records, each a batch: windows begin and end with batches.
+    folder = native_records(1280, 64, images=given.images)
+    config = LoaderConfig(num_workers=2, shuffle_records=given.shuffle_records, decode=given.decode)
+    for scan in given.scans:
+        with open_loader(folder, scan, UNLIMITED, config) as loader:
+            stream = loader.batches(0, 0, 10**6)
+            rows = measure_bound(stream, folder, scan, given.mib_per_s, repeats=given.repeats, config=config)
+        save_rows(rows, given.out / "bound.csv")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""What a task tolerates: final accuracy against image quality, as a table, lines and a figure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy import stats
+
+from pcr_exp.analysis.accuracy import per_panel
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.figure import BELOW, accuracy_axis, marks_without_bars, panel_title, panels, save_figure
+from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, ms_ssim_words
+from pcr_exp.analysis.intervals import CONFIDENCE
+from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.reporting_rules import NEVER
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels, style
+from pcr_exp.config.scan_scripts import NUM_GROUPS
+
+POINT_COLUMNS = [
+    *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_score"),
+    *("majority_share", "num_classes", "headline"),
+]
+FIT_COLUMNS = [
+    *(
+        *GROUP_KEYS,
+        "slope",
+        "slope_ci95",
+        "intercept",
+        "r",
+        "num_points",
+        "num_levels",
+        "num_seeds",
+        "no_line",
+    )
+]
+ALL_SCANS = "all scans"
+"""The level of the baseline and of the last scan group: their pixels are the same."""
+LEAST_SPAN_TOP1 = 0.10
+LEAST_LEVELS = 5
+"""Fewer levels of quality than this have no line: three or four lie on one too easily."""
+BENT = 0.05
+"""A parabola that fits so much better that chance would do it in fewer cases: then there is no line."""
+
+
+def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row of POINT_COLUMNS per seed and level of quality, of `runs_frame`'s runs whose quality is known.
+
+    The baseline and the last scan group show the same pixels: of one seed they are one point, ALL_SCANS, at
+    their mean accuracy. So are runs of one seed that differ in workers or hardware alone.
+    """
+    known = runs[runs["ms_ssim"].notna()]
+    if known.empty:
+        return pd.DataFrame(columns=POINT_COLUMNS)
+    shows_all = known["ms_ssim_of"] == BY_DEFINITION
+    levels = known.assign(
+        scan=known["scan"].mask(shows_all, ALL_SCANS),
+        encoding=known["encoding"].mask(shows_all, "baseline"),
+        group=known["group"].mask(shows_all, NUM_GROUPS),
+    )
+    points = levels.groupby([*GROUP_KEYS, "scan", "seed"], sort=True)
+    facts = points[
+        [
+            "encoding",
+            "group",
+            "ms_ssim",
+            "num_scales",
+            "ms_ssim_of",
+            "majority_share",
+            "num_classes",
+            "headline",
+        ]
+    ].first()
+    return facts.join(points["final_score"].mean()).reset_index()[POINT_COLUMNS]
+
+
+def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
+    """One row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
+
+    As `line_through` the means of levels over seeds: score (0..1) per unit of MS-SSIM, with half of its 95 %
+    interval. `no_line` says why there is none, and then the numbers are NaN: too few levels, or they bend.
+    """
+    rows = []
+    for key, part in points.groupby(GROUP_KEYS, sort=True):
+        levels = part.groupby("scan")[["ms_ssim", "final_score"]].mean()
+        line = line_through(levels, "ms_ssim", "final_score")
+        why = "" if line else f"no line: {len(levels)} levels of quality, a line wants {LEAST_LEVELS}"
+        if line and line.bend_p < BENT:
+            why = f"no line: {len(levels)} levels of quality lie on a curve (p = {line.bend_p:.2g})"
+        numbers = (NEVER,) * 4
+        if line and not why:
+            numbers = (line.slope, line.slope_ci95, line.intercept, line.r)
+        rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))
+    return pd.DataFrame(rows, columns=FIT_COLUMNS)
+
+
+def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
+    """Final score against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
+
+    Small: seeds; large: mean over the seeds of a level, with its 95 % interval if there are two; line: as
+    `tolerance_fits`, in words below the title, or why there is none. The baseline and the last scan group
+    have the same pixels, and are one point at MS-SSIM 1.
+    """
+    with style():
+        facts = list(per_panel(points))
+        figure, axes = panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            fit = _draw_fit(ax, rows)
+            for level, seeds in scan_levels(rows):
+                _draw_level(ax, level, seeds)
+            guessing_lines(ax, rows)
+            ax.set_xlabel(f"mean {_name_of(rows)}")
+            accuracy_axis(ax, rows)
+            ax.set_ylabel(f"last validation {headline_of(rows).words}")
+            _widen(ax)
+            ax.legend(*marks_without_bars(ax), **BELOW, ncols=5, handletextpad=0.1)
+            panel_title(ax, title, f"{subtitle}\n{_measured_on(rows)}\n{fit}")
+    return figure
+
+
+def _draw_level(ax: Axes, level: ScanLevel, seeds: pd.DataFrame) -> None:
+    look: dict[str, Any] = {"color": level.color, "marker": level.marker}
+    if len(seeds) > 1:
+        ax.plot(seeds["ms_ssim"], seeds["final_score"], **look, linestyle="", markersize=4, alpha=0.45)
+    mean = seeds["final_score"].mean()
+    width = half_width(seeds["final_score"])
+    ax.errorbar(
+        seeds["ms_ssim"].mean(),
+        mean,
+        None if width != width else width,
+        **look,
+        linestyle="",
+        markersize=8,
+        markeredgecolor="white",
+        elinewidth=1,
+        capsize=3,
+        zorder=4,
+        label=level.words,
+    )
+
+
+def _measured_on(rows: pd.DataFrame) -> str:
+    measured = rows[rows["scan"] != ALL_SCANS]
+    scales = measured["num_scales"].dropna()
+    low, high = (int(scales.min()), int(scales.max())) if len(scales) else (0, 0)
+    count = f", {low}{f' to {high}' if low < high else ''} scales" if high else ""
+    return f"{_name_of(rows)}{count}"
+
+
+def _name_of(rows: pd.DataFrame) -> str:
+    return ms_ssim_words(rows["ms_ssim_of"])
+
+
+def _draw_fit(ax: Axes, rows: pd.DataFrame) -> str:
+    """Draw the line, if there is one; returns it in words."""
+    (fit,) = tolerance_fits(rows).to_dict("records")
+    if fit["no_line"]:
+        return str(fit["no_line"])
+    ends = [rows["ms_ssim"].min(), rows["ms_ssim"].max()]
+    line = [fit["slope"] * x + fit["intercept"] for x in ends]
+    ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
+    return (
+        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) {headline_of(rows).words} per MS-SSIM, "
+        f"{fit['num_levels']} levels, r = {fit['r']:.2f}"
+    )
+
+
+def _widen(ax: Axes) -> None:
+    """Show at least 10 points of accuracy: on a finer scale noise looks like a trend."""
+    low, high = ax.get_ylim()
+    missing = max(0.0, LEAST_SPAN_TOP1 - (high - low))
+    ax.set_ylim(low - missing / 2, high + missing / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """y = slope x x + intercept, with what is known of the slope."""
+
+    slope: float
+    intercept: float
+    slope_ci95: float
+    """Half of the slope's 95 % interval."""
+    r: float
+    """Pearson's; NaN where all y are alike."""
+    bend_p: float
+    """How often levels on a line would seem to bend as much: the F test of a parabola's third coefficient."""
+
+
+def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
+    """Least squares through the means of levels, one point each; None for fewer than LEAST_LEVELS.
+
+    The slope's interval is Student's t over the levels' distances from the line (levels - 2 degrees of
+    freedom): what is uncertain is whether it is a line, and more seeds of the same levels do not tell.
+    """
+    if levels[x].nunique() < LEAST_LEVELS:
+        return None
+    xs, ys = levels[x].to_numpy(float), levels[y].to_numpy(float)
+    found = stats.linregress(xs, ys)
+    width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(xs) - 2) * found.stderr)
+    r = float(found.rvalue) if np.ptp(ys) > 0 else math.nan
+    return Line(float(found.slope), float(found.intercept), width, r, _bend_p(xs, ys))
+
+
+def _bend_p(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> float:
+    centred = xs - xs.mean()
+    straight, bent = (
+        float(((ys - np.polynomial.Polynomial.fit(centred, ys, degree)(centred)) ** 2).sum())
+        for degree in (1, 2)
+    )
+    if straight <= 1e-12 * max(float(np.ptp(ys)) ** 2, 1e-12):
+        return 1.0  # a line to the last digits
+    freedom = len(xs) - 3
+    return float(stats.f.sf((straight - bent) / max(bent / freedom, 1e-300), 1, freedom))
+
+
+def write_accuracy_vs_mssim(runs: list[Run], frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+    """Write accuracy_vs_mssim_fits.csv and the figure; nothing where fewer than two qualities are known."""
+    points = tolerance_points(frame)
+    if points["ms_ssim"].nunique() < 2:
+        return [], []
+    table = out / "accuracy_vs_mssim_fits.csv"
+    tolerance_fits(points).to_csv(table, index=False)
+    caption = of_runs(runs, "Final accuracy and image quality")
+    return [table], save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)

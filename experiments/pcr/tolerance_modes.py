@@ -1,0 +1,131 @@
+"""Which decode mode suits a task: the same images, folds and classifier, seen through each mode.
+
+`python -m experiments.pcr.tolerance_modes FOLDER... --out results/decode_modes/frozen` reads folders of
+`experiments.tolerance` that differ in `decode` alone, and writes modes.csv and modes.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pcr_exp.analysis.tables import markdown_table, percent
+from pcr_exp.analysis.tolerance import Facts, Measured, scores_of, weights_of
+from pcr_exp.analysis.tolerance_page import load_tolerance
+from pcr_exp.config.measuring import DEPLOYMENTS
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.tolerance.answer import interval
+from pcr_exp.system.atomic import make_folder, write_atomic
+
+REFERENCE = "libjpeg"
+"""The decoder's own output, which the papers trained on."""
+
+
+def mode_table(measured: Sequence[Measured]) -> pd.DataFrame:
+    """One row per task, group, way of using it, and mode, with its difference to libjpeg's own output.
+
+    Columns: `dataset`, `label`, `headline`, `n`, `group`, `deployment` (`full`: learned at the group, used at
+    all scans; `same`: used at the group), `decode`, `score`, `difference`, `difference_low` and
+    `difference_high` (shares; of the same images, bootstrapped over their clusters as in `loss_matrix`).
+
+    Raises:
+        ConfigError: a task lacks libjpeg's mode, or its modes were not measured on the same images alike.
+    """
+    rows = []
+    for _, same_task in groupby(sorted(measured, key=_task), key=_task):
+        by_mode = {found.facts.decode: found for found in same_task}
+        if REFERENCE not in by_mode:
+            facts = next(iter(by_mode.values())).facts
+            raise ConfigError(
+                f"{facts.label} of {facts.dataset} was measured with decode={', '.join(sorted(by_mode))} "
+                f"only; wanted decode={REFERENCE} beside it, which the others are compared with."
+            )
+        rows += _differences(by_mode)
+    return pd.DataFrame(rows)
+
+
+def _task(measured: Measured) -> tuple[str, str]:
+    return measured.facts.dataset, measured.facts.label
+
+
+def _differences(by_mode: dict[str, Measured]) -> list[dict[str, Any]]:
+    reference = by_mode[REFERENCE]
+    facts, weights = reference.facts, weights_of(reference)
+    rows = []
+    for group in facts.groups[:-1]:
+        for deployment in DEPLOYMENTS:
+            plain = scores_of(reference, group, deployment, weights)
+            for decode, found in by_mode.items():
+                _check_alike(found.facts, facts, np.array_equal(found.labels, reference.labels))
+                scores = scores_of(found, group, deployment, weights)
+                low, high = interval(scores[1:] - plain[1:])
+                rows.append(
+                    {
+                        "dataset": facts.dataset,
+                        "label": facts.label,
+                        "headline": facts.headline,
+                        "n": facts.num_images,
+                        "group": group,
+                        "deployment": deployment,
+                        "decode": decode,
+                        "score": float(scores[0]),
+                        "difference": float(scores[0] - plain[0]),
+                        "difference_low": low,
+                        "difference_high": high,
+                    }
+                )
+    return rows
+
+
+def _check_alike(facts: Facts, reference: Facts, same_labels: bool) -> None:
+    ours, theirs = ({**each.to_plain(), "decode": None, "storage": None} for each in (facts, reference))
+    others = [key for key, value in ours.items() if value != theirs[key]]
+    if others or not same_labels:
+        raise ConfigError(
+            f"{facts.label} of {facts.dataset}: decode={facts.decode} and decode={reference.decode} differ "
+            f"in {', '.join(others) or 'the images'} too; measure them with the same settings."
+        )
+
+
+def mode_page(table: pd.DataFrame) -> str:
+    """The table in Markdown, in percent and points."""
+    columns = {
+        "task": lambda row: f"{row['dataset']} {row['label']}",
+        "images": lambda row: f"{row['n']:,}",
+        "group": lambda row: str(row["group"]),
+        "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same",
+        "decode": lambda row: row["decode"],
+        "score": lambda row: percent(row["score"]),
+        f"difference to {REFERENCE}, points": lambda row: "-" if row["decode"] == REFERENCE else _points(row),
+    }
+    return markdown_table(table, columns) + "\n"
+
+
+def _points(row: dict[str, Any]) -> str:
+    mean, low, high = (100 * row[f"difference{end}"] for end in ("", "_low", "_high"))
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, help="of experiments.tolerance")
+    parser.add_argument("--out", type=Path, default=Path("outputs/decode_modes/frozen"))
+    given = parser.parse_args()
+    table = mode_table([load_tolerance(folder) for folder in given.folders])
+    make_folder(given.out)
+    write_atomic(given.out / "modes.csv", [table.to_csv(index=False).encode()])
+    write_atomic(given.out / "modes.md", [mode_page(table).encode()])
+    print(mode_page(table))
+
+
+if __name__ == "__main__":
+    main()

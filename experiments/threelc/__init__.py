@@ -1,0 +1,1 @@
+"""What compressing gradients saves, and costs, beside the numbers that 3LC published."""

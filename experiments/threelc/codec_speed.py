@@ -1,0 +1,122 @@
+"""How fast 3LC encodes and decodes on one core: `python -m experiments.threelc.codec_speed`.
+
+Encoding includes error accumulation. Tensors are those of a model, one by one, as training sends them. The
+rows go to outputs/codec_speed/codec.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import skimage.data
+import torch
+import torchvision  # type: ignore[import-untyped]
+from torch import Tensor, nn
+
+from experiments.loaders.speed.study import save_rows
+from pcr_exp.gradients.tensors import Feedback
+from pcr_exp.gradients.threelc import ThreeLC
+
+NUM_STEPS_BEFORE = 20
+"""Residuals grow to a steady state, in which more values are sent than in the first steps."""
+
+Steps = Iterator[list[Tensor]]
+
+
+def compressed(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that 3LC compresses: not those of normalisation and biases."""
+    return [parameter for parameter in model.parameters() if parameter.ndim > 1]
+
+
+def training(name: str) -> Steps:
+    """Gradients of updates on crops of two images, which the model is to tell apart."""
+    images = [skimage.data.astronaut(), skimage.data.coffee()]
+    rng = np.random.default_rng(0)
+    model = torchvision.models.get_model(name, num_classes=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    while True:
+        labels = rng.integers(0, 2, 8)
+        corners = rng.integers(0, 400 - 64, (8, 2))
+        crops = [images[label][y : y + 64, x : x + 64] for label, (y, x) in zip(labels, corners, strict=True)]
+        inputs = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) / 255 - 0.5
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), torch.from_numpy(labels)).backward()
+        yield [p.grad.reshape(-1).clone() for p in compressed(model) if p.grad is not None]
+        optimizer.step()
+
+
+def drawn(sizes: list[int], draw: Callable[[int], Tensor]) -> Steps:
+    """Steps of random values."""
+    while True:
+        yield [draw(size) for size in sizes]
+
+
+CASES: dict[str, Callable[[], Steps]] = {
+    "resnet18, of photographs": lambda: training("resnet18"),
+    "shufflenet_v2_x0_5, of photographs": lambda: training("shufflenet_v2_x0_5"),
+    "resnet18, normal values": lambda: drawn(
+        [p.numel() for p in compressed(torchvision.models.resnet18())], torch.randn
+    ),
+    "4 Mi normal values": lambda: drawn([2**22], torch.randn),
+    "4 Mi ternary values": lambda: drawn([2**22], lambda size: torch.randint(-1, 2, (size,)).float()),
+}
+"""By the names that the committed rows have. The last has hardly a zero byte to shorten: the most that there
+is to write."""
+
+
+def measure_codec(case: str, repeats: int) -> list[dict[str, object]]:
+    """Rows of one case: megabytes of float32 per second, encoding and decoding a step of its tensors."""
+    torch.manual_seed(0)
+    steps = CASES[case]()
+    codec = ThreeLC(1.0)
+    gradients = next(steps)
+    senders = [Feedback(codec) for _ in gradients]
+
+    def encode() -> list[Tensor]:
+        return [sender.encode(values)[0] for sender, values in zip(senders, gradients, strict=True)]
+
+    def decode() -> list[Tensor]:
+        return [codec.decode(m, len(values)) for m, values in zip(messages, gradients, strict=True)]
+
+    messages = encode()
+    for _ in range(NUM_STEPS_BEFORE):
+        gradients = next(steps)
+        messages = encode()
+    megabytes = sum(values.nbytes for values in gradients) / 1e6
+    ratio = megabytes * 1e6 / sum(map(len, messages))
+    return [
+        {
+            "tensors": case,
+            "megabytes": megabytes,
+            "ratio": ratio,
+            "repeat": repeat,
+            "encode_mb_per_s": megabytes / _seconds(encode),
+            "decode_mb_per_s": megabytes / _seconds(decode),
+        }
+        for repeat in range(repeats)
+    ]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--out", type=Path, default=Path("outputs/codec_speed"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    for case in CASES:
+        save_rows(measure_codec(case, given.repeats), given.out / "codec.csv")
+
+
+if __name__ == "__main__":
+    main()

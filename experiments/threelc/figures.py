@@ -1,0 +1,263 @@
+"""Gradient compression in figures: accuracy by time, speed-ups, traffic and bits over training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from experiments.threelc.frame import CODEC, DIRECTIONS, PANEL_KEYS, REFERENCE, SERIES_KEYS
+from pcr_exp.analysis.figure import (
+    BELOW,
+    LEGEND_LINE_IN,
+    MAX_CURVES,
+    accuracy_axis,
+    alone_mark,
+    footer,
+    panel_title,
+    panels,
+    percent_axis,
+    same_limits,
+    target_line,
+)
+from pcr_exp.analysis.frame import per_setting
+from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
+from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.style import INK, MUTED, fallback_look, style
+from pcr_exp.analysis.tables import span, with_unit
+
+# None is a scan level's colour (`style.OTHER_LOOKS`); colormaps for those that have a number (`_depth`).
+_LOOKS = {
+    "none": (INK, "s"),
+    "fp16": ("#6b6b6b", "D"),
+    "bf16": ("#9a9a9a", "d"),
+    "int8": ("#8c6d31", "^"),
+    "topk": ("Greens", "v"),
+    "powersgd": ("#a0a000", "P"),
+    "ternary_stochastic": ("#005f3c", "<"),
+    "onebit": ("#56B4E9", ">"),
+    "threelc": ("Blues", "o"),
+}
+
+
+def look_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
+    """Colour and marker of a row's codec (columns CODEC), as matplotlib's keywords."""
+    color, marker = _LOOKS.get(codec["codec_name"]) or fallback_look(codec["codec_name"])
+    if color in mpl.colormaps:
+        color = to_hex(mpl.colormaps[color](_depth(codec)))
+    return {"color": color, "marker": marker}
+
+
+def _depth(codec: Mapping[Any, Any]) -> float:
+    """From light to dark: top-k with the share that is sent, 3LC with s."""
+    if codec["codec_name"] == "topk":
+        return 0.35 + 0.3 * math.log10(max(1, 100 * codec["fraction"]))
+    return 0.35 + 0.6 * (codec["sparsity"] - 1)
+
+
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows: 32-bit floats, our codecs, 3LC by rising s (without zero runs before with them), others."""
+    names = [*_LOOKS, *sorted(set(table["codec_name"]) - set(_LOOKS))]
+    amount = table["sparsity"].fillna(table["fraction"]).fillna(table["rank"]).fillna(0)
+    ranked = table.assign(_name=table["codec_name"].map(names.index), _amount=amount)
+    ranked = ranked.sort_values(["_name", "_amount", "zero_run"], kind="stable")
+    return ranked.drop(columns=["_name", "_amount"])
+
+
+def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
+    """A link in words: `10 Mbit/s`, with the latency if there is one."""
+    rate = f"{bandwidth_mbit_per_s:,g} Mbit/s" if math.isfinite(bandwidth_mbit_per_s) else "loopback"
+    return f"{rate}, {latency_ms:g} ms" if latency_ms else rate
+
+
+def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS and `n`."""
+    for title, group, rows in per_setting(table, PANEL_KEYS):
+        yield title, f"{group['world_size']} processes, n = {span(rows['n'])}", rows
+
+
+def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+    """(title, subtitle, link, rows in order) of every panel's runs that differ in the codec alone."""
+    for title, subtitle, rows in gradient_panels(table):
+        for _, alike in in_order(rows).groupby([key for key in SERIES_KEYS if key != "codec"], sort=True):
+            first = alike.iloc[0]
+            link = network_name(first["bandwidth_mbit_per_s"], first["latency_ms"])
+            yield title, subtitle, f"{link}, {first['mode']}", alike
+
+
+_TICKS = [0.1, 0.2, 0.5, 1, 1.6, 3, 5, 10]
+
+_WITHOUT_ZERO_RUNS = 1.6
+
+
+def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
+    """Mean score over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs.
+
+    Of more than MAX_CURVES codecs there are several panels, each with the runs that compress nothing.
+    """
+    with style():
+        groups = [
+            (title, subtitle, link, part)
+            for title, subtitle, link, rows in gradient_links(curves)
+            for part in few_codecs(rows)
+        ]
+        figure, axes = panels(len(groups), max_columns=2)
+        width, height = figure.get_size_inches()
+        num_rows = -(-len(groups) // 2)
+        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN * num_rows)
+        for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
+            for codec, line in rows.groupby("codec", sort=False):
+                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
+                look = look_of(line.iloc[0].to_dict())
+                ax.plot(line["seconds"], line["val_score"], label=f"{codec}{alone}", linewidth=1.5, **look)
+            target_line(ax, rows["target_score"].iloc[0])
+            guessing_lines(ax, rows)
+            ax.set_xlim(left=0)
+            ax.set_xlabel(with_unit("training + data wait", "train_s"))
+            accuracy_axis(ax, rows)
+            ax.legend(**BELOW, ncols=2)
+            panel_title(ax, f"{title}, {link}", subtitle)
+        same_limits(axes, [(title, link) for title, _, link, _ in groups])
+    return figure
+
+
+def few_codecs(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows; of more than MAX_CURVES codecs 3LC and the others apart, each beside runs without any."""
+    names = list(dict.fromkeys(rows["codec"]))
+    if len(names) <= MAX_CURVES:
+        return [rows]
+    threelc = set(rows.loc[rows["codec_name"] == "threelc", "codec"])
+    families = [[name for name in names if (name in threelc) == ours] for ours in (False, True)]
+    others = [[name for name in family if name != REFERENCE] for family in families]
+    step = MAX_CURVES - 1
+    parts = [family[i : i + step] for family in others for i in range(0, len(family), step)]
+    return [rows[rows["codec"].isin([REFERENCE, *part])] for part in parts]
+
+
+def draw_speedups(table: pd.DataFrame) -> Figure:
+    """Speed-ups and last score of `gradient_table`, a panel of each per mode, link and number of updates.
+
+    Whiskers: smallest and largest seed. The paper's, which are remembered, are in the table alone.
+    Rows without a speed-up, because `none` was not run, are left out.
+    """
+    with style():
+        groups = list(gradient_links(table[table["speedup"].notna()]))
+        figure, axes = panels(2 * len(groups), max_columns=2)
+        for i, (title, subtitle, link, rows) in enumerate(groups):
+            left, right = axes[2 * i], axes[2 * i + 1]
+            _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
+            _bars(right, rows, ("final_score_mean", "final_score_min", "final_score_max"))
+            upright_guessing_lines(right, rows, bars=True)
+            left.set_xlabel("speed-up over 32-bit floats")
+            left.set_xlim(left=0)
+            right.set_xlabel(f"last validation {headline_of(rows).words}")
+            percent_axis(right.xaxis)
+            right.set_xlim(left=0)
+            right.set_yticklabels([])
+            panel_title(left, f"{title}, {link}", f"{rows['updates'].max():,} updates, {subtitle}")
+        footer(figure, "whiskers: smallest and largest seed")
+    return figure
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
+    for place, row in enumerate(rows.to_dict("records")):
+        mean, low, high = (row[column] for column in columns)
+        ax.barh(place, mean, height=0.7, color=look_of(row)["color"])
+        if row["n"] > 1:
+            whiskers = [[mean - low], [high - mean]]
+            ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
+    most = rows["n"].max()
+    names = [codec + alone_mark(n, most) for codec, n in zip(rows["codec"], rows["n"], strict=True)]
+    ax.set_yticks(range(len(rows)), names, fontsize=8)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+
+
+def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
+    """3LC's rows of `gradient_table`, means over networks, which change no bits: one per s and zero_run.
+
+    Columns: PANEL_KEYS, mode, updates, codec, CODEC, `n` (of the largest), coded_bits,
+    bits_per_value, ratio.
+    """
+    keys = [*PANEL_KEYS, "mode", "updates", "codec", *CODEC]
+    threelc = table[table["sparsity"].notna()]
+    means = threelc.groupby(keys, sort=True, dropna=False).agg(
+        n=("n", "max"), coded_bits=("coded_bits_mean", "mean"), bits_per_value=("bits_per_value_mean", "mean")
+    )
+    return means.assign(ratio=32 / means["coded_bits"]).reset_index()
+
+
+def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
+    """Bits per value against s of `traffic_by_sparsity`, with and without zero-run encoding.
+
+    A panel per setting, mode and number of updates. Dotted: with all tensors, those included that are small
+    and sent as float32.
+    """
+    groups = [
+        (title, subtitle, mode, updates, alike)
+        for title, subtitle, rows in gradient_panels(traffic)
+        for (mode, updates), alike in rows.groupby(["mode", "updates"], sort=True)
+    ]
+    with style():
+        figure, axes = panels(len(groups))
+        for ax, (title, subtitle, mode, updates, rows) in zip(axes, groups, strict=True):
+            _lines(ax, rows)
+            ax.set_xticks(sorted(rows["sparsity"].unique()))
+            ax.set_xlabel("sparsity multiplier s")
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(FixedLocator(_TICKS))
+            ax.yaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.set_ylabel("bits per value (log scale)")
+            ax.legend(**BELOW)
+            panel_title(ax, title, f"{mode}, {updates:,} updates, {subtitle}")
+    return figure
+
+
+def _lines(ax: Axes, rows: pd.DataFrame) -> None:
+    for zero_run, name, color in (
+        (False, "without zero-run encoding", MUTED),
+        (True, "with zero-run encoding", look_of({"codec_name": "threelc", "sparsity": 1.75})["color"]),
+    ):
+        line = rows[rows["zero_run"] == zero_run]
+        if not line.empty:
+            alone = " (n = 1)" if (line["n"] == 1).all() and rows["n"].max() > 1 else ""
+            ax.plot(line["sparsity"], line["coded_bits"], "o-", color=color, label=f"{name}{alone}")
+            every = line["sparsity"], line["bits_per_value"]
+            ax.plot(*every, ":", color=color, linewidth=1.2, label="small tensors and framing, too")
+
+
+def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
+    """Bits per value of `bits_curves`: a panel per setting, mode and direction, a line per s.
+
+    Dashed: 1.6 bits, five values in a byte, which is what they take without zero-run encoding.
+    """
+    groups = [
+        (title, subtitle, f"{direction}, {mode}", alike)
+        for title, subtitle, rows in gradient_panels(curves)
+        for mode in ("server", "ddp")
+        for direction in DIRECTIONS
+        if len(alike := rows[(rows["mode"] == mode) & (rows["direction"] == direction)])
+    ]
+    with style():
+        figure, axes = panels(len(groups), max_columns=2)
+        for ax, (title, subtitle, way, rows) in zip(axes, groups, strict=True):
+            for codec, line in in_order(rows).groupby("codec", sort=False):
+                color = look_of(line.iloc[0].to_dict())["color"]
+                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
+                ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
+            ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
+            ax.set_ylim(bottom=0)
+            ax.set_xlabel("update")
+            ax.set_ylabel("bits per value")
+            ax.legend(**BELOW)
+            panel_title(ax, f"{title}, {way}", subtitle)
+        footer(figure, f"dashed: {_WITHOUT_ZERO_RUNS} bits, what values take without zero-run encoding")
+    return figure

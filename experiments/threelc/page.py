@@ -1,0 +1,153 @@
+"""The page of gradient compression: its tables in Markdown, and every figure that runs allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.threelc.figures import (
+    draw_accuracy_against_time,
+    draw_bits_over_training,
+    draw_speedups,
+    draw_traffic_by_sparsity,
+    gradient_links,
+    traffic_by_sparsity,
+)
+from experiments.threelc.frame import (
+    COMPARED,
+    KEPT,
+    PANEL_KEYS,
+    REFERENCE,
+    SPEEDUP_AT_1_GBIT,
+    accuracy_curves,
+    bits_curves,
+    gradient_frame,
+    gradient_table,
+    published,
+    team_runs,
+)
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.statistics import interval_words
+from pcr_exp.analysis.tables import (
+    Cell,
+    Footnotes,
+    difference_cell,
+    markdown_table,
+    percent,
+    reached_cell,
+    score_cells,
+    speedup_cell,
+    spread_cell,
+    target_words,
+    three_figures,
+    timed,
+)
+
+
+def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Write tables and figures into `out`, and return both; nothing if no run compresses gradients.
+
+    * `gradients.csv`, `gradients.md`: `gradient_table`, with the published numbers beside it;
+    * `gradient_speedup`: where runs with `gradients=none` are there to compare with;
+    * `gradient_time`: of runs with several evaluations;
+    * `gradient_traffic`, `gradient_bits`: of 3LC's runs.
+    """
+    frame = gradient_frame(runs)
+    if (frame["codec"] == REFERENCE).all():
+        return [], []
+    table = gradient_table(frame)
+    tables = [out / "gradients.csv", out / "gradients.md"]
+    as_written(table).to_csv(tables[0], index=False)
+    tables[1].write_text(gradients_to_markdown(table, setting_words(team_runs(runs), COMPARED, KEPT)))
+    figures: list[Path] = []
+    if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
+        figures += save_figure(
+            draw_speedups(table),
+            table,
+            out,
+            "gradient_speedup",
+            of_runs(runs, "Speed-up and accuracy per codec"),
+        )
+    curves = accuracy_curves(runs)
+    if len(curves):
+        caption = of_runs(_on_links_of(curves, runs), "Accuracy over time per codec")
+        figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time", caption)
+    traffic = traffic_by_sparsity(table)
+    if len(traffic):
+        caption = of_runs(runs, "Bits per value of 3LC")
+        figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic", caption)
+    bits = bits_curves(runs)
+    if len(bits):
+        caption = of_runs(runs, "Bits per value over training")
+        figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits", caption)
+    return tables, figures
+
+
+def _on_links_of(curves: pd.DataFrame, runs: Sequence[Run]) -> list[Run]:
+    """The runs on links that are drawn; those on others were evaluated but once."""
+    links = set(curves["bandwidth_mbit_per_s"])
+    return [run for run in runs if (run.config["network"]["bandwidth_mbit_per_s"] or math.inf) in links]
+
+
+def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
+    """A table per panel, mode and network of `gradient_table`.
+
+    `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    """
+    parts = []
+    notes = Footnotes()
+    found = [(f"{title}, {link}", rows) for title, _, link, rows in gradient_links(table)]
+    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, rows in found], settings)
+    for title, (_, rows) in zip(titles, found, strict=True):
+        guess, cell = list(score_cells(rows).items())[-1]
+        majority = f"{guess} {cell(rows.iloc[0].to_dict())}"
+        parts += [
+            f"**{title}**, {target_words(rows)}, {majority}",
+            markdown_table(rows, _columns(rows, notes)),
+        ]
+    parts.append(
+        "bits per value: all values that processes encoded, pushed and pulled, with what frames messages; of "
+        "large tensors: those that went through the codec (small tensors are sent as float32 and were not "
+        "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
+        "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
+        f"updates; difference: last {headline_of(table).words} less that of `none` of the same seed, "
+        f"± half its 95 % interval ({interval_words(table)}). Published: "
+        "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
+        f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."
+    )
+    if str(notes):
+        parts.append(str(notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    def seconds(row: Mapping[Any, Any]) -> str:
+        return spread_cell(row, "time_to_target_s", three_figures)
+
+    return {
+        "codec": lambda row: row["codec"],
+        "updates": lambda row: f"{row['updates']:,}",
+        "n": lambda row: notes.count(row["n"]),
+        "bits per value": lambda row: three_figures(row["bits_per_value_mean"]),
+        "of large tensors": lambda row: three_figures(row["coded_bits_mean"]),
+        "ratio": lambda row: three_figures(row["ratio"]),
+        "kB on the wire per update": lambda row: three_figures(row["wire_bytes_per_update_mean"] / 1e3),
+        "images/s": timed(notes, lambda row: spread_cell(row, "images_per_s", three_figures)),
+        **score_cells(rows),
+        "difference to none, points": lambda row: difference_cell(row, notes),
+        "s to target": lambda row: reached_cell(row, notes, seconds),
+        "speed-up": timed(notes, speedup_cell(three_figures)),
+        "published: bits per value": lambda row: three_figures(published(row).bits_per_value),
+        "ratio there": lambda row: three_figures(published(row).ratio),
+        "speed-up there, 10 Mbit/s": lambda row: three_figures(published(row).speedup_at_10_mbit),
+        "top-1 there": lambda row: percent(published(row).top1),
+        "how sure": lambda row: published(row).certainty,
+    }

@@ -1,0 +1,243 @@
+"""Scan levels in figures: accuracy against time and epochs, and what each run took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from pcr_exp.analysis.distinguishing import READ_ON
+from pcr_exp.analysis.figure import (
+    BELOW,
+    LEGEND_LINE_IN,
+    MAX_CURVES,
+    accuracy_axis,
+    footer,
+    panel_title,
+    panels,
+    target_line,
+)
+from pcr_exp.analysis.frame import GROUP_KEYS, per_setting, seconds_of
+from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.style import ScanLevel, names_of, scan_levels, style
+from pcr_exp.analysis.summary import one_run_per_seed
+from pcr_exp.analysis.tables import kilobytes, with_unit
+
+SECONDS_LABEL = with_unit("training + data wait", "train_s")
+_SUBTITLE_LETTERS = 55
+_ROOM, _LEAST_SPAN = 0.06, 0.05
+"""Above and below all values, as a share of what they span; and what they span at least."""
+BANDS = "bands: 95 % intervals of means over seeds"
+
+
+def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
+    """`y` against `x` for every scan level: the mean over its runs, in a band that is its 95 % interval.
+
+    The mean of both, and the interval of y (`statistics.half_width`), are taken at each epoch that all seeds
+    of the level have evaluated; a level's legend entry gives the mean bytes that it reads per image, and says
+    so where it is of one run among means of more. Bands may leave the axes, which hold every run.
+    """
+    _show_all(ax, rows[y])
+    most = rows.groupby("scan")["run_id"].nunique().max()
+    levels = scan_levels(rows)
+    names = names_of([level for level, _ in levels])
+    for order, (level, runs) in enumerate(levels):
+        # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
+        look: dict[str, Any] = {
+            "color": level.color,
+            "linestyle": level.dashes,
+            "zorder": 4 - order / 20,
+        }
+        num_runs = runs["run_id"].nunique()
+        alone = " · n = 1" if num_runs == 1 < most else ""
+        mean = mean_over_seeds(runs, x, y)
+        if num_runs > 1:
+            widths = mean["epoch"].map(runs.groupby("epoch")[y].agg(half_width))
+            ax.fill_between(
+                mean[x], mean[y] - widths, mean[y] + widths, color=level.color, alpha=0.13, linewidth=0
+            )
+        ax.plot(
+            mean[x],
+            mean[y],
+            marker=level.marker,
+            markevery=max(1, len(mean) // 8),
+            markeredgecolor="white",
+            markeredgewidth=0.7,
+            label=f"{names[level]} · {kilobytes(_image_bytes(level, runs))}{alone}",
+            **look,
+        )
+
+
+def _image_bytes(level: ScanLevel, runs: pd.DataFrame) -> float:
+    """Mean bytes read per image; of a level whose echoed repeats read on, with what those read."""
+    if READ_ON not in level.label:
+        return float(runs["mean_image_bytes"].mean())
+    ends = runs[runs["epoch"] == runs["epoch"].max()]
+    return float((ends["record_bytes"] / ends["samples_seen"]).mean())
+
+
+def _show_all(ax: Axes, values: pd.Series) -> None:
+    """Limits that hold all values, and not the bands around their means."""
+    room = _ROOM * max(values.max() - values.min(), _LEAST_SPAN)
+    ax.set_ylim(values.min() - room, values.max() + room)
+
+
+def _hold_lines(ax: Axes) -> None:
+    """Widen the limits to hold the lines of targets and of guessing, which have names in the margin."""
+    heights = [
+        float(np.asarray(line.get_ydata())[0])
+        for line in ax.lines
+        if line.get_transform() == ax.get_yaxis_transform(which="grid")
+    ]
+    low, high = ax.get_ylim()
+    room = _ROOM * (high - low)
+    ax.set_ylim(min([low, *(at - room for at in heights)]), max([high, *(at + room for at in heights)]))
+
+
+def mean_over_seeds(level: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Mean x and y per epoch, over the epochs that every run of the level has."""
+    num_runs = level["run_id"].nunique()
+    by_epoch = level.groupby("epoch")
+    mean = by_epoch[sorted({x, y} - {"epoch"})].mean().reset_index()
+    return mean[mean["epoch"].map(by_epoch["run_id"].nunique()) == num_runs]
+
+
+def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
+    """Time to accuracy of evaluation rows (`eval_curves`), one panel per dataset, label and model.
+
+    x is train_s + wait_s + probe_s: evaluation is off the clock. Runs whose seconds may not be said are left
+    out (`with_seconds`); there must be others.
+    """
+    return draw_accuracy(with_seconds(curves), "seconds", SECONDS_LABEL)
+
+
+def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `eval_curves` whose time may be said, with it in a column `seconds`."""
+    timed = curves[curves["no_seconds"] == ""]
+    return timed.assign(seconds=seconds_of(timed))
+
+
+def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
+    """Validation score against the column `x`, with each panel's target and what guessing reaches."""
+    with style():
+        facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
+        figure, axes = panels(len(facts))
+        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
+            draw_accuracy_panel(ax, rows, x, x_label)
+            panel_title(ax, title, subtitle)
+        _finish(figure, facts)
+    return figure
+
+
+def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
+    """A panel as it is, or, of more than MAX_CURVES scan levels, static levels and policies apart.
+
+    Policies are drawn beside the baseline, at most MAX_CURVES in a panel.
+    """
+    levels = [level for level, _ in scan_levels(rows)]
+    if len(levels) <= MAX_CURVES:
+        return [(title, subtitle, rows)]
+    static = [level.label for level in levels if not math.isnan(level.group)]
+    policies = [level.label for level in levels if math.isnan(level.group)]
+    parts = _even_parts(static, MAX_CURVES)
+    parts += [static[:1] + part for part in _even_parts(policies, MAX_CURVES - 1)]
+    return [(title, subtitle, rows[rows["scan"].isin(part)]) for part in parts if part]
+
+
+def _even_parts(labels: list[str], most: int) -> list[list[str]]:
+    """As few parts of at most `most` as there must be, about equally long."""
+    step = -(-len(labels) // max(1, -(-len(labels) // most)))
+    return [labels[i : i + step] for i in range(0, len(labels), step or 1)]
+
+
+def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
+    """Room for the legends below panels, and what all panels share in a footer."""
+    num_rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
+    in_legends = 1 + max(-(-rows["scan"].nunique() // 2) for _, _, rows in facts)
+    lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+    if any((rows.groupby("scan")["run_id"].nunique() > 1).any() for _, _, rows in facts):
+        footer(figure, BANDS)
+
+
+def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
+    """One panel of `draw_accuracy`, without its title."""
+    draw_scan_levels(ax, rows, x, "val_score")
+    for target in sorted(rows["target_score"].unique()):
+        target_line(ax, target)
+    guessing_lines(ax, rows)
+    _hold_lines(ax)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(x_label)
+    accuracy_axis(ax, rows)
+    look: dict[str, Any] = {"title": "scan · bytes per image", "alignment": "left"}
+    ax.legend(**BELOW, ncols=2, **look)
+
+
+def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
+    """Validation score against completed epochs (`eval_curves`), same panels as time to accuracy."""
+    figure = draw_accuracy(one_run_per_seed(curves), "epoch", "epochs completed")
+    for ax in figure.axes:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def draw_efficiency(curves: pd.DataFrame) -> Figure:
+    """Two panels per dataset, label and model of `with_seconds`: score against seconds and against epochs."""
+    with style():
+        facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
+        figure, axes = panels(2 * len(facts), max_columns=2)
+        for i, (title, subtitle, rows) in enumerate(facts):
+            against_time, against_epochs = axes[2 * i], axes[2 * i + 1]
+            draw_accuracy_panel(against_time, rows, "seconds", SECONDS_LABEL)
+            draw_accuracy_panel(against_epochs, rows, "epoch", "epochs completed")
+            against_epochs.xaxis.set_major_locator(MaxNLocator(integer=True))
+            against_epochs.sharey(against_time)
+            legend = against_epochs.get_legend()
+            assert legend is not None
+            legend.remove()  # that of the panel beside it
+            panel_title(against_time, title, subtitle)
+            panel_title(against_epochs, "the same over epochs", "statistical efficiency")
+        _finish(figure, facts)
+    return figure
+
+
+def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
+
+    Runs of unlike `timing`, if the rows have it, are panels of their own. The setting and the hardware are
+    named where two panels differ in nothing else; such panels stand in the order of those names.
+    """
+    found = list(_panels_by_key(curves))
+    *named, _ = GROUP_KEYS
+    yield from sorted(found, key=lambda panel: [*panel[2][named].iloc[0], panel[1]])
+
+
+def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    *named, _ = GROUP_KEYS
+    timed = curves if "timing" in curves else curves.assign(timing="")
+    for title, group, rows in per_setting(timed, [*GROUP_KEYS, "timing"]):
+        num_seeds = rows.groupby("scan")["seed"].nunique()
+        low, high = num_seeds.min(), num_seeds.max()
+        seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
+        facts = [f"storage {group['storage']}", f"{seeds} per scan level"]
+        alike = (curves[named] == [group[key] for key in named]).all(axis=1)
+        if curves.loc[alike, "setting"].nunique() > 1:
+            facts.append(_setting_words(rows, group["setting"]))
+        if timed.loc[timed["setting"] == group["setting"], "timing"].nunique() > 1:
+            facts.append(f"{' / '.join(sorted(set(rows['hardware'])))}, timing {group['timing']}")
+        px = f" · {rows['image_px'].iloc[0]} px" if "image_px" in rows else ""
+        yield title + px, ", ".join(facts), rows
+
+
+def _setting_words(rows: pd.DataFrame, setting: str) -> str:
+    """In what it differs (`distinguishing.with_settings`), or its key where that was not looked at."""
+    return str(rows["told_apart"].iloc[0]) if "told_apart" in rows else f"setting {setting}"

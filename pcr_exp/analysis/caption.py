@@ -1,0 +1,151 @@
+"""What every figure says of itself: what it shows, of which data, task and model; n, hardware and storage.
+
+All of it is read from runs' files, or from the json beside a measurement; `core.figure.save_figure` takes no
+figure without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.frame import fold_of, setting_key
+from pcr_exp.analysis.made_by import hardware_of
+from pcr_exp.analysis.reporting_rules import facts_of
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.tables import span, task_title
+from pcr_exp.config.describe import network_label, scan_label, storage_label
+
+NOT_TIMED = "no storage: nothing was timed"
+"""Storage, where what is drawn does not depend on it."""
+MAX_NAMED = 3
+"""Tasks that a title names; panels of more say theirs."""
+_UNLIMITED = "unlimited"
+_NOT_RECORDED = "hardware not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caption:
+    """The title above a figure's panels, and the facts below them."""
+
+    shows: str
+    """What is drawn: `Accuracy over time`."""
+    of: tuple[str, ...]
+    """Data, task, model and input size (`task_words`); of what has no task, data and size."""
+    n: str
+    """How often it was measured: `n = 3 seeds`."""
+    hardware: str
+    storage: str
+
+    def __post_init__(self) -> None:
+        """Refuse a caption that leaves something out.
+
+        Raises:
+            ValueError: a part of it is empty.
+        """
+        for field in fields(self):
+            if not getattr(self, field.name) or not all(self.of):
+                raise ValueError(
+                    f"a figure's caption has nothing for {field.name}: {self}. Say it, or why it has none."
+                )
+
+    @property
+    def title(self) -> str:
+        """What is drawn, and below it of what."""
+        named = "\n".join(self.of) if len(self.of) <= MAX_NAMED else f"{len(self.of)} tasks"
+        return f"{self.shows}\n{named}"
+
+    @property
+    def facts(self) -> str:
+        """The footer: n, storage and hardware."""
+        return f"{self.n}; {self.storage}; {self.hardware}"
+
+
+def task_words(dataset: str, label: str, model: str, image_px: int) -> str:
+    """`cars · make · resnet18 · 128 px`: what learns what, and the side of its crops."""
+    return f"{task_title(dataset, label, model)} · {image_px} px"
+
+
+def of_runs(runs: Sequence[Run], shows: str, rows: pd.DataFrame | None = None) -> Caption:
+    """The caption of a figure of finished runs.
+
+    Args:
+        runs: At least one.
+        shows: What is drawn.
+        rows: What is drawn, if it has `run_id`: of `runs`, those that are in it count alone.
+    """
+    if rows is not None and "run_id" in rows:
+        drawn = set(rows["run_id"])
+        runs = [run for run in runs if run.manifest.run_id in drawn]
+    return Caption(
+        shows=shows,
+        of=_distinct(_task_of(run) for run in runs),
+        n=f"n = {repeats_words(runs)}",
+        hardware=" / ".join(_distinct(_one_core(facts_of(run)["hardware"]) for run in runs)),
+        storage=_places(runs),
+    )
+
+
+def hardware_words(measured: Mapping[str, Any]) -> str:
+    """What a measurement computed on, as the json beside it says."""
+    processor = measured.get("gpu") or measured.get("cpu") or measured.get("hardware")
+    if not processor:
+        return _NOT_RECORDED
+    cores = measured.get("num_cores")
+    return _one_core(f"{processor}, {cores} cores") if cores else str(processor)
+
+
+def _one_core(hardware: str) -> str:
+    return re.sub(r"\b1 cores", "1 core", hardware)
+
+
+def recorded_hardware(folder: Path) -> str:
+    """What the tables of a folder were measured on, as results/made_by.yaml says."""
+    return hardware_of(folder.resolve()) or _NOT_RECORDED
+
+
+def storage_words(config: Mapping[str, Any]) -> str:
+    """`storage hdd (150 MiB/s, 8 ms seek)`, of a configuration with a group `storage`."""
+    label = storage_label(config["storage"])
+    return "storage without a limit in MiB/s" if label == _UNLIMITED else f"storage {label}"
+
+
+def _places(runs: Sequence[Run]) -> str:
+    """Each storage, and of several processes each network between them."""
+    storages = _distinct(storage_words(run.config) for run in runs)
+    several = (run.config for run in runs if run.config.get("world_size", 1) > 1)
+    networks = _distinct(network_label(config["network"]) for config in several)
+    return " / ".join(storages) + (f"; network {' / '.join(networks)}" if networks else "")
+
+
+def _task_of(run: Run) -> str:
+    manifest = run.manifest
+    size_px = run.config["training"]["image_size"]
+    return task_words(run.dataset, manifest.label, manifest.model, size_px)
+
+
+def repeats_words(runs: Iterable[Run]) -> str:
+    """How many seeds, or folds, each setting and scan level has."""
+    repeats = {
+        (
+            setting_key(run),
+            scan_label(run.config["scan"], run.config.get("records")),
+            run.manifest.seed,
+            fold_of(run),
+        )
+        for run in runs
+    }
+    counts = pd.Series(Counter((setting, scan) for setting, scan, *_ in repeats))
+    word = "fold" if any(fold for *_, fold in repeats) else "seed"
+    each = " each" if len(counts) > 1 else ""
+    return f"{span(counts)} {word}{'' if counts.max() == 1 else 's'}{each}"
+
+
+def _distinct(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))

@@ -1,0 +1,260 @@
+"""Trained networks at every scan group: rows on disk, the table of what is lost, the matrix, and the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, task_words
+from pcr_exp.analysis.figure import (
+    BELOW,
+    PANEL_HEIGHT_IN,
+    PANEL_WIDTH_IN,
+    footer,
+    new_figure,
+    panel_title,
+    panels,
+    points_axis,
+    same_limits,
+    save_figure,
+)
+from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.style import INK, MUTED, ScanLevel, group_color, group_marker, scan_words, style
+from pcr_exp.analysis.tables import NOTHING, Cell, Footnotes, difference_cell, markdown_table, percent
+from pcr_exp.config.describe import NO_GROUP
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.provenance import cpu_model, gpu_model, write_measured
+from pcr_exp.system.words import counted
+from pcr_exp.training.task import area_under_roc, headline_called
+
+_APART = 0.09
+"""Of the points of top-1 and top-5 at one group, to either side."""
+
+
+def draw_losses(table: pd.DataFrame) -> Figure:
+    """A panel per decode mode: points lost of top-1 (filled) and top-5 (hollow) at every scan group.
+
+    Args:
+        table: Of one network, as `table.level_table` makes it.
+    """
+    progressive = table[table["encoding"] == "pcr"]
+    full = table[table["encoding"] == "baseline"].iloc[0]
+    modes = sorted(progressive["decode"].unique())
+    with style():
+        figure, axes = panels(len(modes))
+        for ax, mode in zip(axes, modes, strict=True):
+            rows = progressive[progressive["decode"] == mode].sort_values("group")
+            _draw_points(ax, rows)
+            panel_title(ax, f"decode = {mode}")
+        same_limits(axes, [""] * len(axes))
+        for ax in axes:
+            points_axis(ax, "y")
+        axes[0].set_ylabel("points against the original images")
+        axes[0].legend(**BELOW, ncols=3)
+        footer(
+            figure,
+            f"original images: top-1 {100 * full['top1']:.1f}%, top-5 {100 * full['top5']:.1f}%; "
+            "bars: 95 % intervals over pairs of one image",
+        )
+    return figure
+
+
+def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
+    places = range(len(rows))
+    ax.axhline(0, color=INK, linewidth=1, zorder=1)
+    for measure, side, words in (("top1", -_APART, "top-1"), ("top5", _APART, "top-5")):
+        for place, row in zip(places, rows.to_dict("records"), strict=True):
+            color = group_color(row["group"])
+            ax.errorbar(
+                [place + side],
+                [100 * row[f"{measure}_difference"]],
+                yerr=[100 * row[f"{measure}_ci95"]],
+                color=color,
+                marker=group_marker(row["group"]),
+                markerfacecolor=color if measure == "top1" else "white",
+                markersize=7,
+                capsize=3,
+                linestyle="none",
+            )
+        fill = MUTED if measure == "top1" else "white"
+        ax.plot([], [], color=MUTED, marker="o", markerfacecolor=fill, linestyle="none", label=words)
+    ax.set_xticks(list(places), [f"group {group}" for group in rows["group"]])
+    ax.set_xlim(-0.5, len(rows) - 0.5)
+
+
+def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
+    """A heat map per decode mode: rows are what was trained at, columns what was tested at.
+
+    `matrix` is as `table.matrix_table` makes it.
+    """
+    modes = sorted(matrix.loc[matrix["encoding"] == "pcr", "decode"].unique())
+    trained = sorted(matrix["trained_on"].unique(), key=_place_of_label)
+    low, high = matrix["score"].min(), matrix["score"].max()
+    with style():
+        figure = new_figure(PANEL_WIDTH_IN * len(modes), max(PANEL_HEIGHT_IN, 0.5 * len(trained) + 1.6))
+        axes = figure.subplots(1, len(modes), squeeze=False)[0]
+        for ax, mode in zip(axes, modes, strict=True):
+            rows = matrix[(matrix["decode"] == mode) | (matrix["encoding"] == "baseline")]
+            tested = rows.drop_duplicates("scan").sort_values(["encoding", "group"])["scan"].tolist()
+            cells = rows.pivot_table(index="trained_on", columns="scan", values="score")
+            cells = cells.loc[trained, tested]
+            ax.imshow(cells, cmap="Greys", vmin=low, vmax=high + (high - low or 1), aspect="auto")
+            ax.grid(visible=False)
+            for y, values in enumerate(cells.to_numpy()):
+                for x, value in enumerate(values):
+                    ax.text(x, y, f"{100 * value:.1f}", ha="center", va="center", color=INK)
+            ax.set_xticks(range(len(tested)), [scan_words(scan) for scan in tested])
+            ax.set_yticks(range(len(trained)), [scan_words(scan) for scan in trained])
+            ax.set_xlabel("tested at")
+            ax.set_ylabel("trained at")
+            panel_title(ax, f"decode = {mode}", f"{headline_words} (%)")
+    return figure
+
+
+def _place_of_label(label: str) -> tuple[bool, float, str]:
+    if label == "baseline":
+        return ScanLevel(label, "baseline").place
+    number = label.removeprefix("group_")
+    return ScanLevel(label, "pcr", float(number) if number.isdigit() else float("nan")).place
+
+
+MEASURES = ("top1", "top5", "loss")
+
+TABLE_COLUMNS = [
+    *(*MODEL_COLUMNS, *LEVEL_COLUMNS, "n"),
+    *("top1", "top5", "balanced_accuracy", "loss"),
+    *(f"{measure}_{part}" for measure in MEASURES for part in ("difference", "ci95")),
+]
+
+MATRIX_COLUMNS = ["trained_on", *LEVEL_COLUMNS, "n_seeds", "score", "score_min", "score_max"]
+
+
+def level_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """TABLE_COLUMNS: one row per network and level.
+
+    `<measure>_difference` is the mean over images of the level's score less that of the original image, and
+    `_ci95` half of its 95 % interval: pairs of one image, Student's t. `balanced_accuracy` is the mean of the
+    recalls of the classes that have an image. `auc` is there where the scores have margins.
+    """
+    rows: list[dict[str, Any]] = []
+    # Scores of older measurements call the baseline group 1.
+    scores = scores.assign(group=scores["group"].mask(scores["encoding"] == "baseline", NO_GROUP))
+    for (name, trained_on, seed), of_model in scores.groupby(MODEL_COLUMNS, sort=True):
+        reference = of_model[of_model["encoding"] == "baseline"].set_index("image")
+        for level, images in of_model.groupby(LEVEL_COLUMNS, sort=True):
+            row = dict(zip([*MODEL_COLUMNS, *LEVEL_COLUMNS], (name, trained_on, seed, *level), strict=True))
+            row |= {measure: images[measure].mean() for measure in MEASURES}
+            row |= {"n": len(images), "balanced_accuracy": images.groupby("label")["top1"].mean().mean()}
+            if MARGIN in images:
+                margins, labels = images[MARGIN].to_numpy(), images["label"].to_numpy()
+                row["auc"] = area_under_roc(margins, labels == 1)
+            for measure in MEASURES:
+                differences = images.set_index("image")[measure] - reference[measure]
+                row[f"{measure}_difference"] = differences.mean()
+                row[f"{measure}_ci95"] = half_width(differences)
+            rows.append(row)
+    table = pd.DataFrame(rows, columns=[*TABLE_COLUMNS, *(["auc"] if MARGIN in scores else [])])
+    return table.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group"], ignore_index=True)
+
+
+def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
+    """MATRIX_COLUMNS: the headline by the level that was trained at and the level of the test, over seeds."""
+    rows = []
+    for keys, runs in table.groupby(["trained_on", *LEVEL_COLUMNS], sort=True):
+        seeds = runs.drop_duplicates("seed")[headline]
+        row = dict(zip(["trained_on", *LEVEL_COLUMNS], keys, strict=True))
+        numbers = {"score": seeds.mean(), "score_min": seeds.min(), "score_max": seeds.max()}
+        rows.append({**row, "n_seeds": len(seeds), **numbers})
+    return pd.DataFrame(rows, columns=MATRIX_COLUMNS)
+
+
+def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str) -> str:
+    """The answer for people: each network's score at every level, and what top-1 loses to the originals."""
+    lost = Footnotes()
+
+    def loses(row: Mapping[Any, Any]) -> str:
+        if row["encoding"] == "baseline":
+            return NOTHING
+        names = {"difference_mean": "top1_difference", "difference_ci95": "top1_ci95"}
+        return difference_cell({name: row[column] for name, column in names.items()}, lost)
+
+    columns: dict[str, Cell] = {
+        "read at": lambda row: f"{row['scan']}, {row['decode']}",
+        headline_called(headline).words: lambda row: percent(row[headline]),
+        "top-1 against the originals, points": loses,
+        "top-5": lambda row: percent(row["top5"]),
+    }
+    several = table["model"].nunique() > 1
+    if several:
+        columns = {"network": lambda row: str(row["model"]), **columns}
+    n = counted(int(table["n"].max()), "image")
+    about = f"{images}, {split}: {n}; ± half the 95 % interval over pairs of one image"
+    return "\n\n".join(filter(None, [about, markdown_table(table, columns), str(lost)]))
+
+
+SCORES_FILE, TABLE_FILE, META_FILE = "scores.csv", "levels.csv", "evaluation.json"
+
+
+def write_evaluation(
+    folder: Path, scores: pd.DataFrame, settings: Mapping[str, Any], device: torch.device
+) -> list[Path]:
+    """Write the scores, what they were made with, and all that follows from them; return the files.
+
+    Args:
+        folder: Is made.
+        scores: As `measuring.evaluation.score_images` gives them.
+        settings: `dataset`, `label`, `split`, `model`, `image_size_px`, `headline` (see `check_headline`) and
+            more for the json.
+        device: What computed.
+    """
+    gpu = gpu_model(device)
+    facts = {
+        **settings,
+        "num_images": int(scores["image"].nunique()),
+        "gpu": gpu,
+        "hardware": gpu or cpu_model(),
+    }
+    make_folder(folder)
+    write_atomic(folder / SCORES_FILE, [scores.to_csv(index=False).encode()])
+    write_measured(folder / META_FILE, facts)
+    return [folder / SCORES_FILE, folder / META_FILE, *draw_evaluation(folder)]
+
+
+def draw_evaluation(folder: Path) -> list[Path]:
+    """Make the table and the figures again, from the files of scores and settings alone; return them."""
+    scores = pd.read_csv(folder / SCORES_FILE)
+    facts = json.loads((folder / META_FILE).read_text())
+    table = level_table(scores)
+    write_atomic(folder / TABLE_FILE, [table.to_csv(index=False).encode()])
+    files = [folder / TABLE_FILE]
+    if table["model"].nunique() == 1:
+        caption = _caption(facts, "Accuracy lost at each scan group", f"n = {facts['num_images']} images")
+        return [*files, *save_figure(draw_losses(table), table, folder, "losses", caption)]
+    matrix = matrix_table(table, facts["headline"])
+    words = headline_called(facts["headline"]).words
+    seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
+    caption = _caption(facts, f"{words} by training and test level", f"n = {seeds} seeds")
+    return [*files, *save_figure(draw_matrix(matrix, words), matrix, folder, "matrix", caption)]
+
+
+def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
+    task = task_words(facts["dataset"], facts["label"], facts["model"], facts["image_size_px"])
+    return Caption(shows=shows, of=(task,), n=n, hardware=hardware_words(facts), storage=NOT_TIMED)
+
+
+def check_headline(name: str) -> None:
+    """Raise ConfigError unless evaluations have a column of this headline."""
+    if name not in ("top1", "balanced_accuracy", "auc"):
+        raise ConfigError(
+            f"task: its headline {name} is not made of scores of images here; wanted task=classification, "
+            "task=balanced or task=auc."
+        )

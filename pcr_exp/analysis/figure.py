@@ -1,0 +1,300 @@
+"""Figures: their panels, lines and files on disk."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+    StrMethodFormatter,
+)
+
+from pcr_exp.analysis.caption import Caption
+from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.style import INK, MUTED, style
+from pcr_exp.analysis.tables import kilobytes
+
+PANEL_WIDTH_IN = 4.6
+PANEL_HEIGHT_IN = 3.5
+_AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
+"""Inches beside the axes of a panel, and of a letter of a subtitle."""
+_TITLE_LETTER_IN, _TITLE_LINE_IN = 0.096, 0.2
+_FOOTER_LETTER_IN, _FOOTER_LINE_IN = 0.062, 0.14
+BELOW: dict[str, Any] = {
+    "loc": "upper center",
+    "bbox_to_anchor": (0.5, 0),
+    "fontsize": 8,
+    "title_fontsize": 8.5,
+    "borderaxespad": 4.6,
+    "columnspacing": 1.2,
+}
+"""Where a legend of few columns hides no curve: under the axes and their label, however high they are."""
+MAX_COLUMNS = 3
+MAX_CURVES = 6
+"""In a panel; of more there are several panels."""
+LEGEND_LINE_IN = 0.19
+LINEAR_POINTS = 3
+"""Of an axis of points, as far as it is linear."""
+HIGHEST_SHARE = 1.02
+"""Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
+_FEW_TICKS, _MOST_TICKS = 3, 6
+"""On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
+_MARKER_ROOM = 0.04
+"""Of an axis of points, at both ends: markers lie on it whole."""
+_only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
+_pictures: ContextVar[bool] = ContextVar("pictures", default=True)
+
+
+def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
+    """A figure with `num_panels` axes, at most `max_columns` in a row; surplus places are left empty."""
+    num_columns = min(num_panels, max_columns)
+    num_rows = -(-num_panels // num_columns)
+    figure = new_figure(PANEL_WIDTH_IN * num_columns, PANEL_HEIGHT_IN * num_rows)
+    axes = figure.subplots(num_rows, num_columns, squeeze=False)
+    for ax in axes.flat[num_panels:]:
+        ax.remove()
+    return figure, list(axes.flat[:num_panels])
+
+
+def wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure with `num_panels` axes below each other, for many bars or a legend at their side."""
+    figure = new_figure(1.6 * PANEL_WIDTH_IN, PANEL_HEIGHT_IN * num_panels)
+    return figure, list(figure.subplots(num_panels, squeeze=False).flat)
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """A figure that pyplot does not know of: nothing to close, and no window system is asked for."""
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def footer(figure: Figure, words: str) -> None:
+    """How it is drawn, below all panels; `save_figure` adds n, hardware and storage."""
+    figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+
+
+def put_caption(figure: Figure, caption: Caption) -> Figure:
+    """Add the title above all panels, and the facts below them before what `footer` says there.
+
+    Panels grow no smaller by it. A panel's own title does not say again what is said of all; of several
+    tasks it says its own. Returns the figure; once is enough.
+    """
+    width_in, height_in = figure.get_size_inches()
+    title = _wrapped(caption.title, width_in / _TITLE_LETTER_IN)
+    words = _wrapped(_joined(caption.facts, figure.get_supxlabel()), width_in / _FOOTER_LETTER_IN)
+    lines_in = _TITLE_LINE_IN * (title.count("\n") + 1) + _FOOTER_LINE_IN * (words.count("\n") + 1)
+    figure.set_size_inches(width_in, height_in + lines_in)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+    footer(figure, words)
+    for ax in figure.axes:
+        text = _title_of(ax)
+        if text is not None:
+            # One that only keeps the height of a title beside it is not needed without that.
+            text.set_text(_own_title(text.get_text(), caption.of).strip())
+    return figure
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _wrapped(words: str, num_letters: float) -> str:
+    """The lines, broken where they are wider than a figure."""
+    widest = max(30, int(num_letters))
+    return "\n".join(textwrap.fill(line, widest) for line in words.split("\n"))
+
+
+def _title_of(ax: Axes) -> Text | None:
+    title = ax.get_title(loc="left")
+    texts = (child for child in ax.get_children() if isinstance(child, Text))
+    return next((text for text in texts if title and text.get_text() == title), None)
+
+
+def _own_title(title: str, tasks: Sequence[str]) -> str:
+    """What a panel's title says beside its task, or of several tasks with its input size."""
+    for task in tasks:
+        bare, _, size = task.rpartition(" · ")
+        if title.startswith(bare):
+            rest = title.removeprefix(bare).removeprefix(f" · {size}").removeprefix(", ")
+            return rest if len(tasks) == 1 else _joined(task, rest)
+    return title
+
+
+@contextmanager
+def only_figures(names: Collection[str], *, pictures: bool = True) -> Iterator[None]:
+    """Inside, `save_figure` writes the figures of these names alone; without `pictures` only their rows.
+
+    A picture takes seconds.
+    """
+    before, with_pictures = _only.set(frozenset(names)), _pictures.set(pictures)
+    try:
+        yield
+    finally:
+        _only.reset(before)
+        _pictures.reset(with_pictures)
+
+
+def save_figure(
+    figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: Caption
+) -> list[Path]:
+    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`.
+
+    The caption goes onto the figure (`put_caption`), and into the files for who cannot see it. The same
+    figure gives the same bytes: no dates are written. Nothing is written, and no path returned, of what
+    `only_figures` leaves out.
+    """
+    only = _only.get()
+    if only is not None and name not in only:
+        return []
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pdf, png, csv = (folder / f"{name}.{ending}" for ending in ("pdf", "png", "csv"))
+    as_written(data).to_csv(csv, index=False)
+    if not _pictures.get():
+        return [csv]
+    put_caption(figure, caption)
+    # Also legends that lie below a panel and are left out of the layout, so that they do not press on it.
+    legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
+    whole: dict[str, Any] = {
+        "bbox_inches": "tight",
+        "bbox_extra_artists": [*figure.get_default_bbox_extra_artists(), *legends],
+    }
+    with style():
+        said = {"Title": caption.title}
+        figure.savefig(pdf, **whole, metadata={**said, "Subject": caption.facts, "CreationDate": None})
+        figure.savefig(png, **whole, metadata={**said, "Description": caption.facts, "Software": None})
+    return [pdf, png, csv]
+
+
+def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) -> None:
+    """A bold title with muted lines of facts (n, settings, units) under it.
+
+    Lines that are wider than the panel, or than so many panels side by side, are broken: a layout takes their
+    width from the panel.
+    """
+    grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
+    assert figure is not None
+    width_in = across * figure.get_size_inches()[0] / (grid.ncols if grid is not None else 1)
+    num_letters = max(20, int((width_in - _AROUND_AXES_IN) / _LETTER_IN))
+    subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
+    ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
+    if subtitle:
+        ax.annotate(
+            subtitle,
+            (0, 1),
+            xytext=(0, 7),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            color=MUTED,
+            fontsize=8.5,
+        )
+
+
+def target_line(ax: Axes, target: float) -> None:
+    """The accuracy that time is measured to, named in the right margin, where no curve runs."""
+    named_line(ax, target, f"target\n{100 * target:g}%")
+
+
+def named_line(ax: Axes, y: float, words: str, fontsize: float = 8) -> None:
+    """A dotted line at `y`, named in the right margin."""
+    ax.axhline(y, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+    ax.annotate(
+        words,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        color=MUTED,
+        fontsize=fontsize,
+    )
+
+
+def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
+    """Name the headline of `rows` on the y-axis, in per cent."""
+    ax.set_ylabel(f"validation {headline_of(rows).words}")
+    percent_axis(ax.yaxis)
+
+
+def percent_axis(axis: Axis) -> None:
+    """Shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
+
+
+def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
+    """An axis of differences in points: a point is as wide beside 0 whatever else is drawn.
+
+    It is linear within ±LINEAR_POINTS and logarithmic beyond, and shows the first point to both sides.
+    """
+    axis, limits = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
+    low, high = min(-1.3, *limits), max(1.3, *limits)
+    scale, limit = (ax.set_xscale, ax.set_xlim) if name == "x" else (ax.set_yscale, ax.set_ylim)
+    scale("symlog", linthresh=LINEAR_POINTS, linscale=1)
+    places = axis.get_transform()
+    ends = places.transform(np.array([low, high]))
+    room = _MARKER_ROOM * (ends[1] - ends[0])
+    low, high = places.inverted().transform([ends[0] - room, ends[1] + room])
+    limit(low, high)
+    ticks = [sign * points for points in (1, LINEAR_POINTS, 10, 30, 100) for sign in (-1, 1)]
+    axis.set_major_locator(FixedLocator(sorted(tick for tick in (*ticks, 0) if low <= tick <= high)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
+
+
+def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:
+    """Marks and labels of `ax.errorbar`, for a legend: without the stubs of bars that legends draw."""
+    drawn = [bars for bars in ax.containers if isinstance(bars, ErrorbarContainer)]
+    return [bars.lines[0] for bars in drawn], [str(bars.get_label()) for bars in drawn]
+
+
+def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
+    """Ticks between `low` and `high` bytes, in kB and MB, for a logarithmic axis.
+
+    At 1, 2, 5 x 10^k, or of these and finer or coarser steps those that are few enough to stand beside each
+    other.
+    """
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**k for k in range(13) for m in digits if low <= m * 10.0**k <= high]
+        if len(ticks) <= (_FEW_TICKS if len(digits) > 3 else _MOST_TICKS):
+            break
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: kilobytes(value)))
+
+
+def same_limits(axes: Sequence[Axes], keys: Sequence[object]) -> None:
+    """Panels of one key show the same range of x and of y."""
+    for key in dict.fromkeys(keys):
+        same = [ax for ax, other in zip(axes, keys, strict=True) if other == key]
+        x, y = ([ax.get_xlim() for ax in same], [ax.get_ylim() for ax in same])
+        for ax in same:
+            ax.set_xlim(min(low for low, _ in x), max(high for _, high in x))
+            ax.set_ylim(min(low for low, _ in y), max(high for _, high in y))
+
+
+def rate_axis(axis: Axis) -> None:
+    """A logarithmic axis of images/s: written out at 1, 2 and 5 times powers of ten, which do not overlap."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def alone_mark(n: int, most: int) -> str:
+    """` (n = 1)` for one run alone where others are means of more; else nothing."""
+    return " (n = 1)" if n == 1 < most else ""

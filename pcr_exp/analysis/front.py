@@ -1,0 +1,236 @@
+"""The front of accuracy against bytes: what policies and static levels reach, for what their runs read.
+
+A level is on the front if nothing that read fewer bytes reaches as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.figure import (
+    BELOW,
+    HIGHEST_SHARE,
+    LEGEND_LINE_IN,
+    alone_mark,
+    footer,
+    marks_without_bars,
+    panel_title,
+    panels,
+    percent_axis,
+    points_axis,
+    same_limits,
+    save_figure,
+    ticks_in_bytes,
+)
+from pcr_exp.analysis.frame import LEVEL, fold_of, per_setting, shared_columns
+from pcr_exp.analysis.marks import guesses_of, guessing_lines
+from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.runs import Run, evaluations_at
+from pcr_exp.analysis.statistics import distinct_seeds, half_width, paired_difference, spread
+from pcr_exp.analysis.style import MUTED, level_of, style
+
+TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, BatchNorm renewed"}
+"""`training.eval_groups` and their words in tables."""
+
+NAME = "accuracy_vs_bytes"
+
+FRONT_KEYS = ["dataset", "label", "model", "image_px"]
+"""What runs share that are compared; the epochs may differ, for it is bytes that are paid for."""
+
+FRONT_COLUMNS = [
+    *(*FRONT_KEYS, *LEVEL, "recipe", "setting", "tested_at", "n", "headline", "majority_share"),
+    *("num_classes", "score_mean", "score_min", "score_max", "score_ci95"),
+    *("difference_n", "difference_mean", "difference_ci95"),
+    *("read_bytes_mean", "read_bytes_min", "read_bytes_max", "image_bytes_mean", "on_front"),
+]
+
+_SHORT_RECIPE = 42
+"""Letters of a name that leave room for another beside it."""
+
+_FILLS = ("full", "none", "left", "top")
+"""Settings of one policy have its colour and marker, and are filled otherwise each."""
+
+_WORDS = {
+    "full": "tested in full",
+    "same": "tested as it read last in training",
+    "renewed": "tested in full, BatchNorm renewed",
+}
+
+
+def front_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """FRONT_COLUMNS: one row per task, recipe and fidelity of the test, over `n` seeds.
+
+    `score_*`: the headline of the finished model; `score_ci95` half its 95 % interval. `difference_*`: less
+    the baseline's of the same seed, tested in full; NaN where a task has none, or several. `read_bytes_*` is
+    what the whole run read, its probes included, and `image_bytes_mean` that per image seen. Tasks without a
+    policy, or with nothing beside it, have no rows.
+    """
+    found = pd.DataFrame([row for run in runs for row in _rows(run)])
+    if found.empty:
+        return pd.DataFrame(columns=FRONT_COLUMNS)
+    parts = []
+    for _, task in found.groupby(FRONT_KEYS, sort=True):
+        if not task["group"].isna().any() or task["recipe"].nunique() < 2:
+            continue
+        by_recipe = task.groupby(["recipe", "setting", "tested_at"], sort=True)
+        reference = task[(task["encoding"] == "baseline") & (task["tested_at"] == "full")]
+        if reference["recipe"].nunique() > 1 or reference["setting"].nunique() > 1:
+            reference = reference.head(0)
+        part = pd.DataFrame([_over_seeds(seeds, reference) for _, seeds in by_recipe])
+        part["on_front"] = [_is_on_front(row, part) for row in part.to_dict("records")]
+        parts.append(part.sort_values(["tested_at", "read_bytes_mean", "recipe"]))
+    if not parts:
+        return pd.DataFrame(columns=FRONT_COLUMNS)
+    return pd.concat(parts, ignore_index=True)[FRONT_COLUMNS]
+
+
+def draw_front(table: pd.DataFrame) -> Figure:
+    """Points against the baseline over all bytes that runs read: a panel per task and fidelity of the test.
+
+    Of `front_table`; without one baseline, scores. Line: the front; bars: 95 % intervals over seeds. Both
+    panels of a task have the same limits.
+    """
+    groups = [
+        (title, tested_at, rows[rows["tested_at"] == tested_at])
+        for title, _, rows in per_setting(table, FRONT_KEYS)
+        for tested_at in TESTED_AT
+        if (rows["tested_at"] == tested_at).any()
+    ]
+    with style():
+        figure, axes = panels(len(groups), max_columns=2)
+        for ax, (title, tested_at, rows) in zip(axes, groups, strict=True):
+            _draw_panel(ax, rows)
+            panel_title(ax, title, _WORDS[tested_at])
+        same_limits(axes, [title for title, _, _ in groups])
+        for ax, (_, _, rows) in zip(axes, groups, strict=True):
+            if _is_compared(rows):
+                points_axis(ax, "y")
+        lines = max(-(-len(rows) // _legend_columns(rows)) for _, _, rows in groups)
+        width, height = figure.get_size_inches()
+        num_rows = -(-len(groups) // 2)
+        figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+        footer(figure, "line: the front, which nothing cheaper reaches; bars: 95 % intervals over seeds")
+    return figure
+
+
+def write_front(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+    """Save `accuracy_vs_bytes` if policies were trained beside anything else; (no table, the figure)."""
+    table = front_table(runs)
+    if table.empty:
+        return [], []
+    drawn = [run for run in runs if _task(run) in set(table[FRONT_KEYS].itertuples(index=False, name=None))]
+    caption = of_runs(drawn, "Final accuracy over the bytes that runs read")
+    return [], save_figure(draw_front(table), table, out, NAME, caption)
+
+
+def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
+    compared = _is_compared(rows)
+    measure, scale = ("difference", 100) if compared else ("score", 1)
+    front = rows[rows["on_front"]].sort_values("read_bytes_mean")
+    ax.plot(front["read_bytes_mean"], scale * front[f"{measure}_mean"], color=MUTED, linewidth=1.2, zorder=2)
+    drawn: Counter[tuple[str, str]] = Counter()
+    for row in rows.to_dict("records"):
+        level = level_of(row)
+        fill = _FILLS[drawn[level.color, level.marker] % len(_FILLS)]
+        drawn[level.color, level.marker] += 1
+        ax.errorbar(
+            row["read_bytes_mean"],
+            scale * row[f"{measure}_mean"],
+            None if pd.isna(row[f"{measure}_ci95"]) else scale * row[f"{measure}_ci95"],
+            color=level.color,
+            marker=level.marker,
+            markersize=13 if level.marker == "*" else 8,  # a star of the same size has a third of the area
+            markeredgecolor="white" if fill == "full" else level.color,
+            markerfacecoloralt="white",
+            fillstyle=fill,
+            elinewidth=1,
+            capsize=3,
+            linestyle="none",
+            # A policy that chose one level for all epochs stands where that level stands: on top of it.
+            zorder=5 if math.isnan(level.group) else 4,
+            label=row["recipe"].replace("_", " ") + alone_mark(row["n"], rows["n"].max()),
+        )
+    low, high = rows["read_bytes_mean"].min() / 1.3, rows["read_bytes_mean"].max() * 1.3
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ticks_in_bytes(ax.xaxis, low, high)
+    ax.set_xlabel("bytes read in training, probes included (log scale)")
+    ax.legend(*marks_without_bars(ax), **BELOW, ncols=_legend_columns(rows))
+    if compared:
+        ax.set_ylabel(f"points of {headline_of(rows).words}\nagainst the baseline in full")
+        ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
+        return
+    guessing_lines(ax, rows)
+    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    percent_axis(ax.yaxis)
+    ax.set_ylim(top=min(ax.get_ylim()[1], HIGHEST_SHARE))
+    if guesses := guesses_of(rows):  # the lowest one's name stays above the labels of the ticks
+        ax.set_ylim(bottom=min(ax.get_ylim()[0], min(guess.at for guess in guesses) - 0.07))
+
+
+def _is_compared(rows: pd.DataFrame) -> bool:
+    return bool(rows["difference_mean"].notna().all())
+
+
+def _legend_columns(rows: pd.DataFrame) -> int:
+    """One, where a policy's settings would not fit beside another's."""
+    return 2 if rows["recipe"].str.len().max() <= _SHORT_RECIPE else 1
+
+
+def _rows(run: Run) -> list[dict[str, Any]]:
+    shared, last = shared_columns(run), run.rows[-1]
+    read_bytes = last["record_bytes"] + last["probe_bytes"]
+    sizes_px = run.config["training"].get("input_sizes") or []  # came later
+    inputs = f", inputs {', '.join(map(str, sizes_px))} px" if sizes_px else ""
+    kept = ("dataset", "label", "model", *LEVEL, "setting", "seed", "headline")
+    return [
+        {
+            **{key: shared[key] for key in (*kept, "majority_share", "num_classes")},
+            "fold": fold_of(run),
+            "image_px": run.config["training"]["image_size"],
+            "recipe": shared["scan"] + inputs,
+            "tested_at": tested_at,
+            "score": evaluations[-1]["val_score"],
+            "read_bytes": read_bytes,
+            "image_bytes": read_bytes / last["samples_seen"],
+        }
+        for tested_at in TESTED_AT
+        if (evaluations := evaluations_at(tested_at, run.rows))
+    ]
+
+
+def _over_seeds(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any]:
+    seeds = distinct_seeds(runs)
+    first: dict[Any, Any] = seeds.iloc[0].to_dict()
+    return {
+        **first,
+        "n": len(seeds),
+        **spread(seeds, ["score", "read_bytes", "image_bytes"]),
+        "score_ci95": half_width(seeds["score"]),
+        **paired_difference(seeds, reference, "score"),
+    }
+
+
+def _is_on_front(row: Mapping[Any, Any], rows: pd.DataFrame) -> bool:
+    """Whether nothing that was tested alike reaches as much for fewer bytes, or more for as many."""
+    alike = rows[rows["tested_at"] == row["tested_at"]]
+    fewer = alike["read_bytes_mean"] < row["read_bytes_mean"]
+    more = alike["score_mean"] > row["score_mean"]
+    not_worse = (alike["score_mean"] >= row["score_mean"]) & (
+        alike["read_bytes_mean"] <= row["read_bytes_mean"]
+    )
+    return not ((fewer | more) & not_worse).any()
+
+
+def _task(run: Run) -> tuple[Any, ...]:
+    manifest = run.manifest
+    return run.dataset, manifest.label, manifest.model, run.config["training"]["image_size"]

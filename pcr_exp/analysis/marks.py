@@ -1,0 +1,119 @@
+"""Marks that figures share: lines at chance level, and the legend of scan groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from pcr_exp.analysis.figure import BELOW
+from pcr_exp.analysis.primary_metric import guessed_of, headline_of
+from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, scan_words
+from pcr_exp.config.describe import in_script
+from pcr_exp.training.task import TOP1
+
+_SAME, _NEAR = 0.0005, 0.1
+"""Accuracies nearer than the first are one line; of those nearer than the second names would overlap."""
+
+_DASH_DOTTED, _DOTTED = "-.", (0, (1, 2))
+
+_NAME: dict[str, Any] = {"textcoords": "offset points", "color": MUTED, "fontsize": 7, "zorder": 5}
+
+_ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+
+
+class Guess(NamedTuple):
+    """What guessing reaches, 0..1, and how its line is drawn."""
+
+    at: float
+    words: str
+    dashes: Any
+
+
+def guesses_of(rows: pd.DataFrame) -> list[Guess]:
+    """The share of the most frequent class (dash-dotted), and chance, one in the classes (dotted).
+
+    Of other headlines than top-1: what guessing reaches. What is not known is left out.
+
+    Args:
+        rows: With `headline`, `majority_share` and `num_classes`, of one dataset and label.
+    """
+    if headline_of(rows) is not TOP1:
+        reached = {guess for row in rows.to_dict("records") if (guess := guessed_of(row))}
+        return [Guess(guess, "guessing", _DOTTED) for guess in sorted(reached)]
+    shares = sorted(set(rows["majority_share"].dropna()))
+    chances = sorted({1 / classes for classes in rows["num_classes"].dropna() if classes})
+    others = [chance for chance in chances if all(abs(share - chance) >= _SAME for share in shares)]
+    same = {share for share in shares if any(abs(share - chance) < _SAME for chance in chances)}
+    return [
+        *(
+            Guess(share, "majority\n= chance" if share in same else "majority", _DASH_DOTTED)
+            for share in shares
+        ),
+        *(Guess(chance, "chance", _DOTTED) for chance in others),
+    ]
+
+
+def guessing_lines(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw `guesses_of` rows on axes with accuracies on y, named in the right margin, where no curve is."""
+    guesses = guesses_of(rows)
+    for guess in guesses:
+        ax.axhline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=1)
+        ax.annotate(
+            f"{guess.words}\n{_percent(guess.at)}",
+            (1, guess.at),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            va=_side(guess, guesses),
+            **_NAME,
+        )
+
+
+def _side(guess: Guess, guesses: list[Guess]) -> str:
+    """Of two lines that are near each other, the upper has its name above it, the lower below."""
+    if any(0 < guess.at - other.at < _NEAR for other in guesses):
+        return "bottom"
+    return "top" if any(0 < other.at - guess.at < _NEAR for other in guesses) else "center"
+
+
+def upright_guessing_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) -> None:
+    """The same on axes with accuracies on x: named beside the line's foot, or above axes that have bars."""
+    guesses = guesses_of(rows)
+    for guess in guesses:
+        below = [other for other in guesses if 0 < guess.at - other.at < _NEAR]
+        if not bars and any(0 < other.at - guess.at < _NEAR for other in guesses):
+            words = ""  # the line above it has both names
+        else:
+            named = [guess] if bars else [*below, guess]
+            words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
+        ax.axvline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=4 if bars else 1)
+        place: dict[str, Any] = {"xy": (guess.at, 0), "xytext": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
+        if bars:
+            place = {"xy": (guess.at, 1), "xytext": (0, 3), "ha": "center"}
+        ax.annotate(words, xycoords=("data", "axes fraction"), va="bottom", **place, **_NAME)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
+    """What a legend says of the scan groups of a script, which are drawn as points."""
+    return [
+        Line2D(
+            [], [], linestyle="none", marker=group_marker(g), color=color_in_script(g, script), label=words
+        )
+        for g in groups
+        for words in [scan_words(in_script(f"group_{g}", script))]
+    ]
+
+
+def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:
+    """Name scan groups below the axes, in one row, without their script: it is the same of all."""
+    handles = group_handles(groups, script)
+    for group, handle in zip(groups, handles, strict=True):
+        handle.set_label(scan_words(f"group_{group}"))
+    ax.legend(handles=handles, ncols=len(groups), handletextpad=0.1, **BELOW)

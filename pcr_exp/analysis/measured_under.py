@@ -1,0 +1,215 @@
+"""Under what the numbers of a page were measured: n, interval, NUMERICS and commit, said once on every page.
+
+A packed set of runs says it itself. What is no run (loaders, codecs, images) says its commit in the JSON file
+beside it, and the rest in `results/numerics.csv`, which has a line per folder with a page. Each page has the
+answer between BEGIN and END, made by `python -m experiments.report`: no page, and none that links to it, can
+quote what an older NUMERICS gave without saying so.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from pcr_exp.analysis.caption import repeats_words
+from pcr_exp.analysis.over_images import INTERVALS
+from pcr_exp.analysis.runs import Run, read_runs, read_timed_runs
+from pcr_exp.analysis.statistics import SEEDS_ALONE
+from pcr_exp.analysis.tables import markdown_table
+from pcr_exp.errors import RunError
+from pcr_exp.numerics import NUMERICS
+from pcr_exp.runs.packed import RUNS_FILE
+from pcr_exp.system.atomic import write_atomic
+
+NUMERICS_FILE = "numerics.csv"
+BEGIN, END = "<!-- measured: python -m experiments.report -->", "<!-- end of measured -->"
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_COMMIT_DIGITS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSet:
+    """Some numbers that were measured alike."""
+
+    of: str
+    n: str
+    interval: str
+    numerics: tuple[int, ...]
+    commits: tuple[str, ...]
+
+
+def set_of_runs(of: str, runs: Sequence[Run], intervals: Iterable[str]) -> MeasuredSet:
+    """Of finished runs, one or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
+    known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
+    commits = (run.manifest.git_sha or "not recorded" for run in runs)
+    return MeasuredSet(
+        of,
+        repeats_words(runs),
+        f"{' / '.join(known)}, 95 %" if known else "none",
+        tuple(sorted({run.manifest.numerics for run in runs})),
+        tuple(dict.fromkeys(commit[:_COMMIT_DIGITS] if " " not in commit else commit for commit in commits)),
+    )
+
+
+def measured_line(runs: Sequence[Run], intervals: Iterable[str]) -> str:
+    """The last line of a page of tables that were made of some runs, with a blank one before it."""
+    found = set_of_runs("", runs, intervals)
+    return (
+        f"\nMeasured: n = {found.n}; interval: {found.interval}; NUMERICS "
+        f"{' and '.join(map(str, found.numerics))}; commit {', '.join(found.commits)}.\n"
+    )
+
+
+def sets_below(folder: Path) -> list[MeasuredSet]:
+    """Everything that a page's folder was measured by: its packed sets, and the rest as numerics.csv says.
+
+    Raises:
+        RunError: numerics.csv does not have what cannot be read from files.
+    """
+    found = []
+    for path in sorted(folder.rglob(RUNS_FILE)):
+        runs = read_runs(path.parent) or read_timed_runs(path.parent)
+        name = str(path.parent.relative_to(folder)).removesuffix("runs").strip("/.")
+        found.append(set_of_runs(name or "runs", runs, _intervals(path.parent.parent)))
+    declared = _declared(_results_of(folder)).get(_name(folder), {})
+    commits = [*declared.get("commit", "").split(), *_commits_of_json(folder)]
+    if found and not commits:
+        return found
+    if not declared.get("n") or not declared.get("interval") or not commits:
+        raise RunError(
+            f"{NUMERICS_FILE}: {_name(folder)} has measurements that are no runs; wanted their n, interval "
+            f"and commit, found {declared.get('n')!r}, {declared.get('interval')!r} and {commits}."
+        )
+    rest = MeasuredSet(
+        "other files" if found else "all",
+        declared["n"],
+        declared["interval"],
+        (int(declared["numerics"]),),
+        tuple(dict.fromkeys(commits)),
+    )
+    return [*found, rest]
+
+
+def numerics_of(results: Path, name: str) -> int:
+    """The number that a folder of results, or the nearest one above it with a page, was measured under.
+
+    Raises:
+        RunError: numerics.csv has none.
+    """
+    declared = _declared(results)
+    for folder in (Path(name), *Path(name).parents):
+        if str(folder) in declared:
+            return int(declared[str(folder)]["numerics"])
+    raise RunError(f"{results / NUMERICS_FILE} has no line for {name}: wanted folder and numerics.")
+
+
+def numerics_words(numbers: Iterable[int]) -> str:
+    """`2`, or `1, older than 2`: numbers, and today's where one is older."""
+    known = sorted(set(numbers))
+    words = " and ".join(map(str, known))
+    return f"{words}, older than {NUMERICS}" if known and known[0] < NUMERICS else words
+
+
+def pages_of(results: Path) -> list[Path]:
+    """The pages of results that have tables."""
+    return sorted([*results.glob("*/README.md"), *results.glob("archive/*/README.md")])
+
+
+def write_measured(results: Path, *others: Path) -> list[Path]:
+    """Renew what every page of results says between BEGIN and END; and `others`, which only link to results.
+
+    Raises:
+        RunError: a page has no such lines, or as `sets_below`.
+    """
+    pages = [*pages_of(results), *others]
+    for page in pages:
+        write_atomic(page, [with_measured(page.read_text(), page, results).encode()])
+    return pages
+
+
+def with_measured(text: str, page: Path, results: Path) -> str:
+    """The text of a page with what it was measured under.
+
+    Raises:
+        RunError: it has no lines BEGIN and END, or as `sets_below`.
+    """
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise RunError(f"{page} does not say what it was measured under: wanted the lines {BEGIN} and {END}.")
+    said = measured_words(f"{before}{after}", page, results)
+    return f"{before}{BEGIN}\n{said}\n{END}{after}"
+
+
+def measured_words(text: str, page: Path, results: Path) -> str:
+    """A table of the page's own sets, and a line of the older ones that it links to."""
+    folder = page.parent
+    own = folder.is_relative_to(results) and _name(folder) in _declared(results)
+    parts = []
+    if own:
+        rows = pd.DataFrame([{"set": each} for each in sets_below(folder)])
+        columns = {
+            "measured": lambda row: row["set"].of,
+            "n": lambda row: row["set"].n,
+            "interval": lambda row: row["set"].interval,
+            "NUMERICS": lambda row: numerics_words(row["set"].numerics),
+            "commit": lambda row: ", ".join(row["set"].commits),
+        }
+        parts.append(markdown_table(rows, columns).replace(" ---: |", " --- |"))
+    older = [
+        f"{name} ({number})"
+        for name in quoted(text, results)
+        if not (own and name == _name(folder)) and (number := numerics_of(results, name)) < NUMERICS
+    ]
+    if older:
+        parts.append(
+            f"Linked from here, and measured under a NUMERICS older than {NUMERICS}: {', '.join(older)}."
+        )
+    return "\n\n".join(parts) or "No table here has numbers of its own."
+
+
+def quoted(text: str, results: Path) -> list[str]:
+    """The folders of results that a page links to or names, outside of commands, by name."""
+    names = "|".join(sorted(_declared(results), key=len, reverse=True))
+    found = re.findall(rf"(?:results|\.\.)/({names})\b", _FENCED.sub("", text))
+    return sorted(set(found))
+
+
+def _intervals(folder: Path) -> list[str]:
+    """Kinds of intervals in the tables of a folder with runs."""
+    kinds: list[str] = []
+    for path in sorted(folder.glob("*.csv")):
+        rows = pd.read_csv(path)
+        if "difference_interval" in rows:
+            kinds += rows["difference_interval"].dropna().tolist()
+    order = (SEEDS_ALONE, *INTERVALS)
+    return sorted(set(kinds), key=order.index)
+
+
+def _commits_of_json(folder: Path) -> list[str]:
+    paths = [path for path in sorted(folder.rglob("*.json")) if path.name != RUNS_FILE]
+    said = [json.loads(path.read_text()) for path in paths]
+    return [
+        str(one["git_sha"])[:_COMMIT_DIGITS] for one in said if isinstance(one, dict) and one.get("git_sha")
+    ]
+
+
+def _results_of(folder: Path) -> Path:
+    return next(above for above in folder.parents if (above / NUMERICS_FILE).is_file())
+
+
+def _name(folder: Path) -> str:
+    return str(folder.relative_to(_results_of(folder)))
+
+
+@cache
+def _declared(results: Path) -> dict[str, dict[str, str]]:
+    with (results / NUMERICS_FILE).open(newline="") as file:
+        return {row["folder"]: row for row in csv.DictReader(file)}

@@ -1,0 +1,139 @@
+"""Differences to the baseline of runs that kept what they said of every image: over seeds and images.
+
+Where a run kept none, or runs were asked for different images, `statistics.paired_difference` has the
+interval, and says that it is over seeds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pcr_exp.analysis.intervals import (
+    INFLUENCES,
+    ImageVariance,
+    differences,
+    of_folds,
+    of_shared_images,
+    strata_of,
+)
+from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.statistics import by_repeat, paired_difference
+from pcr_exp.runs.predictions import Predictions
+
+SEEDS_AND_IMAGES = "t over seeds and images"
+FOLDS_AND_IMAGES = "t over folds and images"
+INTERVALS = (SEEDS_AND_IMAGES, FOLDS_AND_IMAGES)
+
+Influence = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[Any]]
+"""Of one evaluation, by image hash: the hashes, what each image does to the score, and its stratum."""
+
+
+def predictions_of(runs: Iterable[Run]) -> dict[str, Predictions]:
+    """By run id, of those that kept what they said of every image."""
+    return {run.manifest.run_id: run.predictions for run in runs if run.predictions is not None}
+
+
+def with_intervals(
+    runs: pd.DataFrame,
+    reference: pd.DataFrame,
+    measure: str,
+    predictions: Mapping[str, Predictions],
+    tested_at: str = "full",
+) -> dict[Any, dict[str, Any]]:
+    """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
+
+    Levels with all seeds (or folds) of the reference are one task: their scatter is pooled.
+
+    Args:
+        runs: Rows with `scan`, `run_id`, `headline`, the measure, and REPEAT.
+        reference: The same, of the baseline, tested in full.
+        measure: Column of the score of the last evaluation.
+        predictions: By run id.
+        tested_at: The eval group of which that is.
+    """
+    levels = dict(iter(runs.groupby("scan", sort=True)))
+    found = {name: paired_difference(rows, reference, measure) for name, rows in levels.items()}
+    for name, rows in levels.items():
+        if set(rows["run_id"]) == set(reference["run_id"]):
+            found[name]["difference_interval"] = ""  # to itself
+    repeats = by_repeat(reference)
+    whole = {name: _of_repeats(rows, repeats) for name, rows in levels.items()}
+    pooled = {name: rows for name, rows in whole.items() if rows is not None}
+    if len(repeats) < 2 or not pooled:
+        return found
+    images = _images([(repeats, "full"), *((rows, tested_at) for rows in pooled.values())], predictions)
+    if images is None:
+        return found
+    scores = np.array([rows[measure].to_numpy(float) for rows in (repeats, *pooled.values())])
+    joined = differences(scores, images[0])
+    for place, name in enumerate(pooled):
+        found[name] |= {
+            "difference_ci95": float(joined.half_width[place]),
+            "difference_freedom": float(joined.freedom[place]),
+            "difference_interval": images[1],
+        }
+    return found
+
+
+def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | None:
+    """A level's rows in the order of the reference's seeds; None if it lacks one, or is the reference."""
+    own = by_repeat(rows)
+    if not repeats.index.isin(own.index).all():
+        return None
+    own = own.loc[repeats.index]
+    return None if own["run_id"].equals(repeats["run_id"]) and len(rows) == len(repeats) else own
+
+
+def _images(
+    levels: Sequence[tuple[pd.DataFrame, str]], predictions: Mapping[str, Predictions]
+) -> tuple[ImageVariance, str] | None:
+    """What images do to differences, with words for the interval; None where they cannot tell."""
+    found: list[list[Influence]] = []
+    for rows, tested_at in levels:
+        of_level = [_influence(run, tested_at, predictions) for run in rows.to_dict("records")]
+        known = [one for one in of_level if one is not None]
+        if len(known) < len(of_level):
+            return None
+        found.append(known)
+    by_run = list(zip(*found, strict=True))
+    if not all(np.array_equal(one[0][0], other[0]) for one in by_run for other in one):
+        return None  # levels of one seed were asked for different images
+    first = by_run[0][0][0]
+    if all(np.array_equal(first, run[0][0]) for run in by_run):
+        influence = np.array([[one[1] for one in level] for level in found])
+        return of_shared_images(influence, by_run[0][0][2]), SEEDS_AND_IMAGES
+    joined = np.concatenate([run[0][0] for run in by_run])
+    if len(np.unique(joined)) < len(joined):
+        return None  # neither the same images nor each once
+    folds = [(np.array([one[1] for one in run]), run[0][2]) for run in by_run]
+    return of_folds(folds), FOLDS_AND_IMAGES
+
+
+def _influence(
+    run: Mapping[Any, Any], eval_group: str, predictions: Mapping[str, Predictions]
+) -> Influence | None:
+    kept = predictions.get(run["run_id"])
+    of_group = [one for one in kept.evaluations if one.eval_group == eval_group] if kept else []
+    if kept is None or not of_group or run["headline"] not in INFLUENCES:
+        return None
+    last = max(of_group, key=lambda one: one.epoch)
+    classes = two_classes(kept.label, last.loss) if last.probabilities is None else last.probabilities
+    order = np.argsort(kept.image)
+    influence = INFLUENCES[run["headline"]](kept.label, last.correct, classes)
+    return kept.image[order], influence[order], strata_of(run["headline"], kept.label)[order]
+
+
+def two_classes(labels: NDArray[Any], loss: NDArray[Any]) -> NDArray[np.float64]:
+    """What a model of two classes ranks images by, [N, 2], from its loss on their labels.
+
+    The loss is -log(p) of the label's class, whose log odds are -log(exp(loss) - 1).
+    """
+    with np.errstate(divide="ignore", over="ignore"):
+        odds = -np.log(np.expm1(loss.astype(np.float64)))
+    of_second = np.where(labels == 1, odds, -odds)
+    return np.stack([-of_second, of_second], axis=1)

@@ -1,0 +1,240 @@
+"""The summary of runs: one line per scan level over its seeds, as Markdown and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from pcr_exp.analysis.distinguishing import titles_apart
+from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words, per_setting
+from pcr_exp.analysis.over_images import with_intervals
+from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.reporting_rules import NEVER, all_hardware, distinct
+from pcr_exp.analysis.statistics import REPEAT, distinct_seeds, interval_words, paired_ratio, spread
+from pcr_exp.analysis.style import scan_words
+from pcr_exp.analysis.tables import (
+    NOTHING,
+    Cell,
+    Footnotes,
+    difference_cell,
+    kilobytes,
+    number,
+    percent,
+    reached_cell,
+    score_cells,
+    section,
+    spread_cell,
+    three_figures,
+    timed,
+)
+from pcr_exp.runs.predictions import Predictions
+
+
+def to_markdown(
+    summary: pd.DataFrame,
+    unfinished: pd.DataFrame | None = None,
+    words: Mapping[str, str] | None = None,
+) -> str:
+    """One Markdown table per dataset x label x model x storage; runs without a result are listed below.
+
+    `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    """
+    parts = []
+    for title, facts, rows, columns, notes in _tables(summary, words):
+        parts.append(section(title, facts, rows, columns, notes))
+    if not parts:
+        parts.append("No finished runs.\n")
+    if unfinished is not None and len(unfinished):
+        listed = "\n".join(f"* `{row['run_id']}`: {row['status']}" for row in unfinished.to_dict("records"))
+        parts.append(f"Not in the tables, because they did not finish:\n\n{listed}\n")
+    return "\n".join(parts)
+
+
+def to_rich(summary: pd.DataFrame) -> list[Table]:
+    """The same tables for `rich.print`."""
+    tables = []
+    for title, facts, rows, columns, notes in _tables(summary):
+        # One line per level, also in a terminal of 80 columns.
+        table = Table(title=title, box=SIMPLE_HEAD, padding=0, pad_edge=False)
+        table.title_justify = table.caption_justify = "left"
+        for i, name in enumerate(columns):
+            table.add_column(_broken(name), justify="left" if i == 0 else "right")
+        for row in rows.to_dict("records"):
+            table.add_row(*(cell(row) for cell in columns.values()))
+        table.caption = " ".join([facts, str(notes)])
+        tables.append(table)
+    return tables
+
+
+def _broken(name: str) -> str:
+    """A column's name on as many lines as it has words."""
+    return name.replace(" ", "\n")
+
+
+def _tables(
+    summary: pd.DataFrame, words: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]]:
+    """(title, facts, rows, columns, footnotes) of every group of comparable runs.
+
+    Footnotes are complete once all cells are made.
+    """
+    if summary.empty:
+        return
+    found = list(per_setting(summary, [*GROUP_KEYS, "timing"]))
+    titles = titles_apart([(title, group) for title, group, _ in found], words)
+    for title, (_, group, rows) in zip(titles, found, strict=True):
+        hardware = all_hardware(rows)
+        apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
+        timing = f"; timing {group['timing']}" if apart else ""
+        facts = (
+            f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
+            f"validation {headline_of(rows).words}; "
+            "mean over n seeds (smallest to largest); differences are of runs of one seed, ± half their 95 % "
+            f"interval ({interval_words(rows)}); time is training + data wait + probes; "
+            f"setting {group['setting']}; {hardware}{timing}."
+        )
+        notes = Footnotes()
+        yield title, facts, rows, _columns(rows, notes), notes
+
+
+def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    baselines = rows[rows["encoding"] == "baseline"]
+
+    def rate(measure: str, show: Any) -> Cell:
+        return timed(notes, lambda row: spread_cell(row, measure, show))
+
+    def seconds(row: Mapping[Any, Any]) -> str:
+        text = spread_cell(row, "time_to_target_s", three_figures)
+        return text if row["n_timed"] == row["n"] else f"{text}, n = {row['n_timed']}"
+
+    def difference(row: Mapping[Any, Any]) -> str:
+        return NOTHING if row["encoding"] == "baseline" else difference_cell(row, notes)
+
+    def speedup(row: Mapping[Any, Any]) -> str:
+        if baselines.empty:
+            return "no baseline"
+        if reason := row["no_target"] or row["no_seconds"] or baselines["no_seconds"].iloc[0]:
+            return notes.refuse(reason)
+        if row["num_reached"] < row["n"]:
+            return NOTHING
+        if baselines["num_reached"].iloc[0] < baselines["n"].iloc[0]:
+            return "baseline: not reached"
+        return number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x")
+
+    return {
+        "scan": lambda row: scan_words(row["scan"]),
+        "n": lambda row: notes.count(row["n"]),
+        "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
+        ms_ssim_words(rows["ms_ssim_of"]): lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
+        "images/s": rate("images_per_s", three_figures),
+        "MiB/s": rate("storage_mib_per_s", three_figures),
+        "wait share": rate("wait_share", percent),
+        **score_cells(rows),
+        "difference to baseline, points": difference,
+        "seconds to target": lambda row: reached_cell(row, notes, seconds),
+        "speed-up over baseline": speedup,
+    }
+
+
+ACCURACY = ["final_score", "best_score"]
+
+SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]
+
+
+def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that figures of scan levels show: not of groups (GROUP_KEYS) of one level in several settings.
+
+    Those compare settings; as panels of one curve each, they would compare nothing.
+    """
+    *named, _ = GROUP_KEYS
+    num_levels = rows.groupby(GROUP_KEYS)["scan"].transform("nunique")
+    num_settings = rows.groupby(named)["setting"].transform("nunique")
+    return rows[(num_levels > 1) | (num_settings == 1)]
+
+
+def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
+
+    Then it tells nothing apart; where seconds may be said, rows of unlike hardware or settings stay apart.
+    """
+    may = runs["no_seconds"] == ""
+    any_may = may.groupby([runs[key] for key in GROUP_KEYS]).transform("any")
+    return runs.assign(timing=runs["timing"].where(any_may.astype(bool), ""))
+
+
+def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each seed's and scan level's first run, wherever it ran; `timing` tells nothing apart."""
+    repeat = [key for key in REPEAT if key in rows]
+    first = rows.groupby([*GROUP_KEYS, "scan", *repeat])["run_id"].transform("first")
+    return rows[rows["run_id"] == first].assign(timing="")
+
+
+def summary_table(runs: pd.DataFrame, predictions: Mapping[str, Predictions] | None = None) -> pd.DataFrame:
+    """One row per GROUP_KEYS x timing x scan of `runs_frame`, over seeds or folds; numbers, not text.
+
+    * Scores are over the `n` seeds of a setting, wherever they ran: `final_score_*` (what is reported) and
+      `best_score_*`, each mean, min, max; `difference_*`: final score less the baseline's of the same seed,
+      with an interval over images as well where all runs of the group are in `predictions`, by run id.
+    * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
+      `no_seconds` says why they may not be shown. `num_reached`: seeds that reached the target. Where some
+      did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
+    * `speedup_over_baseline`: the baseline's seconds to the target over this level's of the same seed, a mean
+      over the seeds of both; NaN unless every seed of both reached it and both may be said.
+    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest;
+      `ms_ssim_of`: whole images, or training crops and their side (`frame`).
+    """
+    rows = []
+    for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
+        baseline = of_group[of_group["encoding"] == "baseline"]
+        differences = with_intervals(of_group, baseline, "final_score", predictions or {})
+        for (timing, scan), of_scan in of_group.groupby(["timing", "scan"], sort=True):
+            level = of_group[of_group["scan"] == scan]
+            keys = dict(zip([*GROUP_KEYS, "timing", "scan"], [*group, timing, scan], strict=True))
+            rows.append(keys | _summary(level, of_scan, baseline, differences[scan]))
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    table["_level"] = table["group"].where(table["encoding"] != "baseline", 0)
+    table = table.sort_values([*GROUP_KEYS, "timing", "_level", "scan"])
+    return table.drop(columns="_level").reset_index(drop=True)
+
+
+def _summary(
+    level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame, difference: Mapping[str, Any]
+) -> dict[str, Any]:
+    seeds = distinct_seeds(level)
+    first = seeds.iloc[0]
+    same_timing = baseline[baseline["timing"] == timed["timing"].iloc[0]]
+    reasons = distinct(timed["no_seconds"])
+    speed = spread(timed, SPEED)
+    if reasons:
+        speed = dict.fromkeys(speed, NEVER)
+    row: dict[str, Any] = {
+        "encoding": first["encoding"],
+        "group": first["group"],
+        "n": len(seeds),
+        "mean_image_bytes": seeds["mean_image_bytes"].mean(),
+        "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
+        "num_scales": seeds["num_scales"].min(),
+        "ms_ssim_of": " / ".join(distinct(seeds["ms_ssim_of"].fillna(""))),
+        "target_score": first["target_score"],
+        "majority_share": first["majority_share"],
+        "num_classes": first["num_classes"],
+        "headline": first["headline"],
+        **spread(seeds, ["final_score", "best_score"]),
+        **difference,
+        "num_reached": int(seeds["epochs_to_target"].notna().sum()),
+        "no_target": first["no_target"],
+        "n_timed": len(timed),
+        "no_seconds": reasons[0] if reasons else "",
+        **speed,
+        "hardware": all_hardware(timed),
+    }
+    every = timed["time_to_target_s"].notna().all() and same_timing["time_to_target_s"].notna().all()
+    ratio = paired_ratio(same_timing, timed, "time_to_target_s") if every else {"speedup": NEVER}
+    return row | {"speedup_over_baseline": ratio["speedup"]}

@@ -1,0 +1,215 @@
+"""Markdown tables: cells and footnotes that all tables share, and the reading of measured files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pcr_exp.analysis.primary_metric import guessed_of, headline_of
+from pcr_exp.errors import RunError
+from pcr_exp.training.columns import COLUMNS
+from pcr_exp.training.task import TOP1
+
+UNITS = {column.name: column.unit for column in COLUMNS}
+"""By column of a run's rows."""
+
+NOTHING = "-"
+
+ALONE = "†"
+
+ALONE_NOTE = "n = 1: one run, with no spread and no interval"
+
+_NUMBERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+_ENDS = {"mean": "", "min": "_min", "max": "_max"}
+
+Cell = Callable[[Mapping[Any, Any]], str]
+
+
+def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
+    """A line per row; `columns` gives each header's cell. The first column is aligned left."""
+    header = "| " + " | ".join(columns) + " |\n|" + " --- |" + " ---: |" * (len(columns) - 1)
+    body = [
+        "| " + " | ".join(cell(row) for cell in columns.values()) + " |" for row in rows.to_dict("records")
+    ]
+    return "\n".join([header, *body])
+
+
+class Footnotes:
+    """What cells of one table refer to: each note has one number, and n = 1 its own mark."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._notes: list[str] = []
+        self._alone = False
+
+    def mark(self, note: str) -> str:
+        """The mark of a note, such as `¹`; a new number if it is new."""
+        if note not in self._notes:
+            self._notes.append(note)
+        return str(self._notes.index(note) + 1).translate(_NUMBERS)
+
+    def refuse(self, note: str) -> str:
+        """A cell that says nothing, and why: `- ¹`."""
+        return f"{NOTHING} {self.mark(note)}"
+
+    def count(self, n: int) -> str:
+        """A number of runs; one alone is marked."""
+        self._alone |= n == 1
+        return f"{n} {ALONE}" if n == 1 else str(n)
+
+    def __str__(self) -> str:
+        """All notes, one sentence after the other; empty if there is none."""
+        alone = [f"{ALONE} {ALONE_NOTE}."] if self._alone else []
+        return " ".join(
+            [*alone, *(f"{self.mark(note)} {note[0].upper()}{note[1:]}." for note in self._notes)]
+        )
+
+
+def three_figures(value: float) -> str:
+    """A number for people; `-` where there is none, and where nothing limits it."""
+    return NOTHING if not math.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """0.125 -> `12.5%`; `-` where there is none."""
+    return NOTHING if math.isnan(share) else f"{100 * share:.1f}%"
+
+
+def number(value: float, show: Callable[[float], str], nothing: str = NOTHING) -> str:
+    """`show(value)`, or `nothing` where there is none."""
+    return nothing if math.isnan(value) else show(value)
+
+
+def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
+    """`mean (smallest to largest)`; the mean alone where all are shown alike; `-` where there is none."""
+    mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
+    if math.isnan(mean) or show(low) == show(high):
+        return number(mean, show)
+    return f"{show(mean)} ({show(low)} to {show(high)})"
+
+
+def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
+    """`median (smallest to largest)` of a row's `n` values; the median alone of one; `-` of none."""
+
+    def cell(row: Mapping[Any, Any]) -> str:
+        median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
+        if math.isnan(median):
+            return NOTHING
+        return show(median) if row["n"] == 1 else f"{show(median)} ({show(low)} to {show(high)})"
+
+    return cell
+
+
+def speedup_cell(show: Callable[[float], str]) -> Cell:
+    """`speedup` of a row, with `speedup_min` and `_max` (`statistics.paired_ratio`)."""
+
+    def cell(row: Mapping[Any, Any]) -> str:
+        renamed = {f"x_{part}": row[f"speedup{end}"] for part, end in _ENDS.items()}
+        return spread_cell(renamed, "x", show)
+
+    return cell
+
+
+def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
+    """`+0.4 ± 1.2`: a paired difference in points and half its 95 % interval; marked where n = 1."""
+    if math.isnan(row["difference_mean"]):
+        return NOTHING
+    points = f"{100 * row['difference_mean']:+.1f}"
+    if math.isnan(row["difference_ci95"]):
+        notes.count(1)
+        return f"{points} {ALONE}"
+    return f"{points} ± {three_figures(100 * row['difference_ci95'])}"
+
+
+def timed(notes: Footnotes, cell: Cell) -> Cell:
+    """A cell of seconds or rates: refused with the reason where the row's `no_seconds` has one."""
+    return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
+
+
+def span(counts: pd.Series) -> str:
+    """`3`, or `2 to 3` where counts differ."""
+    low, high = counts.min(), counts.max()
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def with_unit(words: str, column: str) -> str:
+    """`training + data wait (s)`: words for an axis or a header, with the unit of a column of rows."""
+    return f"{words} ({UNITS[column]})"
+
+
+def task_title(dataset: str, label: str, model: str) -> str:
+    """`cars · make · resnet18`: what a run learned, above its table or panel."""
+    return f"{dataset} · {label} · {model}"
+
+
+def target_words(rows: pd.DataFrame) -> str:
+    """`target 75%`: the target that the rows share."""
+    return f"target {100 * rows['target_score'].iloc[0]:g}%"
+
+
+def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:
+    """Columns of the headline that the rows share: last, best, and what guessing reaches."""
+    headline = headline_of(rows)
+    guess = "majority class" if headline is TOP1 else "guessing"
+    return {
+        f"last {headline.words}": lambda row: spread_cell(row, "final_score", percent),
+        "its best": lambda row: spread_cell(row, "best_score", percent),
+        guess: lambda row: percent(_or_nan(guessed_of(row))),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def section(title: str, facts: str, rows: pd.DataFrame, columns: Mapping[str, Cell], notes: Footnotes) -> str:
+    """A title, a paragraph of facts, the table of rows, and the footnotes that its cells made."""
+    table = markdown_table(rows, columns)
+    footer = f"\n{notes}\n" if str(notes) else ""
+    return f"### {title}\n\n{facts}\n\n{table}\n{footer}"
+
+
+def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str:
+    """Time to the target if every run reached it and it may be said: else who did, or why not.
+
+    `row` has `n`, `num_reached`, `no_target` and `no_seconds`.
+    """
+    if row["no_target"]:
+        return notes.refuse(row["no_target"])
+    if row["num_reached"] < row["n"]:
+        return "not reached" if row["num_reached"] == 0 else f"reached by {row['num_reached']} of {row['n']}"
+    return notes.refuse(row["no_seconds"]) if row["no_seconds"] else seconds(row)
+
+
+def kilobytes(num_bytes: float) -> str:
+    """Bytes for people, three figures: 15400 -> `15.4 kB` (kB = 10^3)."""
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= size:
+            value = num_bytes / size
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+@contextmanager
+def reading(folder: Path, remedy: str) -> Iterator[None]:
+    """Inside, a file of `folder` that is missing or cannot be read is a RunError that ends in `remedy`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{folder} holds no whole measurement: {error.filename} is missing. {remedy}"
+        ) from error
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(f"the measurement in {folder} is damaged: {error}. {remedy}") from error
+
+
+def require_columns(path: Path, rows: pd.DataFrame, wanted: Sequence[str], remedy: str) -> None:
+    """Raise RunError unless the rows of a file have the columns of this version, in order."""
+    if list(rows.columns) != list(wanted):
+        raise RunError(f"{path} has columns {list(rows.columns)}; wanted {list(wanted)}. {remedy}")

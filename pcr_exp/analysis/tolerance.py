@@ -1,0 +1,171 @@
+"""What was measured, and the tables that follow from it: losses of every pair of groups, answers, bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pcr_exp.analysis.frame import crops_of, ms_ssim_words
+from pcr_exp.analysis.plan import bandwidth_images_per_s
+from pcr_exp.config.describe import storage_label
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.measuring import DEPLOYMENTS
+from pcr_exp.measuring.tolerance.answer import deployed, image_weights, loss_matrix, score
+from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.system import MIB
+from pcr_exp.training.task import headline_called
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What was measured, in numbers and words that a page needs."""
+
+    dataset: str
+    label: str
+    headline: str
+    model: str
+    image_size: int
+    groups: Sequence[int]
+    num_classes: int
+    num_images: int
+    num_clusters: int
+    """Groups of images that are never on two sides of a fold, and that the bootstrap draws."""
+    num_rejected: int
+    majority_share: float
+    margin: float
+    num_folds: int
+    num_resamples: int
+    seed: int
+    storage: Mapping[str, Any]
+    """Plain settings of the storage that the answer is for."""
+    images_per_record: int
+    num_train_images: int
+    """Images of the training split, of which an epoch is made."""
+    decode: str = "unsmoothed"
+    """As `loader.decode`; measurements that do not say it were made with this one."""
+    scans: str = "default"
+    """The scan script, by the name of its option of `records.scans`."""
+
+    @property
+    def guessed(self) -> float:
+        """What the headline is for a model that has learned nothing."""
+        return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
+
+    @property
+    def storage_words(self) -> str:
+        """Such as `hdd (150 MiB/s, 8 ms seek)`."""
+        return storage_label(self.storage)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self) | {"groups": list(self.groups)}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows of a measurement: one entry per image."""
+
+    facts: Facts
+    predictions: Predictions
+    labels: NDArray[np.int64]
+    clusters: NDArray[np.int64]
+    group_bytes: NDArray[np.int64]
+    """[groups, images]."""
+    original_bytes: NDArray[np.int64]
+    ms_ssim: NDArray[np.float32] | None = None
+    """[groups, some of the images]: of crops, against the last group's; None where nobody looked."""
+    hardware: str = "hardware not recorded"
+    """For people; of a measurement on disk, as its json says."""
+
+
+def similarity_name(facts: Facts) -> str:
+    """`MS-SSIM (crops of 128 px)`."""
+    return ms_ssim_words([crops_of(facts.image_size)])
+
+
+def matrix_of(measured: Measured) -> pd.DataFrame:
+    """Losses of every pair of groups; see `pcr_exp.measuring.tolerance.answer.loss_matrix`."""
+    facts = measured.facts
+    return loss_matrix(
+        measured.predictions,
+        measured.labels,
+        measured.clusters,
+        facts.groups,
+        headline=facts.headline,
+        num_resamples=facts.num_resamples,
+        seed=facts.seed,
+    )
+
+
+def weights_of(measured: Measured) -> NDArray[np.float64]:
+    """Of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
+    return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
+
+
+def scores_of(
+    measured: Measured, group: int, deployment: str, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The headline of a classifier that learned at a group and is used so, one for each row of weights."""
+    facts, predictions = measured.facts, measured.predictions
+    train = list(facts.groups).index(group)
+    test = train if deployment == "same" else len(facts.groups) - 1
+    classes, log_odds = predictions.classes[train, test], predictions.log_odds[train, test]
+    return score(facts.headline, classes, log_odds, measured.labels, weights)
+
+
+def bytes_table(measured: Measured) -> pd.DataFrame:
+    """One row per group, and one for the files as they were (`original`).
+
+    Columns `group`, `image_bytes` (mean), `share` of the original's, `epoch_mib` of the training split,
+    `epoch_s`: the seconds in which the storage can bring that, NaN if it has no limit; and where it was
+    measured `ms_ssim`, the mean over crops of `image_size`, which is not that of whole images; NaN for the
+    files themselves.
+    """
+    facts = measured.facts
+    means = {str(group): row.mean() for group, row in zip(facts.groups, measured.group_bytes, strict=True)}
+    means[ORIGINAL] = measured.original_bytes.mean()
+    table = pd.DataFrame(
+        {
+            "group": name,
+            "image_bytes": mean,
+            "share": mean / means[ORIGINAL],
+            "epoch_mib": mean * facts.num_train_images / MIB,
+            "epoch_s": epoch_s(facts, mean),
+        }
+        for name, mean in means.items()
+    )
+    if measured.ms_ssim is not None:
+        table["ms_ssim"] = [*measured.ms_ssim.mean(axis=1), math.nan]
+    return table
+
+
+def epoch_s(facts: Facts, image_bytes: float) -> float:
+    """Seconds of an epoch that storage alone takes: bytes over bandwidth, and a seek for every record."""
+    known = {key: facts.storage[key] for key in ("name", "bandwidth_mib_per_s", "seek_ms")}
+    storage = StorageConfig(**known)
+    if storage.bandwidth_mib_per_s is None:
+        return math.nan
+    seek_s = storage.seek_ms / 1e3 / facts.images_per_record
+    rate = bandwidth_images_per_s(storage.bandwidth_mib_per_s * MIB, image_bytes, seek_s_per_image=seek_s)
+    return facts.num_train_images / rate
+
+
+def answers_table(matrix: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> pd.DataFrame:
+    """One row per deployment and group: the matrix's columns, `verdict`, and the columns of `bytes_table`.
+
+    `lost_share`: the loss as a share of what there is to lose, from all scans down to guessing.
+    """
+    rows = pd.concat([deployed(matrix, deployment, facts.margin) for deployment in DEPLOYMENTS])
+    whole = float(rows.loc[rows["train_group"] == max(facts.groups), "score"].iloc[0])
+    sizes = sizes[sizes["group"] != ORIGINAL].assign(train_group=lambda frame: frame["group"].astype(int))
+    to_lose = whole - facts.guessed
+    rows = rows.assign(lost_share=rows["loss"] / to_lose if to_lose > 0 else math.nan)
+    return rows.merge(sizes.drop(columns="group"), on="train_group")

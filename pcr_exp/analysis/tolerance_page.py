@@ -1,0 +1,220 @@
+"""What a task tolerates, on disk: rows, tables, figures, and the page with two answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pcr_exp.analysis.caption import Caption, hardware_words, storage_words, task_words
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, three_figures
+from pcr_exp.analysis.tolerance import (
+    ORIGINAL,
+    Facts,
+    Measured,
+    answers_table,
+    bytes_table,
+    matrix_of,
+    similarity_name,
+)
+from pcr_exp.analysis.tolerance_figures import WORDS, draw_curves, draw_matrix, points
+from pcr_exp.config.measuring import DEPLOYMENTS
+from pcr_exp.measuring.tolerance.answer import Answer, answer
+from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.system.provenance import write_measured
+from pcr_exp.training.task import headline_called
+
+PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+_OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
+_LOST = "What is lost at each scan group"
+_LOST_BETWEEN = "What is lost, by training and test group"
+
+
+def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
+    """Write rows, tables, figures, the page and where they come from; returns all files.
+
+    Args:
+        folder: Is made.
+        measured: What was measured.
+        notes: More for the json, such as seconds.
+    """
+    make_folder(folder)
+    write_atomic(folder / ROWS_FILE, [_packed(measured)])
+    write_measured(folder / META_FILE, {"facts": measured.facts.to_plain(), **notes})
+    return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, load_tolerance(folder))]
+
+
+def write_tables(folder: Path, measured: Measured) -> list[Path]:
+    """What follows from the rows: figures with their tables, bytes, and the page; the same each time."""
+    facts = measured.facts
+    matrix, sizes = matrix_of(measured), bytes_table(measured)
+    answers = answers_table(matrix, sizes, facts)
+    files = [
+        *save_figure(draw_curves(answers, facts), answers, folder, "answers", caption_of(measured, _LOST)),
+        *save_figure(
+            draw_matrix(matrix, facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
+        ),
+    ]
+    write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])
+    write_atomic(folder / PAGE_FILE, [page(matrix, sizes, answers, facts).encode()])
+    return [*files, folder / "bytes.csv", folder / PAGE_FILE]
+
+
+def caption_of(measured: Measured, shows: str) -> Caption:
+    """The caption of a figure of one measurement."""
+    facts = measured.facts
+    return Caption(
+        shows=shows,
+        of=(task_words(facts.dataset, facts.label, facts.model, facts.image_size),),
+        n=f"n = {facts.num_images:,} images",
+        hardware=measured.hardware,
+        storage=storage_words({"storage": facts.storage}),
+    )
+
+
+def load_tolerance(folder: Path) -> Measured:
+    """What `write_tolerance` wrote."""
+    meta = json.loads((folder / META_FILE).read_text())
+    with np.load(folder / ROWS_FILE) as rows:
+        classes = rows["classes"].astype(np.int64)
+        log_odds = rows["log_odds"] if "log_odds" in rows else np.full(classes.shape, np.nan, np.float32)
+        return Measured(
+            Facts(**meta["facts"]),
+            Predictions(classes, log_odds, rows["strengths"]),
+            rows["labels"].astype(np.int64),
+            rows["clusters"].astype(np.int64),
+            rows["group_bytes"].astype(np.int64),
+            rows["original_bytes"].astype(np.int64),
+            rows.get("ms_ssim"),
+            hardware_words(meta),
+        )
+
+
+def _packed(measured: Measured) -> bytes:
+    predictions = measured.predictions
+    arrays: dict[str, Any] = {
+        "classes": predictions.classes.astype(np.int16),
+        "strengths": predictions.strengths,
+        "labels": measured.labels.astype(np.int16),
+        "clusters": measured.clusters.astype(np.int32),
+        "group_bytes": measured.group_bytes.astype(np.int32),
+        "original_bytes": measured.original_bytes.astype(np.int32),
+    }
+    if measured.ms_ssim is not None:
+        arrays["ms_ssim"] = measured.ms_ssim
+    if measured.facts.headline == "auc":
+        arrays["log_odds"] = predictions.log_odds
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts: Facts) -> str:
+    """The page: both answers in words, the table, and the figures."""
+    whole = _by(answers, "train_group")[max(facts.groups)]
+    words = headline_called(facts.headline).words
+    clusters = f" in {facts.num_clusters:,} groups" if facts.num_clusters < facts.num_images else ""
+    rejected = f" {facts.num_rejected:,} images could not be decoded." if facts.num_rejected else ""
+    intro = (
+        f"{facts.num_images:,} images{clusters}, {facts.num_classes} classes; {facts.model}, frozen, at "
+        f"{facts.image_size} px; logistic regression, {facts.num_folds} folds.{rejected} At all scans: "
+        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)} (most frequent "
+        f"class {percent(facts.majority_share)} of the images). Losses are differences of the same images; "
+        f"their 95 % intervals are of {facts.num_resamples:,} resamples of "
+        f"{'groups of images' if clusters else 'images'}."
+    )
+    parts = [f"# How few scans does {facts.label} of {facts.dataset} tolerate?", intro]
+    if whole["score_low"] <= facts.guessed:
+        parts.append(
+            f"**These features do not tell the classes apart** (the interval of {words} reaches down to "
+            "guessing), so there is nothing to lose, and no answer means anything."
+        )
+    parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
+    parts += [_table(answers, sizes, facts), _OVER_BYTES, "![Every pair](matrix.png)"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+    rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
+    highest, margin = max(facts.groups), points(facts.margin)
+    words = headline_called(facts.headline).words
+    begin = f"**Trained at a group, {WORDS[found.deployment]}:** "
+    if found.tolerated == highest and not found.undecided:
+        text = f"{begin}every group below {highest} loses {margin} of {words} or more."
+    elif found.tolerated == highest:
+        text = f"{begin}no group below {highest} is shown to lose less than {margin} of {words}."
+    else:
+        lost = _interval(rows[found.tolerated], "loss", 2)
+        text = (
+            f"{begin}**group {found.tolerated}** is the smallest that is shown to lose less than {margin} of "
+            f"{words}: it loses {lost} points. {_savings(found.tolerated, sizes, facts)}"
+        )
+    if found.undecided:
+        text += f" Whether {_listed(found.undecided)}, these images cannot tell."
+    if found.too_few:
+        text += (
+            f" **There are too few images to tell**: every interval reaches further than {margin}; about "
+            f"{found.enough_images:,} would be enough for the narrowest."
+        )
+    return text
+
+
+def _savings(group: int, sizes: pd.DataFrame, facts: Facts) -> str:
+    by_group = _by(sizes, "group")
+    ours, original = by_group[str(group)], by_group[ORIGINAL]
+    text = (
+        f"It reads {kilobytes(ours['image_bytes'])} an image, {percent(ours['share'])} of the files' "
+        f"{kilobytes(original['image_bytes'])}"
+    )
+    if math.isnan(ours["epoch_s"]):
+        return f"{text}; name a storage (such as storage=hdd) to see what that saves."
+    return (
+        f"{text}; from {facts.storage_words} an epoch of {facts.num_train_images:,} images takes at least "
+        f"{three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
+        f"({original['epoch_s'] / ours['epoch_s']:.2g} x)."
+    )
+
+
+def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+    same = _by(answers[answers["deployment"] == "same"], "train_group")
+    timed = bool(sizes["epoch_s"].notna().all())
+    columns: dict[str, Cell] = {
+        "group": lambda row: str(row["train_group"]),
+        "bytes per image": lambda row: kilobytes(row["image_bytes"]),
+        "of the file": lambda row: percent(row["share"]),
+        **({similarity_name(facts): lambda row: f"{row['ms_ssim']:.3f}"} if "ms_ssim" in sizes else {}),
+        f"used at group {max(facts.groups)}": lambda row: percent(row["score"]),
+        "lost, points": lambda row: _interval(row, "loss", 2),
+        "": lambda row: row["verdict"],
+        "used at the same": lambda row: percent(same[row["train_group"]]["score"]),
+        "lost, points ": lambda row: _interval(same[row["train_group"]], "loss", 2),
+        " ": lambda row: same[row["train_group"]]["verdict"],
+    }
+    if timed:
+        columns["s per epoch, storage alone"] = lambda row: three_figures(row["epoch_s"])
+    return markdown_table(answers[answers["deployment"] == "full"], columns)
+
+
+def _by(rows: pd.DataFrame, column: str) -> dict[Any, dict[Any, Any]]:
+    """Each row under its value of a column; of several the last."""
+    return {row[column]: row for row in rows.to_dict("records")}
+
+
+def _interval(row: Mapping[Any, Any], what: str, decimals: int) -> str:
+    mean, low, high = (100 * float(row[name]) for name in (what, f"{what}_low", f"{what}_high"))
+    unit = " %" if what == "score" else ""
+    return f"{mean:.{decimals}f}{unit} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
+def _listed(groups: list[int]) -> str:
+    if len(groups) == 1:
+        return f"group {groups[0]} does"
+    return f"groups {', '.join(map(str, groups[:-1]))} and {groups[-1]} do"

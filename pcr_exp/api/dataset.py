@@ -1,0 +1,267 @@
+"""A split of records as torch's map-style dataset, with its labels."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import Dataset
+
+from pcr_exp.api.loader import DatasetLoader
+from pcr_exp.api.scan import Scan, policy_of_scan
+from pcr_exp.config.check import require
+from pcr_exp.config.loader import DECODE_MODES
+from pcr_exp.errors import ConfigError
+from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
+from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.single import SingleImages
+from pcr_exp.system import MIB
+from pcr_exp.system.randomness import Purpose, stream
+
+Labels: TypeAlias = Mapping[str, int] | Callable[[str], int] | None
+"""By class name, any integer: given in a mapping or by a function. None: the class indexes."""
+
+
+def choose_label(index: RecordIndex, label: str | None) -> str:
+    """The label of that name; the only one if none is given.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+    """
+    names = sorted(index.classes)
+    if label is None and len(names) == 1:
+        return names[0]
+    if label is None or label not in index.classes:
+        raise ConfigError(
+            f"label={label!r}: wanted one of {', '.join(names)}, the labels that the records of "
+            f"{index.dataset}/{index.split} have."
+        )
+    return label
+
+
+def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[np.int64]:
+    """[number of classes] the integer of each class.
+
+    Raises:
+        ConfigError: a class has none, or something that is no integer.
+    """
+    if labels is None:
+        return np.arange(len(classes), dtype=np.int64)
+    get = labels.__getitem__ if isinstance(labels, Mapping) else labels
+    values = []
+    for name in classes:
+        try:
+            values.append(operator.index(get(name)))
+        except (KeyError, TypeError) as error:
+            raise ConfigError(
+                f"labels: class {name!r} has no integer ({type(error).__name__}: {error}); wanted one for "
+                f"each of the {len(classes)} classes."
+            ) from error
+    return np.array(values, dtype=np.int64)
+
+
+_TABLES_BYTES = 64 * MIB
+
+_TABLE_ROW_BYTES = 16
+
+_MAX_GAP_BYTES = 2**14
+
+_MAX_GAP_REMOTE_BYTES = 2**19
+"""What is read and thrown away rather than asked for separately: about what comes while a request waits."""
+
+_NUM_THREADS = 16
+
+
+class _Few(NamedTuple):
+    """What is wanted of one record."""
+
+    record: int
+    group: int
+    places: list[tuple[int, int]]
+    """(place in the batch, number in the record) of each image."""
+    files: list[bytes]
+    labels: npt.NDArray[np.int64]
+    """[N] class indexes of all the record's images."""
+
+
+class RecordDataset(Dataset[tuple[Any, int]]):
+    """Images and labels by index, in the order of the records. Picklable; each process opens its storage.
+
+    Images are read at the scan group of `set_epoch`'s epoch. `.loader()` is the fast way through all of them:
+    it reads whole prefixes of records, where this reads the pieces that it is asked for.
+    """
+
+    def __init__(
+        self,
+        records: RecordSet,
+        scan: Scan,
+        *,
+        label: str | None,
+        labels: Labels,
+        transform: Callable[..., Any] | None,
+        images_as: str,
+        decode: str,
+        seed: int | None,
+    ) -> None:
+        """See `pcr_exp.open`."""
+        require(decode in DECODE_MODES, "decode", decode, " or ".join(DECODE_MODES))
+        self.records = records
+        self.scan = scan
+        self.label = choose_label(records.index, label)
+        self.label_values = label_values(records.index.classes[self.label], labels)
+        """[number of classes] the label of each class; int64."""
+        self.transform = transform
+        """Called with every image; may be replaced, as timm's `create_loader` does."""
+        self.images_as = images_as
+        self.decode = decode
+        self.seed = seed
+        self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index, lambda: (0, 0.0)))
+        WholeImageTransform(transform, images_as)  # refuses another `images_as`
+        self._ends = np.cumsum(records.index.sizes)
+        # In shared memory: workers that live through several epochs see it too.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._reader: tuple[int, SingleImages, ThreadPoolExecutor | None] | None = None
+
+    @property
+    def classes(self) -> list[str]:
+        """The class names."""
+        return list(self.records.index.classes[self.label])
+
+    @property
+    def targets(self) -> list[int]:
+        """The label of every image, in order, as torchvision's datasets give them; reads every header."""
+        images, _ = self._open()
+        every = [images.labels(record)[self.label] for record in range(len(self._ends))]
+        return self.label_values[np.concatenate(every)[: len(self)]].tolist() if every else []
+
+    def __len__(self) -> int:
+        return self.records.index.num_samples
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """One image and its label. Raises as `__getitems__` does."""
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, int]]:
+        """Images and labels, in this order; neighbours in a record come with one read.
+
+        Raises:
+            IndexError: there is no such image.
+            ConfigError: the scan policy follows training, which a dataset in worker processes never sees.
+            RecordError: an image is damaged or cannot be decoded.
+            StorageError: the storage could not deliver.
+        """
+        places = [self._place(int(index)) for index in indices]
+        epoch, policy = int(self._epoch), self._by_epoch()
+        transform = WholeImageTransform(self.transform, self.images_as)
+        decode = self.records.open_decoder(self.decode)
+        found: list[Any] = [None] * len(places)
+        with kept_random_states() if self.seed is not None else nullcontext():
+            for few in self._read(places, epoch, policy):
+                path = self.records.path(few.record)
+                for (position, i), file in zip(few.places, few.files, strict=True):
+                    name = f"image {i} of record {path} (scan group {few.group})"
+                    pixels = whole_image(decode(file, few.group, name))
+                    if self.seed is not None:
+                        key = epoch, int(indices[position]) % len(self)
+                        transform.seed(int(stream(self.seed, Purpose.AUGMENTATION, *key).integers(2**63)))
+                    found[position] = transform(pixels), int(self.label_values[few.labels[i]])
+        return found
+
+    def set_epoch(self, epoch: int) -> None:
+        """Read as in this epoch (from 0) from now on, in worker processes too: for schedules and mixtures."""
+        self._epoch.fill_(epoch)
+
+    def id(self, index: int) -> str:
+        """What an image is called: for a folder of images, its file."""
+        record, i = self._place(index)
+        return self._open()[0].header(record).ids[i]
+
+    def encoded(self, index: int, group: int | None = None) -> bytes:
+        """An image as a JPEG file, at a scan group or with all."""
+        record, i = self._place(index)
+        wanted = self.records.index.num_groups if group is None else group
+        return self._open()[0].read(record, i, wanted).encoded
+
+    def loader(self, batch_size: int, **settings: Any) -> DatasetLoader:
+        """Batches of these images, for training: see `DatasetLoader` for the settings and what it raises.
+
+        `transform` and `images_as` are the dataset's unless given.
+        """
+        given = {"transform": self.transform, "images_as": self.images_as, "decode": self.decode} | settings
+        values = torch.from_numpy(self.label_values)
+        return DatasetLoader(
+            self.records, self.scan, label=self.label, label_values=values, batch_size=batch_size, **given
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_reader": None}
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """(record, number in it) of an image."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"image {index} of {len(self)}")
+        index %= len(self)
+        record = int(np.searchsorted(self._ends, index, side="right"))
+        return record, index - (int(self._ends[record - 1]) if record else 0)
+
+    def _by_epoch(self) -> ScanPolicy:
+        if not getattr(self._policy, "by_epoch", False):
+            raise ConfigError(
+                f"scan={self.scan!r}: images cannot be read by index at what this policy chooses, since it "
+                "follows training, which a dataset in worker processes never sees. Use .loader(...) and "
+                "loader.observe(loss=...), or a scan group, a schedule or a mixture."
+            )
+        return self._policy
+
+    def _read(self, places: list[tuple[int, int]], epoch: int, policy: ScanPolicy) -> Iterable[_Few]:
+        """The images at these (record, number in it), record by record."""
+        images, threads = self._open()
+        wanted: dict[int, list[tuple[int, int]]] = {}
+        for position, (record, i) in enumerate(places):
+            wanted.setdefault(record, []).append((position, i))
+        gap = _MAX_GAP_REMOTE_BYTES if threads is not None else _MAX_GAP_BYTES
+
+        def read(record: int) -> _Few:
+            group = policy.group(epoch, record)
+            assert group is not None  # those that decide by the epoch always know
+            numbers = [i for _, i in wanted[record]]
+            files = images.read_several(record, numbers, group, max_gap_bytes=gap)
+            return _Few(record, group, wanted[record], files, images.labels(record)[self.label])
+
+        return map(read, wanted) if threads is None else threads.map(read, wanted)
+
+    def _open(self) -> tuple[SingleImages, ThreadPoolExecutor | None]:
+        """This process's reader, and threads for reads that wait for another machine."""
+        if self._reader is None or self._reader[0] != os.getpid():
+            largest = int(self.records.index.sizes.max(initial=1))
+            kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * largest))
+            remote = getattr(self.records.storage, "is_remote", False)
+            threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if remote else None
+            self._reader = os.getpid(), SingleImages(self.records, kept), threads
+        return self._reader[1], self._reader[2]
+
+
+class StaticDataset(RecordDataset):
+    """Images that every epoch reads alike: of one scan group, with nothing seeded.
+
+    It has no `set_epoch`. Training scripts ask for one, and timm's then leaves out the epoch of its sampler,
+    whose processes would see the images in the same order again and again.
+    """
+
+    @property
+    def set_epoch(self) -> NoReturn:
+        raise AttributeError(
+            f"scan={self.scan!r} without a seed: every epoch is read alike, and has no set_epoch. Ask first "
+            "with hasattr(dataset, 'set_epoch'), or open it with a seed."
+        )

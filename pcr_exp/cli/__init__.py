@@ -1,0 +1,90 @@
+"""All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
+
+pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
+pcr-exp verify s3://bucket/pets/train                       # whether all is there, and as it was written
+pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
+pcr-exp doctor                                              # libraries, limits, disk
+pcr-exp train --help                                        # a runner says itself what it takes
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from pcr_exp.errors import PcrExpError
+from pcr_exp.places import COMMAND
+
+LOOKING = {
+    "inspect": "what is in records",
+    "verify": "whether all files are there and whole; status 1 and names if not",
+    "extract": "one image as a JPEG file, at any scan group",
+    "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
+    "doctor": "libraries, limits and speed of this machine, and what is missing",
+}
+"""Commands that look at records and at this machine, of the module `records`, and what each is for."""
+RUNNERS = {
+    "prepare": "JPEG files become records; --check compares them",
+    "tolerance": "which scan group a task tolerates, before any training",
+    "train": "one training run, or a sweep with -m",
+    "sweep": "how the jobs of a sweep stand, wherever they run",
+    "evaluate": "what trained networks lose at scan groups and decode modes",
+    "quality": "MS-SSIM, SSIM and bytes per scan group",
+    "throughput": "scan levels side by side, or what a cluster's would do",
+    "figures": "figures and tables of runs and measurements on disk",
+    "demo": "the whole way on embedded images, in minutes on two CPU cores",
+}
+"""Commands that a checkout has too, and what each is for. The module of its name has a `main`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status is 1 if something is damaged or missing, and 2 if there is none such."""
+    from pcr_exp.system.readers import leaving_readers
+
+    with leaving_readers():
+        return _main(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _main(given: list[str]) -> int:
+    name = given[0] if given else "--help"
+    if name in ("-h", "--help"):
+        print(listing())
+        return 0
+    if name not in RUNNERS | LOOKING:
+        print(_unknown(name), file=sys.stderr)
+        return 2
+    try:
+        if name in RUNNERS:
+            return start_runner(name, given[1:])
+        from pcr_exp.cli.records import command_parser
+
+        options = command_parser().parse_args(given)
+        status: int = options.run(options)
+    except PcrExpError as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # of `extract -o -`: whoever read the bytes has seen enough
+        return 0
+    return status
+
+
+def listing() -> str:
+    """Every command with what it is for, in a line each."""
+    lines = [f"  {name:18}{about}" for name, about in (LOOKING | RUNNERS).items()]
+    usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: what it takes)"
+    return "\n".join([usage, "", *lines])
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, RUNNERS | LOOKING, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"wanted one of {', '.join(LOOKING | RUNNERS)}."
+    return f"{COMMAND} {name}: there is no such command; {hint}"
+
+
+def start_runner(name: str, arguments: Sequence[str]) -> int:
+    """Run a runner as `python -m experiments.<name> <arguments>` does; most end the process."""
+    sys.argv = [f"{COMMAND} {name}", *arguments]
+    import_module(f"pcr_exp.cli.{name}").main()
+    return 0

@@ -1,0 +1,108 @@
+"""Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pcr_exp.cli.launch import launch
+from pcr_exp.cli.terminal import print_figures, print_markdown, print_table
+from pcr_exp.config.commands import FiguresConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.system.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pcr_exp.analysis.report import Page, Report
+
+
+def figures(
+    config: FiguresConfig,
+    pages: Sequence[Page] = (),
+    project: Callable[[FiguresConfig, str], str] | None = None,
+) -> str:
+    """Write figures and tables; returns "finished".
+
+    Args:
+        config: The command's.
+        pages: More pages than every user has.
+        project: Writes times to accuracy from the runs in `timing_root`, and returns their page.
+
+    Raises:
+        ConfigError: `timing_root` is given and nothing that projects.
+    """
+    if config.timing_root is not None and project is None:
+        raise ConfigError(
+            f"timing_root={config.timing_root}: wanted null. Times to accuracy are projected in a checkout "
+            "of the repository."
+        )
+    from pcr_exp.analysis.report import write_report
+    from pcr_exp.cli.shown import track_files
+
+    report = write_report(
+        config.runs_root,
+        config.quality_root,
+        config.out,
+        config.target,
+        pages=pages,
+        exclusive_only=config.exclusive_only,
+    )
+    show(report)
+    if config.timing_root is not None and project is not None:
+        print_markdown(project(config, config.timing_root))
+    if config.compare is not None and config.reference is not None:
+        print_markdown(compare(config, config.compare, config.reference))
+    out = Path(config.out)
+    files = [*report.tables, *report.figures]
+    track_files(config.tracking, f"figures-{out.name}", out, asdict(config), files)
+    return "finished"
+
+
+def compare(config: FiguresConfig, key: str, reference: str) -> str:
+    """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    from pcr_exp.analysis.caption import of_runs
+    from pcr_exp.analysis.comparison import (
+        compare_setting,
+        comparison_curves,
+        comparison_to_markdown,
+        draw_comparison,
+    )
+    from pcr_exp.analysis.figure import save_figure
+    from pcr_exp.analysis.measured_under import measured_line
+    from pcr_exp.analysis.primary_metric import as_written
+    from pcr_exp.analysis.runs import read_runs
+
+    runs, out = read_runs(config.runs_root, config.target), Path(config.out)
+    table = compare_setting(runs, key, reference)
+    as_written(table).to_csv(out / "comparison.csv", index=False)
+    text = comparison_to_markdown(table, key, reference) + "\n"
+    text += measured_line(runs, table["difference_interval"]).rstrip()
+    (out / "comparison.md").write_text(text + "\n")
+    curves = comparison_curves(runs, key)
+    caption = of_runs(runs, f"Accuracy by {key}", curves)
+    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves", caption)
+    return text
+
+
+def show(report: Report) -> None:
+    """Print the tables, what did not finish, and where the figures are."""
+    from pcr_exp.analysis.summary import to_rich
+
+    for table in to_rich(report.summary):
+        print_table(table)
+    for run in report.unfinished.to_dict("records"):
+        print(f"not in the tables: {run['run_id']} ({run['status']})")
+    if report.num_lone_groups:
+        settings = counted(report.num_lone_groups, "setting")
+        print(
+            f"not in the figures of scan levels: {settings} with one scan level each; compare=<config group> "
+            "compares settings"
+        )
+    print_figures(report.figures)
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(figures, "figures", FiguresConfig)

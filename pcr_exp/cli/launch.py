@@ -1,0 +1,289 @@
+"""What every runner shares: Hydra around a task, errors for people, and a table at the end of a sweep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from pcr_exp.cli import help as helping
+from pcr_exp.cli.answers import answer_of
+from pcr_exp.cli.jobs import (
+    FAILED,
+    INTERRUPTED,
+    NOT_BEGUN,
+    Outcome,
+    SweepFolder,
+    escape,
+    handed_over_as,
+    is_stopped,
+    print_outcomes,
+    read_ended,
+    running_job,
+    sweep_folder,
+    write_outcome,
+)
+from pcr_exp.cli.terminal import open_console
+from pcr_exp.cli.typed import SMOKE, acting, check_overrides, smoke_overrides
+from pcr_exp.config.compose import load, named_packages, prepare_hydra
+from pcr_exp.errors import ConfigError, PcrExpError
+from pcr_exp.places import CONFIGS
+from pcr_exp.redaction import redacted_text
+from pcr_exp.system.process import end_with_parent, terminate
+from pcr_exp.system.readers import leaving_readers
+
+if TYPE_CHECKING:
+    from pcr_exp.cli.dry_run import Planned
+
+FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content": "check=content"}
+"""What people type, and what Hydra is told."""
+T = TypeVar("T")
+
+
+def launch(
+    task: Callable[[T], str],
+    config_name: str,
+    schema: type[T],
+    plan: Callable[[T], Planned] | None = None,
+) -> None:
+    """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
+
+    `task` returns one word for the sweep's table, such as "finished" or "skipped"; `plan` answers
+    `--dry-run`, by default with what `dry_run.plan` knows. A job that fails does not stop a sweep, unless
+    `runner=fail_fast`, or several processes make it: the others are in the middle of the job that failed
+    here, and would wait for this one forever. Exits with status 1 if any job failed, with 130 or 143 if it
+    was interrupted.
+    """
+    with leaving_readers():
+        if helping.is_asked(sys.argv[1:]):
+            sys.exit(print_help(config_name, schema, sys.argv[1:]))
+        _launch(Job(task, schema, plan), config_name)
+
+
+def _launch(job: Job[Any], config_name: str) -> None:
+    main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
+    SweepFolder.begun, SweepFolder.handed_over, status = None, False, 0
+    with unwinding_signals(job.signalled):
+        try:
+            typed = check_arguments()
+            prepare_hydra(named_packages(typed), {config_name: job.schema})
+            add_overrides(smoke_overrides(config_name, typed))
+            main()
+        except ConfigError as error:  # what was typed
+            tell(error)
+            status = 1
+        except KeyboardInterrupt:
+            status = 130
+        except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            if job.signalled.number is None:
+                raise
+            status = 1  # a library turned the interrupt into an error of its own
+    if job.signalled.number is not None and status == 1:
+        status = 128 + job.signalled.number
+    if status == 130:
+        print("interrupted; the same command continues", file=sys.stderr)
+    SweepFolder.alive.close()
+    if SweepFolder.begun is not None and not SweepFolder.handed_over:
+        status = tell_sweep(SweepFolder.begun, status)
+    elif job.outcome is not None and job.outcome.failed:
+        status = 1
+    end_undisturbed()
+    sys.exit(status)
+
+
+def print_help(runner: str, schema: type, arguments: Sequence[str]) -> int:
+    """Print how a runner is used; returns the exit status."""
+    try:
+        print(helping.help_page(runner, schema, arguments))
+    except (ConfigError, HydraException) as error:
+        tell(error)
+        return 1
+    return 0
+
+
+class Signalled:
+    """Which of SIGINT and SIGTERM came, if one did: libraries turn the exception into others of theirs."""
+
+    number: int | None = None
+
+    def raise_if_so(self) -> None:
+        """Raise what the signal is meant to raise."""
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.number is not None:
+            raise SystemExit(128 + self.number)
+
+
+class Job(Generic[T]):
+    """The task as Hydra calls it, here or in a launcher's process: picklable, if what it is given is."""
+
+    def __init__(
+        self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned] | None
+    ) -> None:
+        self.task = task
+        self.schema = schema
+        self.plan = plan
+        self.launched_by = os.getpid()
+        self.signalled = Signalled()
+        self.outcome: Outcome | None = None
+        """The outcome of a single job, which runs in the process that was started."""
+
+    def __call__(self, config: DictConfig) -> None:
+        """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""
+        if os.getpid() != self.launched_by:
+            prepare_hydra(config.get("components", []))
+            if os.getppid() == self.launched_by:
+                end_with_parent(self.launched_by, terminate)
+        state = HydraConfig.get()
+        if state.mode == RunMode.MULTIRUN:
+            self._run_in_sweep(config, sweep_folder(state), state.job.num)
+        elif (place := handed_over_as()) is not None:
+            self.outcome = self._run_in_sweep(config, *place)
+        else:
+            self.outcome = self._run(config, state.job.name)
+
+    def _run_in_sweep(self, config: DictConfig, folder: Path, number: int) -> Outcome:
+        overrides = HydraConfig.get().overrides.task
+        name = " ".join(o for o in overrides if not o.startswith(("experiment=", "runner=")))
+        if is_stopped(folder):
+            outcome = Outcome(name, NOT_BEGUN, "another job had failed")
+            write_outcome(folder, number, outcome)
+            return outcome
+        try:
+            with running_job(folder, number, name) as job:
+                try:
+                    outcome = self._run(config, name)
+                except BaseException:
+                    job.end(Outcome(name, INTERRUPTED))
+                    raise
+                job.end(outcome)
+        except PcrExpError as error:  # another process runs it, and tells of it
+            tell(error)
+            outcome = Outcome(name, FAILED, str(error))
+        if outcome.failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise SystemExit(1)  # torchrun then ends the others
+        return outcome
+
+    def _run(self, config: DictConfig, name: str) -> Outcome:
+        try:
+            loaded = load(config, self.schema)
+            if SMOKE in (typed := list(HydraConfig.get().overrides.task)):
+                loaded = load(acting(config, loaded, typed), self.schema)
+            if getattr(loaded, "dry_run", False):
+                return self._planned(name, loaded)
+            return Outcome(name, self.task(loaded))
+        except PcrExpError as error:
+            if os.environ.get("HYDRA_FULL_ERROR") == "1":
+                print(redacted_text(traceback.format_exc()), file=sys.stderr)
+            tell(error)
+            return Outcome(name, FAILED, str(error))
+        except Exception as error:
+            self.signalled.raise_if_so()
+            # Not ours: the traceback is what a bug report needs.
+            print(redacted_text(traceback.format_exc()), file=sys.stderr)
+            return Outcome(name, FAILED, redacted_text(f"{type(error).__name__}: {error}"))
+
+    def _planned(self, name: str, config: T) -> Outcome:
+        from pcr_exp.cli.dry_run import plan
+
+        planned = (self.plan or plan)(config)
+        print(planned.words)
+        return Outcome(name, planned.status, planned.words, planned.amounts)
+
+
+def check_arguments() -> list[str]:
+    """Refuse what was typed wrongly; returns the overrides. Raises ConfigError.
+
+    Hydra knows only key=value: FLAGS, which people type, become that here.
+    """
+    flags = [FLAGS[argument] for argument in sys.argv[1:] if argument in FLAGS]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in FLAGS]
+    add_overrides(flags)
+    arguments = get_args_parser().parse_args()
+    sweeps = arguments.multirun or any(o.startswith("hydra.mode=") for o in arguments.overrides)
+    check_overrides(arguments.overrides, sweeps=sweeps)
+    overrides: list[str] = arguments.overrides
+    return overrides
+
+
+def add_overrides(overrides: Sequence[str]) -> None:
+    """Add to the command line, beside what is there: Hydra reads no override behind another and an option."""
+    places = [i for i, argument in enumerate(sys.argv) if "=" in argument and not argument.startswith("-")]
+    place = places[0] if places else len(sys.argv)
+    sys.argv[place:place] = overrides
+
+
+def end_undisturbed() -> None:
+    """All is done and told: let Ctrl-C not cut short what is put away at exit, unless it comes twice."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, first)
+
+
+def tell_sweep(folder: Path, status: int) -> int:
+    """Print the table of a sweep that is over; returns the exit status, given what it was until now."""
+    outcomes = read_ended(folder, interrupted=status in (130, 143))
+    if len(outcomes) > 1 or (outcomes and status != 0) or any(outcome.failed for outcome in outcomes):
+        print_outcomes(outcomes, [answer_of(outcome.run) for outcome in outcomes])
+    if not outcomes and status == 0:
+        tell(
+            f"no job of this sweep has told how it ended, in {folder}. Give a hydra.sweep.dir that every "
+            "machine of the launcher sees."
+        )
+        return 1
+    return status or int(any(outcome.failed for outcome in outcomes))
+
+
+def tell(error: object) -> None:
+    """Print an error for people."""
+    open_console(sys.stderr).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
+
+
+@contextmanager
+def unwinding_signals(signalled: Signalled) -> Iterator[None]:
+    """Within, SIGTERM unwinds the program as Ctrl-C does, so that it leaves no file behind.
+
+    Not where torchrun ends the processes of a run: one that waits for another in a library could not unwind.
+    A signal that is ignored stays ignored.
+    """
+    pid = os.getpid()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != pid:
+            os._exit(128 + number)  # a forked child has nothing to clean up
+        signalled.number = number
+        signalled.raise_if_so()
+
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    wanted = [signal.SIGINT, *([signal.SIGTERM] if alone else [])]
+    handled = [number for number in wanted if signal.getsignal(number) != signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, unwind) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

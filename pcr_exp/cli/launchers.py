@@ -1,0 +1,236 @@
+"""Jobs of a sweep as commands of their own, handed to SLURM or to a Ray cluster.
+
+A job is what a user would type for it, `python -m experiments.train seed=1 ...`, with two variables that say
+whose job it is: nothing is pickled but words, a job that is started again continues its run, and its log is
+that of a single run. Machines must see the same files.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from pcr_exp.cli.jobs import (
+    JOB_VARIABLE,
+    LOGS,
+    PlannedJob,
+    SweepFolder,
+    forget_outcome,
+    read_plan,
+    sweep_folder,
+    write_plan,
+)
+from pcr_exp.cli.sweep_state import OPEN, read_jobs
+from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.places import as_typed
+from pcr_exp.system.atomic import make_folder
+from pcr_exp.system.provenance import SWEEP_VARIABLE
+from pcr_exp.system.ray_cluster import connect_to_ray
+
+_PATIENCE_S = 60.0
+"""For a job that was asked to end and saves a checkpoint."""
+
+
+@dataclass(slots=True)
+class JobCommand:
+    """A job, to be called where it is to run."""
+
+    command: list[str]
+    folder: str
+    """Where it is started."""
+    variables: dict[str, str]
+    log: str | None = None
+    """The file that what it prints is appended to; None: where this process's goes."""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def __call__(self) -> None:
+        """Run it to its end.
+
+        Raises:
+            RunError: it failed; SLURM and Ray then count it as failed, too.
+        """
+        variables = os.environ | self.variables
+        with ExitStack() as stack:
+            log = None if self.log is None else stack.enter_context(Path(self.log).open("ab"))
+            process = stack.enter_context(
+                subprocess.Popen(self.command, cwd=self.folder, env=variables, stdout=log, stderr=log)
+            )
+            self._process = process
+            try:
+                status = process.wait()
+            except BaseException:
+                self.end()
+                raise
+        if status != 0:
+            raise RunError(f"{' '.join(self.command)} ended with status {status}.")
+
+    def end(self) -> None:
+        """Ask it to save a checkpoint and end, and wait for that."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def checkpoint(self) -> Any:
+        """What submitit calls when time is up or the job is preempted, and queues again."""
+        from submitit.helpers import DelayedSubmission
+
+        self.end()
+        return DelayedSubmission(JobCommand(self.command, self.folder, self.variables, self.log))
+
+
+def job_commands(
+    config: DictConfig, jobs: Sequence[PlannedJob], program: Sequence[str] | None
+) -> list[JobCommand]:
+    """One command for each job, as this process was started."""
+    folder = sweep_folder(config.hydra)
+    variables = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    return [
+        JobCommand(
+            [*(program or [sys.executable]), *_started(), *job.overrides, "hydra.mode=RUN"],
+            str(config.hydra.runtime.cwd),
+            {**variables, SWEEP_VARIABLE: str(folder), JOB_VARIABLE: str(job.number)},
+        )
+        for job in jobs
+    ]
+
+
+def _started() -> list[str]:
+    """What stands behind Python in the command that this process was started with, without its settings."""
+    name, _, runner = sys.argv[0].partition(" ")
+    if runner:  # `pcr-exp train` names itself so
+        return ["-m", "pcr_exp", runner]
+    spec = sys.modules["__main__"].__spec__
+    return ["-m", spec.name] if spec is not None else [str(Path(name).resolve())]
+
+
+def jobs_to_start(
+    folder: Path, job_overrides: Sequence[Sequence[str]]
+) -> tuple[list[PlannedJob], list[PlannedJob]]:
+    """All jobs of a sweep, and those to start: of a sweep that goes on, not those that wait or run already.
+
+    A job keeps its number when a sweep is extended. One that is finished is started too: it finds its run
+    finished, or out of date.
+    """
+    before = {tuple(job.overrides): job for job in read_plan(folder)}
+    under_way = {job.number for job in read_jobs(folder) if job.state in OPEN and job.is_handed_over}
+    next_number = 1 + max((job.number for job in before.values()), default=-1)
+    jobs, starting = [], []
+    for overrides in job_overrides:
+        job = before.get(tuple(overrides))
+        if job is None:
+            job = PlannedJob(next_number, list(overrides))
+            next_number += 1
+        jobs.append(job)
+        if job.number not in under_way:
+            starting.append(job)
+    others = [job for job in before.values() if job not in jobs]
+    return sorted([*jobs, *others], key=lambda job: job.number), starting
+
+
+def hand_to_slurm(
+    config: DictConfig, job_overrides: Sequence[Sequence[str]], settings: Mapping[str, Any]
+) -> None:
+    """Submit the jobs and return; the plan of the sweep notes their ids.
+
+    Raises:
+        ConfigError: submitit is not installed, there is no SLURM, or it has no such parameter.
+    """
+    folder = sweep_folder(config.hydra)
+    executor = _open_executor(folder, config.hydra.job.name, settings)
+    jobs, starting = jobs_to_start(folder, job_overrides)
+    for job in starting:
+        forget_outcome(folder, job.number)
+    commands = job_commands(config, starting, settings["program"])
+    with executor.batch():
+        submitted = [executor.submit(command) for command in commands]
+    ids = {job.number: str(handed.job_id) for job, handed in zip(starting, submitted, strict=True)}
+    write_plan(
+        folder,
+        [
+            PlannedJob(job.number, job.overrides, ids.get(job.number, job.job_id), settings["cluster"])
+            for job in jobs
+        ],
+    )
+    SweepFolder.handed_over = True
+    Console(stderr=True).print(
+        f"{len(starting)} of {len(jobs)} jobs handed over; "
+        + as_typed(f"python -m experiments.sweep status {folder.name}"),
+        soft_wrap=True,
+    )
+
+
+def _open_executor(folder: Path, name: str, settings: Mapping[str, Any]) -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(
+            "hydra/launcher=slurm needs submitit: pip install submitit, or pcr-exp[slurm]."
+        ) from error
+    given = {
+        "name": name,
+        "timeout_min": settings["timeout_min"],
+        "cpus_per_task": settings["cpus_per_task"],
+        "gpus_per_node": settings["gpus_per_node"],
+        "mem_gb": settings["mem_gb"],
+        "slurm_partition": settings["partition"],
+        "slurm_array_parallelism": settings["max_parallel"],
+        "slurm_additional_parameters": dict(settings["additional"]) or None,
+    }
+    try:
+        executor = submitit.AutoExecutor(folder / LOGS, cluster=settings["cluster"])
+        executor.update_parameters(**{key: value for key, value in given.items() if value is not None})
+    except (RuntimeError, ValueError, TypeError, NameError) as error:
+        raise ConfigError(
+            f"hydra/launcher=slurm with hydra.launcher.cluster={settings['cluster']}: {error} Start this on "
+            "a machine that can submit jobs, or try it here with hydra.launcher.cluster=local."
+        ) from error
+    return executor
+
+
+def run_on_ray(
+    config: DictConfig,
+    job_overrides: Sequence[Sequence[str]],
+    first_number: int,
+    settings: Mapping[str, Any],
+) -> None:
+    """Run the jobs as tasks of a Ray cluster, and wait for all; a job that fails does not stop the others.
+
+    What they print lies in the sweep's folder. `first_number` is the first job's.
+
+    Raises:
+        ConfigError: ray is not installed, or there is no cluster at the address.
+    """
+    folder = sweep_folder(config.hydra)
+    ray = connect_to_ray(settings["address"], "hydra.launcher.address")
+    jobs = [PlannedJob(number, list(each)) for number, each in enumerate(job_overrides, first_number)]
+    run = ray.remote(
+        num_cpus=settings["num_cpus"], num_gpus=settings["num_gpus"], max_retries=settings["max_retries"]
+    )(_run)
+    commands = job_commands(config, jobs, settings["program"])
+    make_folder(folder / LOGS)
+    for job, command in zip(jobs, commands, strict=True):
+        command.log = str(folder / LOGS / f"job-{job.number:04d}.txt")
+    tasks = [run.remote(command) for command in commands]
+    try:
+        ray.wait(tasks, num_returns=len(tasks), fetch_local=False)
+    except BaseException:
+        for task in tasks:
+            ray.cancel(task)
+        ray.wait(tasks, num_returns=len(tasks), timeout=_PATIENCE_S, fetch_local=False)
+        raise
+
+
+def _run(command: JobCommand) -> None:
+    command()

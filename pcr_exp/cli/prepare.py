@@ -1,0 +1,94 @@
+"""Encode a dataset's JPEG files as records. See `--help`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pcr_exp.cli.launch import launch
+from pcr_exp.config.commands import PrepareConfig
+from pcr_exp.errors import printable
+from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
+
+if TYPE_CHECKING:
+    from pcr_exp.records.encode import EncodeReport
+
+
+def prepare(config: PrepareConfig) -> str:
+    """Encode all splits in both encodings, or compare images with records; returns one word.
+
+    Of `dataset.num_folds` without `dataset.fold` all folds, of which the first alone is transcoded.
+    """
+    if config.dataset.folds and config.dataset.fold is None:
+        for fold in config.dataset.folds:
+            of_fold = replace(config.dataset, fold=fold)
+            done = prepare(replace(config, dataset=of_fold, out=f"{config.out}/fold_{fold}"))
+        return done
+    from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
+    from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
+    from pcr_exp.runs.bars import counting_bar
+
+    in_bucket = "://" in config.records.root
+    if config.check != "none":
+        check = check_bucket if in_bucket else check_records
+        with counting_bar("images compared", shown=config.check == "content") as tell:
+            found = check(config.dataset, config.records, contents=config.check == "content", progress=tell)
+        print(found)
+        return "checked"
+    reports: dict[str, EncodeReport] = {}
+    with counting_bar("records") as tell:
+        prepare_there = prepare_in_bucket if in_bucket else prepare_records
+        folder = prepare_there(config.dataset, config.records, progress=tell, on_report=reports.__setitem__)
+    for split, report in reports.items():
+        print(f"{split}: {describe(report)}")
+    if config.tracking.name != "none":
+        track(config, reports)
+    for remark in read_remarks(folder):
+        print(printable(remark))
+    print(f"{config.records.root}/{folder.name}" if in_bucket else folder)
+    return "finished"
+
+
+def track(config: PrepareConfig, reports: Mapping[str, EncodeReport]) -> None:
+    """Write encoded.csv, a row per split and encoding, and show it."""
+    import pandas as pd
+
+    from pcr_exp.cli.shown import track_files
+    from pcr_exp.system.atomic import make_folder
+
+    rows = [
+        {"split": split, "encoding": encoding, "num_bytes": num_bytes, **counts_of(report)}
+        for split, report in reports.items()
+        for encoding, num_bytes in report.num_bytes.items()
+    ]
+    out = Path(config.out)
+    make_folder(out)
+    pd.DataFrame(rows).to_csv(out / "encoded.csv", index=False)
+    name = f"prepare-{config.dataset.name}"
+    track_files(config.tracking, name, out, asdict(config), [out / "encoded.csv"])
+
+
+def counts_of(report: EncodeReport) -> dict[str, Any]:
+    """Images, records and seconds of a split; all but the bytes, which are by encoding."""
+    return {name: value for name, value in asdict(report).items() if name != "num_bytes"}
+
+
+def describe(report: EncodeReport) -> str:
+    """What an encode did, in one line."""
+    parts = [f"{counted(report.num_images, 'image')} in {counted(report.num_records, 'record')}"]
+    parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
+    if report.num_rejected:
+        parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
+    if report.num_reused:
+        parts.append(f"{report.num_reused} taken over from other records, not transcoded again")
+    if report.num_turned:
+        parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied: pixels as they lie")
+    return ", ".join(parts) + f"; {report.encode_s:.1f} s"
+
+
+def main() -> None:
+    """Run it as the command line says."""
+    launch(prepare, "prepare", PrepareConfig)

@@ -1,0 +1,232 @@
+"""The commands that look at records and at this machine: inspect, verify, extract, convert, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pcr_exp import cli
+from pcr_exp.errors import printable
+from pcr_exp.places import COMMAND
+from pcr_exp.records.format import VERSION
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.records.inspect import ClassNumbers, Found, find_records, look_around, verify_records
+from pcr_exp.records.single import SingleImages, extract_image, find_image
+from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
+
+_SHOWN_CLASSES = 8
+"""Of each label."""
+_SHOWN_FILES = 100
+"""That `convert` passes over."""
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """Print what records hold."""
+    for found in find_records(options.root):
+        for line in _described(found, options.samples):
+            print(printable(line))
+    return 0
+
+
+def _described(found: Found, num_shown: int) -> Iterator[str]:
+    index, numbers = found.records.index, found.numbers
+    records = [index.records[number] for number in numbers]
+    num_samples = sum(record.num_samples for record in records)
+    yield f"{found.records.folder or found.records.storage}: {index.dataset}/{index.split}, {index.encoding}"
+    yield f"  format version {VERSION}, scans {index.scans}, images {index.images}"
+    yield f"  {counted(num_samples, 'image')} in {counted(len(records), 'record')}"
+    for label, classes in index.classes.items():
+        yield f"  label {label}: {_classes(classes)}"
+    yield from _groups(index, list(numbers), num_samples)
+    if len(records) == 1:
+        yield from _samples(found, num_shown)
+
+
+def _classes(classes: Sequence[str]) -> str:
+    names, what = classes, "classes"
+    if isinstance(classes, ClassNumbers):
+        names, what = [str(number) for number in classes.used], "numbers of classes, which an index names"
+    shown = ", ".join(names[:_SHOWN_CLASSES]) + (", ..." if len(names) > _SHOWN_CLASSES else "")
+    return f"{len(names)} {what} ({shown})"
+
+
+def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterator[str]:
+    ends = [
+        sum(index.prefix_bytes(number, group) for number in numbers)
+        for group in range(1, index.num_groups + 1)
+    ]
+    yield "  group       MiB  kB/image   share"
+    for group, end in enumerate(ends, start=1):
+        mean = end / max(1, num_samples) / 1e3
+        yield f"  {group:5}{end / MIB:10.2f}{mean:10.2f}{end / max(1, ends[-1]):8.1%}"
+
+
+def _samples(found: Found, num_shown: int) -> Iterator[str]:
+    number = found.numbers[0]
+    prefix = found.records.read_prefix(number, found.records.index.num_groups)
+    for i in range(min(num_shown, len(prefix))):
+        labels = ", ".join(f"{name}={int(values[i])}" for name, values in prefix.labels.items())
+        sizes = " ".join(str(len(prefix.piece(i, g))) for g in range(1, prefix.group + 1))
+        yield f"  {i:5}  {prefix.ids[i]}  {labels}  bytes per group: {sizes}"
+    if len(prefix) > num_shown:
+        yield f"  ... {len(prefix) - num_shown} more images (--samples {len(prefix)})"
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Read every byte, print what is damaged, missing or too much; 1 if anything is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    every, faults = look_around(options.root)
+    total = sum(
+        found.records.index.prefix_bytes(number, found.records.index.num_groups)
+        for found in every
+        for number in found.numbers
+    )
+    num_damaged, num_there = 0, sum(len(found.numbers) for found in every)
+    num_records = num_there + sum(fault.num_records for fault in faults)
+    for fault in faults:
+        print(printable(f"{fault.what}: {fault.path}: {fault.reason}"))
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("verify", total=total)
+        for found in every:
+            for damage in verify_records(
+                found.records,
+                found.numbers,
+                num_threads=options.threads,
+                done=lambda num_bytes: bar.advance(task, num_bytes),
+            ):
+                num_damaged += 1
+                print(printable(f"damaged: {damage.record}: {damage.reason}"))
+                for name, group in damage.images:
+                    print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
+    folders = ", ".join(str(found.records.folder or found.records.storage) for found in every)
+    whole = f"{num_there - num_damaged} of {counted(num_records, 'record', 'are')} whole"
+    print(f"{whole} ({total / MIB:.1f} MiB)" + (f" in {printable(folders)}" if folders else ""))
+    return 1 if num_damaged or faults else 0
+
+
+def extract(options: argparse.Namespace) -> int:
+    """Write an image at a scan group to a file, or to standard output."""
+    found = find_records(options.root)[0]
+    records = found.records
+    record, i = find_image(records, found.numbers, options.image)
+    group = options.group or records.index.num_groups
+    encoded = extract_image(records, record, i, group, pieces_only=options.pieces)
+    if options.output == "-":
+        sys.stdout.buffer.write(encoded)
+        return 0
+    name = SingleImages(records).header(record).ids[i]
+    path = Path(options.output or f"{printable(Path(name).stem)}-group{group}.jpg")
+    try:
+        with path.open("wb" if options.force else "xb") as file:
+            file.write(encoded)
+    except FileExistsError:
+        said = f"{path} is there already: choose another name (-o), or replace it (--force)."
+        print(printable(said), file=sys.stderr)
+        return 1
+    print(printable(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes"))
+    return 0
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Make JPEG files of PNG and WebP files, and print what that lost; 1 if a file could not be."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pcr_exp.images.convert import CONVERTED_FILE, convert_folder, passed_over
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("convert", total=None)
+        outcomes = convert_folder(
+            Path(options.root),
+            Path(options.target),
+            quality=options.quality,
+            num_threads=options.threads,
+            done=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    made = [outcome for outcome in outcomes if not outcome.error]
+    if made:
+        losses = sorted(outcome.psnr_db for outcome in made)
+        share = sum(outcome.bytes_after for outcome in made) / sum(outcome.bytes_before for outcome in made)
+        print(
+            f"{counted(len(made), 'image')} became JPEG of quality {options.quality}, "
+            f"with {share:.0%} of the bytes. That is a loss: PSNR {losses[0]:.1f} dB at the lowest, "
+            f"{losses[len(losses) // 2]:.1f} in the median; each image's is in "
+            f"{Path(options.target) / CONVERTED_FILE}."
+        )
+    for what in sorted({outcome.left_out for outcome in made} - {""}):
+        print(f"{counted(sum(outcome.left_out == what for outcome in made), 'image')} lost: {what}")
+    for outcome in outcomes:
+        if outcome.error:
+            print(printable(f"not converted: {outcome.file}: {outcome.error}"))
+    left = passed_over(Path(options.root))
+    for name in left[:_SHOWN_FILES]:
+        print(printable(f"passed over: {name}: no .jpg, .jpeg, .png or .webp file"))
+    if len(left) > _SHOWN_FILES:
+        print(f"passed over: {counted(len(left) - _SHOWN_FILES, 'more file')} of other kinds")
+    return 1 if len(made) < len(outcomes) else 0
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Print what was found, and what to do; 1 if something that is needed is missing."""
+    from pcr_exp.measuring.doctor import examine
+
+    is_missing = False
+    for finding in examine(Path(options.folder)):
+        mark = "ok" if not finding.remedy else "MISSING" if finding.needed else "note"
+        print(f"{mark:8}{finding.what:26}{finding.found}")
+        if finding.remedy:
+            print(f"{'':8}{'':26}-> {finding.remedy}")
+        is_missing = is_missing or mark == "MISSING"
+    return 1 if is_missing else 0
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Of the commands of this module; what it parses has the command's function as `run`."""
+    parser = argparse.ArgumentParser(
+        prog=COMMAND,
+        description=cli.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True)
+    where = "a record (.pcr), or the folder or address of a split's or a dataset's records"
+
+    def command(name: str, run: object) -> argparse.ArgumentParser:
+        about = cli.LOOKING[name]
+        added = commands.add_parser(name, help=about, description=about)
+        added.set_defaults(run=run)
+        return added
+
+    added = command("inspect", inspect)
+    added.add_argument("root", help=where)
+    added.add_argument("--samples", type=int, default=10, help="images of a single record that are listed")
+    added = command("verify", verify)
+    added.add_argument("root", help=where)
+    added.add_argument("--threads", type=_positive, default=4, help="records read at a time")
+    added = command("extract", extract)
+    added.add_argument("root", help=where)
+    added.add_argument("image", help="its place among the images, from 0, or its id")
+    added.add_argument("--group", type=_positive, help="scan group; all unless given")
+    added.add_argument("-o", "--output", help="file, or - for standard output")
+    added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
+    added.add_argument("--force", action="store_true", help="replace the file if it exists")
+    added = command("convert", convert)
+    added.add_argument("root", help="folder of images; it is not changed")
+    added.add_argument("target", help="new folder, for the JPEG files and converted.csv")
+    added.add_argument("--quality", type=int, choices=range(1, 101), metavar="1..100", default=95)
+    added.add_argument("--threads", type=_positive, default=4, help="images at a time")
+    added = command("doctor", doctor)
+    added.add_argument("folder", nargs="?", default=".", help="where the disk is measured")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}: wanted 1 or more")
+    return number

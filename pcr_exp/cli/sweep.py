@@ -1,0 +1,193 @@
+"""Look at sweeps, wherever their jobs run; what is read are the files of jobs and the directories of runs.
+
+    python -m experiments.sweep status                  # every sweep, in a line each
+    python -m experiments.sweep status <name>           # its jobs: done, running, failed, time left
+    python -m experiments.sweep wait <name>             # until no job waits or runs; status 1 if one failed
+    python -m experiments.sweep table <name>            # one table of all runs, also as table.csv
+    python -m experiments.sweep stop <name>             # jobs save a checkpoint and end
+    python -m experiments.sweep wandb experiment=...    # the same grid as a file for `wandb sweep`
+
+A sweep's name is that of its folder, `hydra.sweep.dir`. The command that began it, given again with the same
+folder, resumes it: finished runs are skipped, interrupted ones continue. With more values it extends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import HydraException
+from rich.table import Table
+
+from pcr_exp.cli.jobs import LOGS, escape, job_lock
+from pcr_exp.cli.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
+from pcr_exp.cli.terminal import print_table
+from pcr_exp.cli.wandb_sweep import wandb_sweep
+from pcr_exp.errors import PcrExpError, RunError
+from pcr_exp.places import as_typed
+from pcr_exp.system import MIB
+from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.lock import holder_of
+from pcr_exp.system.words import counted
+
+ROOT = Path("outputs/runs/.sweeps")
+TABLE = "table.csv"
+_COLUMNS = ("number", "job", "state", "run", "epoch", "train_s", "wait_s", "read_mib", "detail")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do what the command line says; exits with status 1 if a job failed, or there is no such sweep."""
+    parser = argparse.ArgumentParser(
+        prog=as_typed("python -m experiments.sweep"),
+        description=as_typed(__doc__ or ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("do", choices=[*_DO, "wait", "wandb"])
+    parser.add_argument("name", nargs="?", help="of a folder below --root, or its path; last: the newest")
+    parser.add_argument("more", nargs="*", help="of wandb: what `-m` would be given")
+    parser.add_argument("--root", type=Path, default=ROOT, help="where sweeps lie (%(default)s)")
+    parser.add_argument("--every-s", type=float, default=10.0, help="seconds between two looks of wait")
+    options = parser.parse_args(arguments)
+    if options.do == "status" and options.name is None:
+        for folder in _folders(options.root):
+            print(f"{folder.name}: {in_words(read_jobs(folder))}")
+        return
+    try:
+        if options.do == "wandb":
+            grid = wandb_sweep([*filter(None, [options.name]), *options.more])
+            print(yaml.safe_dump(grid, sort_keys=False), end="")
+            return
+        folder = find_sweep(options.root, options.name)
+        code = wait(folder, options.every_s) if options.do == "wait" else _DO[options.do](folder)
+    except (PcrExpError, HydraException) as error:
+        print(error, file=sys.stderr)
+        code = 1
+    sys.exit(code)
+
+
+def find_sweep(root: Path, name: str | None) -> Path:
+    """The folder of a sweep.
+
+    Raises:
+        RunError: there is none of this name.
+    """
+    folders = _folders(root)
+    if name is not None and (Path(name).is_dir() or (root / name).is_dir()):
+        return root / name if (root / name).is_dir() else Path(name)
+    if name == "last" and folders:
+        return folders[-1]
+    known = ", ".join(folder.name for folder in folders[-5:]) or "none"
+    raise RunError(f"there is no sweep {name!r} in {root}; the newest there are: {known}.")
+
+
+def in_words(jobs: Sequence[JobState]) -> str:
+    """How many jobs there are of each kind, and what time is left."""
+    counts = Counter(job.state for job in jobs)
+    parts = [f"{num} {state}" for state, num in counts.most_common()]
+    left_s = seconds_left(jobs)
+    if any(job.state in OPEN for job in jobs):
+        parts.append("time left unknown" if left_s is None else f"about {left_s / 60:.0f} minutes left")
+    return f"{counted(len(jobs), 'job')}: {', '.join(parts) or 'none'}"
+
+
+def status(folder: Path) -> int:
+    """Print every job."""
+    jobs = read_jobs(folder)
+    table = Table("job", "state", "progress", "minutes", "run", "detail", title_justify="left")
+    for job in jobs:
+        progress = "" if job.progress is None else f"{job.progress:.0%}"
+        minutes = "" if job.lasted_s is None else f"{job.lasted_s / 60:.1f}"
+        run = "" if job.run is None else job.run.name
+        style = "red" if job.state in FAILURES else ""
+        table.add_row(
+            escape(job.job), job.state, progress, minutes, escape(run), escape(job.detail), style=style
+        )
+    print_table(table)
+    print(in_words(jobs))
+    return int(any(job.state in FAILURES for job in jobs))
+
+
+def wait(folder: Path, every_s: float) -> int:
+    """Wait until no job waits or runs, and look every so many seconds."""
+    told = ""
+    while True:
+        jobs = read_jobs(folder)
+        if (words := in_words(jobs)) != told:
+            print(told := words, flush=True)
+        if not any(job.state in OPEN for job in jobs):
+            return int(any(job.state in FAILURES for job in jobs))
+        time.sleep(every_s)
+
+
+def table(folder: Path) -> int:
+    """Write and print one table: each job with the last evaluation of its run."""
+    jobs = read_jobs(folder)
+    rows = [row_of(job) for job in jobs]
+    scores = sorted({key for row in rows for key in row} - set(_COLUMNS))
+    columns = [*_COLUMNS[:-1], *scores, _COLUMNS[-1]]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomic(folder / TABLE, [text.getvalue().encode()])
+    print(text.getvalue(), end="")
+    print(folder / TABLE, file=sys.stderr)
+    return int(any(job.state in FAILURES for job in jobs))
+
+
+def row_of(job: JobState) -> dict[str, Any]:
+    """A job's row: what it was, how it ended, and what its last full evaluation gave, if there was one."""
+    row: dict[str, Any] = {"number": job.number, "job": job.job, "state": job.state, "detail": job.detail}
+    evaluation = None if job.run is None else last_evaluation(job.run)
+    if job.run is not None:
+        row["run"] = job.run.name
+    if evaluation is not None:
+        row |= {key: evaluation[key] for key in ("epoch", "train_s", "wait_s")}
+        row["read_mib"] = evaluation["bytes_read"] / MIB
+        row |= {key: value for key, value in evaluation.items() if key.startswith("val_")}
+    return row
+
+
+def stop(folder: Path) -> int:
+    """Ask every job that waits or runs to end; those that run save a checkpoint first."""
+    jobs = [job for job in read_jobs(folder) if job.state in OPEN]
+    stopped = [job for job in jobs if _cancel(folder, job) or _terminate(folder, job)]
+    print(f"{len(stopped)} of {counted(len(jobs), 'job')} asked to end")
+    if others := [job.number for job in jobs if job not in stopped]:
+        print(f"not from here: jobs {others}. End the command that began them.", file=sys.stderr)
+    return int(bool(others))
+
+
+def _cancel(folder: Path, job: JobState) -> bool:
+    if job.job_id is None or job.cluster != "slurm":
+        return False
+    import submitit
+
+    submitit.SlurmJob(folder / LOGS, job.job_id).cancel(check=False)
+    return True
+
+
+def _terminate(folder: Path, job: JobState) -> bool:
+    holder = holder_of(job_lock(folder, job.number))
+    if holder is None or holder.host != socket.gethostname():
+        return False
+    os.kill(holder.pid, signal.SIGTERM)
+    return True
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(root.iterdir(), key=lambda folder: folder.stat().st_mtime) if root.is_dir() else []
+
+
+_DO = {"status": status, "table": table, "stop": stop}

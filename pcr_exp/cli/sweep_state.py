@@ -1,0 +1,146 @@
+"""How a sweep stands, by the files of its jobs and the directories of their runs, wherever those run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcr_exp.cli.jobs import (
+    BEGUN,
+    DIED,
+    LOGS,
+    NOT_BEGUN,
+    PlannedJob,
+    job_lock,
+    read_numbered,
+    read_plan,
+    sweep_lock,
+)
+from pcr_exp.errors import PcrExpError
+from pcr_exp.system.lock import is_held
+
+WAITING, RUNNING = "waiting", "running"
+OPEN = (WAITING, RUNNING)
+FAILURES = ("failed", DIED, NOT_BEGUN)
+_GONE = ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+"""States in which SLURM runs a job no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """One job of a sweep, at the moment when it was looked at."""
+
+    number: int
+    job: str
+    state: str
+    """`waiting`, `running`, or how it ended, such as `finished`, `skipped`, `failed` and `died`."""
+    detail: str = ""
+    run: Path | None = None
+    lasted_s: float | None = None
+    """Since it began, until it ended or now."""
+    progress: float | None = None
+    """Share of its epochs that a running job is through with."""
+    job_id: str | None = None
+    cluster: str | None = None
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether a scheduler has it, so that it does not end with the command that began the sweep."""
+        return self.job_id is not None
+
+
+def read_jobs(folder: Path) -> list[JobState]:
+    """Every job of the sweep in this folder, by number."""
+    plan = {job.number: job for job in read_plan(folder)}
+    outcomes = read_numbered(folder)
+    states = []
+    for number in sorted(plan.keys() | outcomes.keys()):
+        planned = plan.get(number, PlannedJob(number, []))
+        outcome = outcomes.get(number)
+        known = (planned.job_id, planned.cluster)
+        if outcome is None:
+            state, detail = _before_it_began(folder, planned)
+            job = " ".join(planned.overrides)
+            states.append(JobState(number, job, state, detail, None, None, None, *known))
+            continue
+        run = Path(outcome.run) if outcome.run else None
+        until_s = outcome.ended_s or time.time()
+        lasted_s = None if outcome.began_s is None else until_s - outcome.began_s
+        state, detail, progress = outcome.status, outcome.detail, None
+        if state == BEGUN and is_held(job_lock(folder, number)):
+            state, progress = RUNNING, _progress(run)
+        elif state == BEGUN:
+            state, detail = DIED, "its process ended without a word"
+        states.append(JobState(number, outcome.job, state, detail, run, lasted_s, progress, *known))
+    return states
+
+
+def seconds_left(jobs: Sequence[JobState]) -> float | None:
+    """Seconds until the last job ends, if as many run at once as now; None if no job tells its pace yet.
+
+    A running job tells by the epochs that it is through with, or else takes as long as those that finished.
+    """
+    running = [job for job in jobs if job.state == RUNNING]
+    num_waiting = sum(job.state == WAITING for job in jobs)
+    if not running and not num_waiting:
+        return 0.0
+    took_s = [job.lasted_s for job in jobs if job.state == "finished" and job.lasted_s]
+    took_s += [job.lasted_s / job.progress for job in running if job.lasted_s and job.progress]
+    if not took_s:
+        return None
+    mean_s = sum(took_s) / len(took_s)
+    left_s = [
+        (job.lasted_s or 0.0) * (1 / job.progress - 1)
+        if job.progress
+        else max(0.0, mean_s - (job.lasted_s or 0.0))
+        for job in running
+    ]
+    return max([(sum(left_s) + num_waiting * mean_s) / max(1, len(running)), *left_s])
+
+
+def last_evaluation(run: Path) -> dict[str, Any] | None:
+    """The last row of a run that evaluates the original images; None if there is none that can be read."""
+    from pcr_exp.runs.directory import RunDirectory  # torch, which `--help` and a look at a plan do without
+    from pcr_exp.runs.rows import read_rows
+
+    try:
+        rows = read_rows(RunDirectory(run).rows_path)
+    except (OSError, PcrExpError):
+        return None
+    full = [row for row in rows if row["kind"] == "eval" and row["eval_group"] == "full"]
+    return full[-1] if full else None
+
+
+def _progress(run: Path | None) -> float | None:
+    row = None if run is None else last_evaluation(run)
+    if run is None or row is None:
+        return None
+    from pcr_exp.runs.directory import RunDirectory
+
+    epochs = RunDirectory(run).config()["training"]["epochs"]
+    return min(1.0, row["epoch"] / epochs)
+
+
+def _before_it_began(folder: Path, job: PlannedJob) -> tuple[str, str]:
+    """How a job stands that has written nothing, and why."""
+    if job.job_id is None:  # the command that began the sweep begins it too
+        over = not is_held(sweep_lock(folder))
+        return (NOT_BEGUN, "the command that began the sweep has ended") if over else (WAITING, "")
+    detail = _why_gone(folder, job)
+    return (DIED, detail) if detail else (WAITING, "")
+
+
+def _why_gone(folder: Path, job: PlannedJob) -> str:
+    """Why a job that has not begun never will; empty where it still may, or nobody can tell."""
+    if job.job_id is None or job.cluster != "slurm":
+        return ""
+    try:
+        import submitit
+
+        state = str(submitit.SlurmJob(folder / LOGS, job.job_id).state)
+    except Exception:  # without sacct, nobody can tell
+        return ""
+    return f"SLURM says {state} of its job {job.job_id}" if state.startswith(_GONE) else ""

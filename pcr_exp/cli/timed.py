@@ -1,0 +1,108 @@
+"""A second of this machine: how long an image takes of the work that a command would do.
+
+What decoding, evaluation and waiting add is not in it, so a time that is made of these is the least.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.training import ModelConfig
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import ImageError
+from pcr_exp.images.codec import ImageCodec
+from pcr_exp.records.reader import RecordSet
+
+TIMED_S = 1.0
+WORDS = "timed for a second on this machine"
+_FEW = 8
+"""Images that a CPU is timed with: an update of more takes as long for each."""
+
+
+def seconds_each(work: Callable[[], int]) -> float:
+    """Seconds of one item, by a second of work after a first call that does not count.
+
+    Args:
+        work: Does some, and returns how many.
+    """
+    work()
+    num, began_s = 0, time.perf_counter()
+    while num == 0 or time.perf_counter() - began_s < TIMED_S:
+        num += work()
+    return (time.perf_counter() - began_s) / num
+
+
+def update_seconds(config: TrainConfig) -> float:
+    """Seconds per image of updates of this model on random pixels, weights not loaded.
+
+    Raises:
+        PcrExpError: there is no such model or device, or it cannot take such a batch.
+    """
+    from pcr_exp.measuring.updates import open_trainer, random_batch
+    from pcr_exp.training.clocks import open_device, synchronizer
+
+    device = open_device(config.training.device)
+    blank = replace(config.model, pretrained=False, weights=None)
+    trainer = open_trainer(replace(config, model=blank), device)
+    size = config.training.batch_size if device.type == "cuda" else min(config.training.batch_size, _FEW)
+    images, labels = random_batch(size, config.training.image_size)
+    finish, steps = synchronizer(device), itertools.count()
+
+    def update() -> int:
+        trainer.update(images, labels, step=next(steps), learning_rate=0.0)
+        finish()
+        return size
+
+    return seconds_each(update)
+
+
+def forward_seconds(config: ModelConfig, image_size: int, device_name: str = "auto") -> float:
+    """Seconds per image of a forward pass of this model, weights not loaded. Raises as `update_seconds`."""
+    import torch
+
+    from pcr_exp.training.clocks import open_device, synchronizer
+    from pcr_exp.training.models import open_model
+
+    device = open_device(device_name)
+    model = open_model(replace(config, pretrained=False, weights=None), 1000).eval().to(device)
+    images, finish = torch.zeros(_FEW, 3, image_size, image_size, device=device), synchronizer(device)
+
+    def forward() -> int:
+        with torch.inference_mode():
+            model(images)
+        finish()
+        return len(images)
+
+    return seconds_each(forward)
+
+
+def encode_seconds(samples: Sequence[Sample], codec: ImageCodec, max_pixels: int) -> float:
+    """Seconds per image in which one thread encodes files and cuts them; those that cannot be are skipped.
+
+    Raises:
+        RecordError: there is nothing to encode with.
+    """
+    codec.check_installed()
+    files = itertools.cycle(samples)
+
+    def encode() -> int:
+        original = next(files).file.read_bytes()
+        try:
+            codec.check(original, max_pixels)
+            codec.split(codec.encode(original, max_pixels))
+        except ImageError:
+            pass
+        return 1
+
+    return seconds_each(encode)
+
+
+def quality_seconds(records: RecordSet, groups: Sequence[int]) -> float:
+    """Seconds per image in which one thread measures it at these groups, of the first image."""
+    from pcr_exp.measuring.quality import measure_quality
+
+    return seconds_each(lambda: measure_quality(records, groups, 1)["id"].nunique())

@@ -1,0 +1,142 @@
+"""The command line as it was typed: wrong overrides, and those of `runner=smoke`."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.credentials import credential_variables
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS
+from pcr_exp.redaction import HIDDEN, redacted_words
+
+
+def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
+    """Refuse secrets, what Hydra could not read, and a comma where nothing is swept.
+
+    Raises:
+        ConfigError: an override holds a secret, or its value has signs that mean something to Hydra; the
+            message has the override as it is to be typed.
+    """
+    for text in overrides:
+        _refuse_secret(text)
+    parser = OverridesParser.create()
+    for text in overrides:
+        key, given, value = text.partition("=")
+        if not given:
+            continue  # `~key` and the like: Hydra's own words are good
+        try:
+            parsed = parser.parse_override(text)
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            if _reads(parser, quoted := quote(key, value)):
+                raise ConfigError(
+                    f"{text}: this value has signs that mean something to Hydra ({reason}). "
+                    f"Type it in quotes: {quoted}"
+                ) from error
+            raise ConfigError(f"{text}: Hydra cannot read this ({reason}).") from error
+        if parsed.is_sweep_override() and not sweeps:
+            raise ConfigError(
+                f"{text}: a comma separates the values of a sweep, which -m begins. A list is typed "
+                f"{key}=[a,b], and a value that has a comma in it {quote(key, value)}"
+            )
+
+
+def _refuse_secret(override: str) -> None:
+    """Before anything is made of it: a sweep writes down what was typed, and so do shells."""
+    if redacted_words([override]) == [override]:
+        return
+    key = override.partition("=")[0]
+    way = f"set it in the environment ({credential_variables()})"
+    if not key.lstrip("+~").startswith("records."):
+        way = f"set it in the environment, and type {key}='${{oc.env:NAME}}' with the variable's name"
+    raise ConfigError(
+        f"{key}={HIDDEN}: a secret, which the shell's history and the files of runs would keep; {way}."
+    )
+
+
+def quote(key: str, value: str) -> str:
+    """`key=value` for a shell, so that Hydra takes `value` as it is, whatever is in it."""
+    # Hydra: backslashes stand for themselves, except before a quote.
+    escaped = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + (m[2] and r"\""), value)
+    return shlex.quote(f'{key}="{escaped}"')
+
+
+def _reads(parser: OverridesParser, quoted: str) -> bool:
+    (text,) = shlex.split(quoted)
+    try:
+        return isinstance(parser.parse_override(text).value(), str)
+    except HydraException:
+        return False
+
+
+SMOKE = "runner=smoke"
+
+_OF_ANY_DATASET = {field.name for field in fields(DatasetConfig)}
+
+
+def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
+    """The overrides that make a command small; none unless `runner=smoke` was typed.
+
+    What was typed itself is left as it is. Of a dataset that was chosen so, settings that only the embedded
+    one has are left out.
+
+    Args:
+        runner: Such as `train`.
+        typed: The command line's overrides.
+    """
+    if SMOKE not in typed:
+        return []
+    chosen = [text for text in typed if text.startswith(("experiment=", "components=", "smoke."))]
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return beside(hydra.compose(runner, overrides=chosen)["smoke"], typed)
+
+
+def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:
+    """The configuration of a small run in which a scan policy decides: what acts on epochs is given some.
+
+    What was typed, and what the experiment's `smoke` says, is left as it is.
+
+    Args:
+        config: As composed.
+        loaded: The objects that it became.
+        typed: Overrides of the command line.
+    """
+    if not isinstance(loaded, TrainConfig):
+        return config
+    settings, num_epochs = loaded.scan.at_smoke_size()
+    given = {text.partition("=")[0].lstrip("+~") for text in typed}
+    small = copy.deepcopy(config)
+    for name, value in settings.items():
+        if not {key := f"scan.{name}"} & (given | loaded.smoke.keys()):
+            OmegaConf.update(small, key, value)
+    asked = next((text for text in typed if text.startswith("training.epochs=")), None)
+    if asked in (None, f"training.epochs={loaded.smoke.get('training.epochs')}"):  # by `smoke`, at most
+        small.training.epochs = max(loaded.training.epochs, num_epochs)
+    return small
+
+
+def beside(smoke: Mapping[str, Any], typed: Sequence[str]) -> list[str]:
+    """The overrides of a configuration's `smoke` that what was typed leaves to it."""
+    given = {text.partition("=")[0].lstrip("+~") for text in typed}
+    return [
+        f"{key}={value}"
+        for key, value in smoke.items()
+        if value is not None and key not in given and not _of_another_dataset(key, given)
+    ]
+
+
+def _of_another_dataset(key: str, given: set[str]) -> bool:
+    group, _, name = key.partition(".")
+    return group == "dataset" and "dataset" in given and name != "" and name not in _OF_ANY_DATASET

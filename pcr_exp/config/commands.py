@@ -1,0 +1,206 @@
+"""The settings of commands that prepare, train, draw and demonstrate; and what all commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from pcr_exp.config.check import expanded, require
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes, num_slots
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig, GradientsConfig, NetworkConfig
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.config.training import ModelConfig, TaskConfig, TrainingConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class TrackingConfig:
+    """Where curves go besides the run directory."""
+
+    name: str = MISSING
+    """`none` or `wandb`."""
+    mode: str = "offline"
+    """Of wandb: `offline` writes files, `online` uploads while it runs."""
+    project: str = "pcr-exp"
+    """The W&B project."""
+    entity: str | None = None
+    """The W&B user or team; null: your default."""
+    tags: list[str] = field(default_factory=list)
+    """Words to find runs by."""
+
+    def __post_init__(self) -> None:
+        require(self.name in ("none", "wandb"), "tracking.name", self.name, "none or wandb")
+        require(self.mode in ("offline", "online"), "tracking.mode", self.mode, "offline or online")
+
+
+def no_tracking() -> TrackingConfig:
+    """Nothing is shown besides the files."""
+    return TrackingConfig(name="none")
+
+
+@dataclass(kw_only=True, slots=True)
+class RunnerConfig:
+    """What the programs that read data or train share."""
+
+    components: list[str] = field(default_factory=list)
+    """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
+    the command line can name them, for what they register is needed to compose a configuration."""
+    smoke: dict[str, Any] = field(default_factory=dict)
+    """By key, the overrides with which this is tried in seconds, on the embedded dataset: `runner=smoke`."""
+    dry_run: bool = False
+    """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
+
+
+@dataclass(kw_only=True, slots=True)
+class StudyConfig(RunnerConfig):
+    """What the programs share that measure the images of one dataset."""
+
+    dataset: DatasetConfig = MISSING
+    out_root: str = MISSING
+    """Results lie in `<out_root>/<id>`: the id is readable, and ends in a key of all that decides them."""
+    out: str | None = None
+    """This folder instead. If it has results of other settings or images, nothing is measured."""
+
+    @property
+    def place(self) -> str:
+        """The folder of the results, for people."""
+        return f"{self.out_root}/<id>" if self.out is None else self.out
+
+    def expand_places(self) -> None:
+        """Put the user's home in place of `~`."""
+        self.out_root = expanded(self.out_root)
+        self.out = None if self.out is None else expanded(self.out)
+
+
+OF_THE_COMMAND = ("smoke", "dry_run")
+"""Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
+
+CHECKS = ("none", "times", "content")
+
+
+@dataclass(kw_only=True, slots=True)
+class PrepareConfig(RunnerConfig):
+    """Settings of `python -m experiments.prepare`."""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+    check: str = "none"
+    """Compare every image with what the records were made of, and change nothing: `times` (`--check`) by
+    names, labels, sizes and times, `content` (`--check=content`) byte by byte as well."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+    out: str = "outputs/prepare/${dataset.name}"
+    """Where the table of what was encoded goes, if it is tracked."""
+
+    def __post_init__(self) -> None:
+        self.out = expanded(self.out)
+        self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # as once
+        require(self.check in CHECKS, "check", self.check, " or ".join(CHECKS))
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainConfig(RunnerConfig):
+    """Settings of `python -m experiments.train`."""
+
+    dataset: DatasetConfig = MISSING
+    records: RecordsConfig = field(default_factory=RecordsConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = MISSING
+    scan: ScanConfig = MISSING
+    storage: StorageConfig = MISSING
+    loader: LoaderConfig = field(default_factory=LoaderConfig)
+    echo: EchoConfig = field(default_factory=EchoConfig)
+    activations: ActivationsConfig = field(default_factory=ActivationsConfig)
+    training: TrainingConfig = MISSING
+    gradients: GradientsConfig = field(default_factory=GradientsConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    world_size: int = 1
+    """Processes that train together; each reads its share of `training.global_batch_size`."""
+    tracking: TrackingConfig = MISSING
+    seed: int = 0
+    """Seed of weights, orders and augmentation."""
+    runs_root: str = "outputs/runs"
+    """Folder in which each run has a folder of its own."""
+
+    def __post_init__(self) -> None:
+        self.runs_root = expanded(self.runs_root)
+        require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
+        check_lanes(self.loader.lanes, self.num_slots, self.world_size)
+        num_groups = self.records.num_groups
+        if num_groups is not None:
+            self.scan.fit(num_groups)
+            self.echo.fit(num_groups)
+
+    @property
+    def num_slots(self) -> int:
+        """Batches that a global batch is made of."""
+        training = self.training
+        return num_slots(training.batch_size, training.global_batch_size, self.world_size)
+
+
+@dataclass(kw_only=True, slots=True)
+class FiguresConfig:
+    """Settings of `python -m experiments.figures`."""
+
+    runs_root: str = "outputs/runs"
+    """Folder of finished runs."""
+    quality_root: str = "outputs/quality"
+    """Folder of what `quality` measured."""
+    out: str = "outputs/figures"
+    """Folder of figures and tables."""
+    target: float | None = None
+    """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
+    exclusive_only: bool = True
+    """Whether seconds are shown only of runs that had the machine to themselves: others took at most 5 % of
+    the CPU. With false `hardware` says which did not."""
+    compare: str | None = None
+    """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
+    reference: str | None = None
+    """The value of `compare` that the others are compared with."""
+    timing_root: str | None = None
+    """Folder of short exclusive runs (`training.stop_after_s`), whose seconds per epoch times the epochs of
+    the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
+    targets_root: str = "outputs/fair_baseline"
+    """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
+    dry_run: bool = False
+    """As RunnerConfig's."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+
+    def __post_init__(self) -> None:
+        for key in ("runs_root", "quality_root", "out", "targets_root"):
+            setattr(self, key, expanded(getattr(self, key)))
+        self.timing_root = None if self.timing_root is None else expanded(self.timing_root)
+        there = self.target is None or 0 < self.target <= 1
+        require(there, "target", self.target, "a share in (0, 1], or null")
+        given = self.compare is None or self.reference is not None
+        require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
+
+
+@dataclass(kw_only=True, slots=True)
+class DemoConfig(RunnerConfig):
+    """`python -m experiments.demo`: the whole slice on the embedded images."""
+
+    labels: list[str] = MISSING
+    """Tasks, the first being the one whose table is shown as the result."""
+    scans: list[str] = MISSING
+    """Options of the group `scan` to train at, `baseline` among them."""
+    overrides: list[str] = field(default_factory=list)
+    """Settings of every training run, as on the command line of `experiments.train`."""
+    baseline_share: float = 0.5
+    """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
+    quality_images: int = 100
+    """Images whose MS-SSIM is measured."""
+    tracking: TrackingConfig = field(default_factory=no_tracking)
+    """Of its measurements, each of its runs, and its report."""
+    out: str = "outputs/demo"
+    """Folder of everything that it makes."""
+
+    def __post_init__(self) -> None:
+        self.out = expanded(self.out)
+        require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
+        require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
+        require(self.quality_images >= 1, "quality_images", self.quality_images, "at least 1")
+        share = self.baseline_share
+        require(0 < share < 1, "baseline_share", share, "a share in (0, 1): at 1 storage is no limit")

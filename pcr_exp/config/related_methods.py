@@ -1,0 +1,165 @@
+"""The settings of related methods: data echoing, activations and gradients. What all variants share.
+
+The variants themselves are `pcr_exp.loading.echo.variants`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from pcr_exp.config.check import require
+from pcr_exp.config.components import component, component_of, names
+from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
+
+
+def num_echoed(num_items: int, factor: float) -> int:
+    """Uses of `num_items` items: factor x num_items, rounded; a function of counts, so equal on all ranks."""
+    return round(factor * num_items)
+
+
+@dataclass(kw_only=True, slots=True)
+class EchoConfig:
+    """How often training uses what was read once (Choi et al. 2019, arXiv 1907.05550)."""
+
+    name: str = "none"
+    """The variant, as it is registered."""
+    factor: float = 1.0
+    """Uses per fresh item, e. Of 2.25, each is used twice, and a quarter of an epoch's items once more."""
+    buffer: int = 1
+    """Samples that are shuffled after they were repeated (1: repeats follow each other)."""
+    repeat_groups: list[int] = field(default_factory=list)
+    """Scan groups of the first repeat, the second and so on; the last of them holds for all that follow. Only
+    the bytes that are not in memory yet are read. Empty: repeats show what was read first."""
+
+    def __post_init__(self) -> None:
+        require(self.name in names("echo"), "echo.name", self.name, ", ".join(names("echo")))
+        component_of("echo", self)  # refuses a name with the settings of another variant
+        require(1 <= self.factor < math.inf, "echo.factor", self.factor, "a number of uses, 1 or more")
+        require(self.buffer >= 1, "echo.buffer", self.buffer, "at least 1, which does not shuffle")
+        if self.name == "none":
+            same = "with echo=none; the same buffer without repeats is echo=example_before echo.factor=1"
+            require(self.factor == 1, "echo.factor", self.factor, f"1 {same}")
+            require(self.buffer == 1, "echo.buffer", self.buffer, f"1 {same}")
+        require(
+            not self.repeat_groups or self.decodes_repeats,
+            "echo.repeat_groups",
+            self.repeat_groups,
+            f"none with echo={self.name}; only echo=example_before decodes repeats again",
+        )
+        self._check_repeat_groups()
+
+    def fit(self, num_groups: int) -> None:
+        """Name the groups of records that have so many; see `groups_of_script`. Raises ConfigError."""
+        self.repeat_groups = groups_of_script("echo.repeat_groups", self.repeat_groups, num_groups)
+        self._check_repeat_groups()
+
+    @property
+    def decodes_repeats(self) -> bool:
+        """Whether the echo stands in front of decoding: each repeat is decoded and augmented afresh."""
+        return False
+
+    @property
+    def repeats_decoded(self) -> bool:
+        """Whether the echo stands behind decoding, and repeats what was decoded and augmented once."""
+        return False
+
+    def num_samples(self, num_fresh: int) -> int:
+        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        return num_fresh
+
+    def _check_repeat_groups(self) -> None:
+        groups = self.repeat_groups
+        require(
+            groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups),
+            "echo.repeat_groups",
+            groups,
+            f"scan groups in 1..{NUM_GROUPS}, each higher than the one before",
+        )
+        require(
+            len(groups) <= math.ceil(self.factor) - 1,
+            "echo.repeat_groups",
+            groups,
+            f"at most one group per repeat, and echo.factor={self.factor:g} makes "
+            f"{math.ceil(self.factor) - 1}",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class ActivationsConfig:
+    """What is kept of convolution inputs between forward and backward."""
+
+    name: str = "none"
+    """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
+    within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
+    codec: str = "quantise"
+    """The codec of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU
+    (extra `sz`)."""
+    bounds: str = "adaptive"
+    """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
+    initial_bound: float = 1e-4
+    """Largest error of an input value before the first adaptation. The paper's own is not known to us."""
+    interval: int = 1000
+    """W: updates between two looks at the layers."""
+    momentum_fraction: float = 0.01
+    """Accepted standard deviation of the gradient error, as a share of a weight's mean momentum."""
+    error_model: str = "exact"
+    """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
+    paper_factor: float = 0.32
+    """The coefficient of `error_model=paper`."""
+
+    def __post_init__(self) -> None:
+        choices = {
+            "name": ("none", "lossless", "error_bounded", "recompute"),
+            "codec": names("activations.codec"),
+            "bounds": ("adaptive", "fixed"),
+            "error_model": ("exact", "paper"),
+        }
+        for key, wanted in choices.items():
+            value = getattr(self, key)
+            require(value in wanted, f"activations.{key}", value, " or ".join(wanted))
+        if self.name == "error_bounded":
+            schema = component("activations.codec", self.codec).schema
+            wanted = "the codec of these settings; activations=error_bounded_sz, say, chooses both"
+            require(schema is type(self), "activations.codec", self.codec, wanted)
+        for key in ("initial_bound", "momentum_fraction", "paper_factor"):
+            require(getattr(self, key) > 0, f"activations.{key}", getattr(self, key), "above 0")
+        require(self.interval >= 1, "activations.interval", self.interval, "at least 1")
+
+
+@dataclass(kw_only=True, slots=True)
+class NetworkConfig:
+    """The link of each process to all others, the same in both directions at once. null means no limit."""
+
+    name: str = "unlimited"
+    """What figures call this network."""
+    bandwidth_mbit_per_s: float | None = None
+    """Millions of bits per second, as networks are sold."""
+    latency_ms: float = 0.0
+    """Milliseconds from a message to its first byte."""
+
+    def __post_init__(self) -> None:
+        rate = self.bandwidth_mbit_per_s
+        wanted = "a rate above 0, or null for no limit"
+        require(rate is None or rate > 0, "network.bandwidth_mbit_per_s", rate, wanted)
+        require(0 <= self.latency_ms < math.inf, "network.latency_ms", self.latency_ms, "0 or more")
+
+
+@dataclass(kw_only=True, slots=True)
+class GradientsConfig:
+    """What travels between processes, and which way; a codec that has settings of its own adds them."""
+
+    name: str = "none"
+    """The codec, as it is registered."""
+    mode: str = "ddp"
+    """`ddp`: every process sends its gradients to all, all take the same step. `server`: processes push
+    gradients to a parameter server (the first of them), which pulls them along by sending model changes."""
+    min_values: int = 256
+    """Smaller tensors are sent as float32, as are all with fewer than two dimensions (norms, biases)."""
+
+    def __post_init__(self) -> None:
+        known = names("gradients")
+        require(self.name in known, "gradients.name", self.name, ", ".join(known))
+        component_of("gradients", self)  # refuses a name with the settings of another codec
+        require(self.mode in ("ddp", "server"), "gradients.mode", self.mode, "ddp or server")
+        require(self.min_values >= 0, "gradients.min_values", self.min_values, "0 or more")

@@ -1,0 +1,161 @@
+"""What a throughput measurement asks of a loader, and which of ours a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any, Protocol
+
+from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.config.scan import scan_of
+from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.system import MIB
+
+AUGMENT = AugmentConfig()
+"""The same work for all: random-resized-crop (8 to 100 % of the area, 3:4 to 4:3) and horizontal flip."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One measurement: whole epochs, shuffled, through one loader."""
+
+    loader: str
+    """A scan level (ours), or a peer's name in the catalog."""
+    decode: str
+    """The decoder: `loader.decode` of ours, the peer's own in the catalog."""
+    label: str
+    """The named label that batches carry."""
+    storage: StorageConfig
+    settings: LoaderConfig
+    """Ours, but for `decode`. Peers are given its `num_workers` and `prefetch_batches`, and have filters of
+    their own (in the catalog)."""
+    image_size: int
+    batch_size: int
+    num_epochs: int = 1
+    seed: int = 0
+    bucket: str | None = None
+    """File of the throttle that processes share (null: this process has its own)."""
+    model_images_per_s: float | None = None
+    """Speed of the consumer that batches are handed to; None takes them as fast as they come."""
+    cores: int | None = None
+    """Cores that the loader is confined to, with as many workers; None: all."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Job:
+        """The job that `to_json` wrote."""
+        nested = {
+            "storage": StorageConfig(**values["storage"]),
+            "settings": LoaderConfig(**values["settings"]),
+        }
+        return cls(**{**values, **nested})
+
+
+class Images(Protocol):
+    """uint8 [B, H, W, 3] or [B, 3, H, W]: a torch, numpy or tensorflow array."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+class Peer(Protocol):
+    """A loader: a module of this folder."""
+
+    def batches(self, folder: Path, job: Job) -> Iterator[Images]:
+        """Open, and give the batches of `job.num_epochs` epochs; workers end with the iterator."""
+        ...
+
+
+FILTERED = ", filtered"
+
+
+def own_decoder(decode: str, *, antialias: bool) -> str:
+    """`decoder_label` of our own loaders."""
+    return f"{decode}{FILTERED}" if antialias else decode
+
+
+UNLIMITED = StorageConfig(name="unlimited")
+
+
+def is_free(job: Job) -> bool:
+    """Whether nothing but the loader itself limits a job."""
+    return job.storage == UNLIMITED and job.model_images_per_s is None
+
+
+def describe(config: ThroughputConfig, num_images: int) -> dict[str, Any]:
+    """What a reader of the results must know of the settings."""
+    keys = ("image_size", "batch_size", "measure_s", "model_images_per_s", "cold_cache", "repeats", "seed")
+    return {
+        "dataset": config.dataset.name,
+        "num_images": num_images,
+        "images_per_record": config.dataset.images_per_record,
+        **asdict(config.loader),
+        **{key: getattr(config, key) for key in keys},
+    }
+
+
+def limits(config: ThroughputConfig) -> list[StorageConfig]:
+    """The throttles, each of one limit."""
+    return [
+        *(
+            StorageConfig(name=f"{rate:g} MiB/s", bandwidth_mib_per_s=rate)
+            for rate in config.bandwidths_mib_per_s
+        ),
+        *(StorageConfig(name=f"{wait:g} ms", latency_ms=wait) for wait in config.latencies_ms),
+        *(StorageConfig(name=f"{rate:g} requests/s", requests_per_s=rate) for rate in config.requests_per_s),
+    ]
+
+
+def num_epochs(
+    job: Job, *, measure_s: float, free_epoch_s: float, epoch_bytes: int, num_requests: int
+) -> int:
+    """Epochs that take about `measure_s`, given what an epoch takes without limits; at least one."""
+    storage, workers = job.storage, max(1, job.settings.num_workers)
+    epoch_s = max(
+        free_epoch_s,
+        epoch_bytes / MIB / storage.bandwidth_mib_per_s if storage.bandwidth_mib_per_s else 0.0,
+        num_requests / storage.requests_per_s if storage.requests_per_s else 0.0,
+        num_requests * storage.latency_ms / 1e3 / workers,
+        num_requests * storage.seek_ms / 1e3,
+    )
+    return max(1, ceil(measure_s / epoch_s))
+
+
+def own_jobs(config: ThroughputConfig) -> list[Job]:
+    """Each of our scan levels with each decoder and resize filter, as fast as it goes.
+
+    Raises:
+        ConfigError: there is no such scan level or `decode`.
+    """
+    decodes = config.decodes or [config.loader.decode]
+    filters = config.antialiases or [config.loader.antialias]
+    settings = [  # refuses unknown ones
+        replace(config.loader, decode=decode, antialias=antialias)
+        for decode in decodes
+        for antialias in filters
+    ]
+    names = [scan_of(name).name for name in config.scans]
+    return [replace(job_of(config, name, s.decode), settings=s) for s in settings for name in names]
+
+
+def job_of(config: ThroughputConfig, name: str, decode: str) -> Job:
+    """One epoch of a loader, as fast as it goes."""
+    return Job(
+        loader=name,
+        decode=decode,
+        label=config.dataset.label,
+        storage=UNLIMITED,
+        settings=config.loader,
+        image_size=config.image_size,
+        batch_size=config.batch_size,
+        seed=config.seed,
+    )

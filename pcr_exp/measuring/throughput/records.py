@@ -1,0 +1,42 @@
+"""Ours: PCR records and their baseline, through `RecordLoader`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from pcr_exp.config.scan import scan_of
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.measuring.throughput.job import AUGMENT, Images, Job
+from pcr_exp.policies.policy import StaticScan
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.open import open_storage
+
+
+def batches(folder: Path, job: Job) -> Iterator[Images]:
+    """uint8 [B, H, W, 3], one continuous stream over the epochs."""
+    scan = scan_of(job.loader)
+    records = RecordSet(open_storage(str(folder), job.storage, bucket=job.bucket), scan.encoding)
+    loader = RecordLoader(
+        records,
+        StaticScan(scan.group),
+        replace(job.settings, decode=job.decode),
+        transform=TrainTransform(job.image_size, AUGMENT, antialias=job.settings.antialias),
+        label=job.label,
+        batch_size=job.batch_size,
+        seed=job.seed,
+        shuffle=True,
+        storage_config=job.storage,
+    )
+    with loader:
+        for batch in loader.batches(0, 0, job.num_epochs):
+            yield batch.images
+
+
+def epoch_bytes(folder: Path, loader: str) -> int:
+    """Bytes of all record prefixes at a scan level: what one epoch reads."""
+    scan = scan_of(loader)
+    return RecordSet(LocalStorage(folder), scan.encoding).index.epoch_bytes(scan.group)

@@ -1,0 +1,314 @@
+"""Records by their address, as they are inspected and verified: a split, a folder of splits, or one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import overload
+
+import numpy as np
+
+from pcr_exp.config.check import expanded
+from pcr_exp.errors import MissingFileError, PcrExpError, RecordError, RefusedError
+from pcr_exp.records.format import HEADER_START, REMEDY, stated_header_bytes, unpack_header
+from pcr_exp.records.groups import table_bytes
+from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex
+from pcr_exp.records.index_table import path_below, unfit_table
+from pcr_exp.records.listing import names_in
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.receipts import record_file
+from pcr_exp.records.single import SingleImages
+from pcr_exp.storage.open import PerProcessStorage
+from pcr_exp.storage.opening import opening
+from pcr_exp.storage.protocol import RangeReader
+
+SUFFIX = ".pcr"
+
+FOLDERS = (
+    "",
+    *(f"{split}{name}" for split in ("", "train/", "tune/", "val/") for name in ("pcr", "baseline")),
+)
+"""Where below an address the records of a split in one encoding may lie."""
+
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records of one split in one encoding, and which of them are meant."""
+
+    records: RecordSet
+    numbers: Sequence[int]
+
+
+class ClassNumbers(Sequence[str]):
+    """The classes of a label of which only numbers are known, each called by its number.
+
+    They take no more room than the labels that use them, however high their numbers are.
+    """
+
+    def __init__(self, labels: Iterable[int]) -> None:
+        self.used = sorted(set(labels))
+        """Numbers that are labels, rising."""
+
+    def __len__(self) -> int:
+        return self.used[-1] + 1 if self.used else 0
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+    def __getitem__(self, number: int | slice) -> str | list[str]:
+        """Raises IndexError as a list does."""
+        chosen = range(len(self))[number]
+        return str(chosen) if isinstance(chosen, int) else [str(one) for one in chosen]
+
+
+def find_records(root: str) -> list[Found]:
+    """What lies at an address: a record, an encoding's folder, a split's, or a dataset's with its splits.
+
+    Raises:
+        RecordError: nothing does, or an index or header is damaged.
+        StorageError: the address cannot be opened.
+    """
+    storage, file = open_address(root)
+    if file is not None:
+        return [find_record(storage, file)]
+    refusals: list[RefusedError] = []
+    found = [
+        RecordSet(storage, folder)
+        for folder in FOLDERS
+        if exists(storage, path_below(folder, INDEX_FILE), refusals)
+    ]
+    if not found and refusals:
+        raise refusals[0]
+    if not found:
+        raise no_records(storage)
+    return [Found(records, range(len(records.index.records))) for records in found]
+
+
+def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
+    """The storage at an address; of a record, that of its folder and the record's file name."""
+    root = expanded(root).rstrip("/")
+    if not root.endswith(SUFFIX):
+        return PerProcessStorage(root), None
+    parent, file = root.rpartition("/")[::2]
+    return PerProcessStorage(parent or "."), file
+
+
+def no_records(storage: PerProcessStorage) -> RecordError:
+    """No index lies at an address.
+
+    Raises:
+        StorageError: it cannot be opened.
+    """
+    storage.opened  # noqa: B018 (an address that cannot be opened says why)
+    return RecordError(
+        f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
+        f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
+    )
+
+
+def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
+    """The index that a record alone would have: a header, then groups that say where they end.
+
+    What classes its labels count is not known: they are called by their numbers.
+
+    Raises:
+        RecordError: the file is no record, cut short or damaged.
+        StorageError: it cannot be read.
+    """
+    where, num_bytes = f"record {file}", storage.size(file)
+    preamble = storage.read(file, 0, HEADER_START)
+    header, start = unpack_header(storage.read(file, 0, min(stated_header_bytes(preamble), num_bytes)), where)
+    ends, end = [], start
+    for group in range(1, header.num_groups + 1):
+        lengths = np.frombuffer(storage.read(file, end, _LENGTH_BYTES * header.num_samples), np.uint8)
+        if len(lengths) != _LENGTH_BYTES * header.num_samples:
+            raise RecordError(f"group {group} of {where} is cut short: the file ends before its pieces.")
+        end += table_bytes(header.num_samples) + int(lengths.view("<u4").sum(dtype=np.int64))
+        ends.append(end)
+    if end != num_bytes:
+        raise RecordError(
+            f"{where} is cut short or damaged: it has {num_bytes} bytes, its groups end at {end}."
+        )
+    classes = {name: ClassNumbers(values) for name, values in header.labels.items()}
+    entry = RecordEntry(PurePosixPath(file).name, header.num_samples, tuple(ends), start)
+    return RecordIndex(
+        dataset=header.dataset,
+        split=header.split,
+        encoding=header.encoding,
+        fingerprint=header.fingerprint,
+        num_groups=header.num_groups,
+        classes=classes,
+        records=[entry],
+        images=header.images,
+        scans=header.scans,
+    )
+
+
+def find_record(storage: RangeReader, file: str) -> Found:
+    """A record of a folder: by its index, if that lists it, and else by what it says itself.
+
+    Raises:
+        RecordError, StorageError: as `find_records`.
+    """
+    if exists(storage, INDEX_FILE):
+        records = RecordSet(storage, "")
+        for number, entry in enumerate(records.index.records):
+            if entry.file == file:
+                return Found(records, range(number, number + 1))
+    return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
+
+
+def exists(storage: RangeReader, path: str, refusals: list[RefusedError] | None = None) -> bool:
+    """Whether a file lies there; a refusal is added to `refusals`, as it may mean that there is none."""
+    try:
+        with opening():
+            storage.size(path)
+    except MissingFileError:
+        return False
+    except RefusedError as error:
+        if refusals is not None:
+            refusals.append(error)
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A file that is not as the encoder left it."""
+
+    what: str
+    """In a word or two: `damaged`, `missing`, `not listed`, `not used`."""
+    path: str
+    reason: str
+    num_records: int = 0
+    """Records that cannot be read for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong with a record. The lists are empty where the record cannot be read at all."""
+
+    record: str
+    reason: str
+    images: list[tuple[str, int]]
+    """(id, scan group) of every piece that does not match its checksum."""
+
+
+def look_around(root: str) -> tuple[list[Found], list[Fault]]:
+    """The records at an address that can be read, and what is wrong with the files around them.
+
+    Where the storage lists no files, as over HTTP, records that no index lists are not found; of an index
+    that is missing, those are that it most likely listed.
+
+    Raises:
+        RecordError: no record lies there.
+        StorageError: the address cannot be opened or listed.
+    """
+    storage, file = open_address(root)
+    if file is not None:
+        return [find_record(storage, file)], []
+    found: list[Found] = []
+    faults: list[Fault] = []
+    for folder in FOLDERS:
+        names = names_in(storage, folder)
+        stored = None if names is None else {name for name in names if name.endswith(SUFFIX)}
+        path = path_below(folder, INDEX_FILE)
+        if not exists(storage, path):
+            num_records = len(_probed(storage, folder) if stored is None else stored)
+            if num_records:
+                reason = f"of the {_records(num_records)} in this folder, which nothing can open without it."
+                faults.append(Fault("missing", path, f"{reason} {REMEDY}", num_records))
+            continue
+        try:
+            records = RecordSet(storage, folder)
+        except RecordError as error:
+            faults.append(Fault("damaged", path, str(error), len(stored or ())))
+            continue
+        there, of_folder = _compare(records, stored)
+        found.append(Found(records, there))
+        faults += of_folder
+    if not found and not faults:
+        raise no_records(storage)
+    return found, faults
+
+
+def _probed(storage: RangeReader, folder: str) -> list[str]:
+    """The first record that every encode writes, if it is there."""
+    first = record_file(0)
+    return [first] if exists(storage, path_below(folder, first)) else []
+
+
+def _records(num: int) -> str:
+    return "one record" if num == 1 else f"{num} records"
+
+
+def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], list[Fault]]:
+    """Which of the records that an index lists are there, and how the folder's files differ from it."""
+    listed = {entry.file: number for number, entry in enumerate(records.index.records)}
+    stored = set(listed) if stored is None else stored
+    missing = f"{INDEX_FILE} lists it, and it is not there. {REMEDY}"
+    more = (
+        f"it lies there, and {INDEX_FILE} does not list it, so that nothing reads it. An encode was stopped "
+        "or is at work (prepare the records once more), or it was put there (delete it)."
+    )
+    faults = [Fault("missing", records.path_of(file), missing, 1) for file in listed if file not in stored]
+    faults += [Fault("not listed", records.path_of(file), more) for file in sorted(stored - listed.keys())]
+    if reason := unfit_table(records.storage, records.folder):
+        path = records.path_of(TABLE_FILE)
+        said = reason.removeprefix(path).strip(" .")
+        slower = f"it {said}: {INDEX_FILE} is read in its place, which takes longer. Delete it."
+        faults.append(Fault("not used", path, slower))
+    return [number for file, number in listed.items() if file in stored], faults
+
+
+def verify_records(
+    records: RecordSet, numbers: Iterable[int], *, num_threads: int, done: Callable[[int], None]
+) -> Iterator[Damage]:
+    """Read these records whole, several at a time, and give what is damaged, in order.
+
+    Args:
+        records: Of a split.
+        numbers: Which.
+        num_threads: Records that are read at a time; each is in memory as a whole.
+        done: Told the bytes of every record that was looked at.
+    """
+
+    def look(number: int) -> Damage | None:
+        found = _damage(records, number)
+        done(records.index.prefix_bytes(number, records.index.num_groups))
+        return found
+
+    with ThreadPoolExecutor(num_threads, "pcr-exp-verify") as pool:
+        yield from (damage for damage in pool.map(look, numbers) if damage is not None)
+
+
+def _damage(records: RecordSet, number: int) -> Damage | None:
+    wanted = records.index.prefix_bytes(number, records.index.num_groups)
+    try:
+        records.read_prefix(number, records.index.num_groups)
+        num_bytes = records.storage.size(records.path(number))
+        if num_bytes != wanted:
+            raise RecordError(f"it has {num_bytes} bytes, {num_bytes - wanted} more than its groups.")
+    except PcrExpError as error:
+        return Damage(records.path(number), str(error), list(_damaged_pieces(records, number)))
+    return None
+
+
+def _damaged_pieces(records: RecordSet, number: int) -> Iterator[tuple[str, int]]:
+    """One by one; none where that cannot be told, without a sound header."""
+    try:
+        images = SingleImages(records)
+        header = images.header(number)
+    except PcrExpError:
+        return
+    for group in range(1, records.index.num_groups + 1):
+        for i, name in enumerate(header.ids):
+            try:
+                images.read_piece(number, i, group)
+            except PcrExpError:
+                yield name, group

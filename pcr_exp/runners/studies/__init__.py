@@ -1,1 +1,0 @@
-"""What runners do that measure: imported when a job begins, so that `--help` need not wait for it."""

@@ -1,0 +1,249 @@
+"""What is looked at between updates: images to evaluate on, and the probes of policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.related_methods import EchoConfig
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch, mean_similarities
+from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.measuring.tolerance.answer import loss_bounds
+from pcr_exp.measuring.tolerance.features import extract_features, open_backbone
+from pcr_exp.measuring.tolerance.images import RecordImages
+from pcr_exp.policies.consensus import Consensus
+from pcr_exp.policies.policy import (
+    CosineProbe,
+    Probe,
+    SimilarityProbe,
+    StaticScan,
+    ToleranceProbe,
+    TrialProbe,
+)
+from pcr_exp.runs.data import RunData, full_training_loader, training_loader, validation_loader
+from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.evaluate import (
+    has_running_statistics,
+    per_image,
+    renewed_statistics,
+    scores_of,
+    tally_batches,
+)
+from pcr_exp.training.models import EfficientNetLiteConfig
+from pcr_exp.training.probes import gradient_cosines, trial_losses
+from pcr_exp.training.report import Progress
+from pcr_exp.training.task import headline_of
+from pcr_exp.training.trainer import Trainer
+
+NUM_RENEWED_BY = 2048
+"""Training images that BatchNorm's statistics are measured anew on; each gives many values per channel."""
+
+CACHE_BYTES = 2**30
+"""Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found."""
+
+    scores: dict[str, Any]
+    """The task's metrics, as rows have them."""
+    per_image: dict[str, NDArray[Any]] | None
+    """By name of `training.task.PER_IMAGE`, an array [N] of all images; in the first process alone, and None
+    there too where images cannot be told."""
+
+
+class ValidationBatches:
+    """Validation batches, as often as they are asked for: all of them, or a process's share."""
+
+    def __init__(
+        self,
+        loader: RecordLoader,
+        image_size: int,
+        cache_bytes: int | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        """Keep the images if they fit in `cache_bytes`, or CACHE_BYTES: image_size^2 x 3 bytes for each.
+
+        With `processes` these are a run of whole batches, which follows that of the process before.
+        """
+        self._loader = loader
+        rank, world_size = (0, 1) if processes is None else (processes.rank, processes.world_size)
+        num_batches = loader.num_batches
+        self._first, self._end = rank * num_batches // world_size, (rank + 1) * num_batches // world_size
+        self.cached: list[Batch] | None = None
+        """All of them, once they have been asked for, if they fit."""
+        most = CACHE_BYTES if cache_bytes is None else cache_bytes
+        share = (self._end - self._first) / num_batches
+        self._fits = share * loader.num_samples * image_size**2 * 3 <= most
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self.cached is not None:
+            return iter(self.cached)
+        if self._first == self._end:
+            return iter(())
+        stream = self._loader.batches(0, self._first, 1, self._end)
+        if not self._fits:
+            return stream
+        self.cached = list(stream)
+        return iter(self.cached)
+
+
+class Validation:
+    """What a model is worth at each of `training.eval_groups`, on the images of `training.eval_split`."""
+
+    def __init__(
+        self, config: TrainConfig, data: RunData, full: ValidationBatches, processes: Processes
+    ) -> None:
+        """`full` are this process's batches of the original images."""
+        self._processes = processes
+        self._config = config
+        self._data = data
+        self._full = full
+        self._at_group: dict[int, list[Batch]] = {}
+        """Those of the last scan group that was asked for: a run's group seldom changes."""
+        self._renewing: list[Batch] | None = None
+        """Training images in full, once they have been asked for."""
+
+    def evaluate(self, trainer: Trainer, scan_group: int) -> dict[str, Evaluation]:
+        """Evaluate the model for each eval group; `same` is read up to `scan_group`.
+
+        All processes call this, each evaluates its share, and all get the metrics of all images.
+
+        Baseline records have but one group, the original images: their two scores are equal.
+
+        Raises:
+            PcrExpError: records are missing or damaged, or a metric is not defined.
+        """
+        full = self._evaluate(trainer, self._full)
+        found, wanted = {"full": full}, self._config.training.eval_groups
+        if "same" in wanted:
+            is_whole = self._config.scan.encoding == "baseline"
+            found["same"] = full if is_whole else self._at(trainer, scan_group)
+        if "renewed" in wanted:
+            found["renewed"] = self._renewed(trainer)
+        return found
+
+    def _renewed(self, trainer: Trainer) -> Evaluation:
+        if not has_running_statistics(trainer.model):
+            raise ConfigError(
+                f"training.eval_groups={self._config.training.eval_groups}: wanted no `renewed` with "
+                f"model={self._config.model.name}, which has no BatchNorm layers to renew."
+            )
+        if self._renewing is None:
+            with full_training_loader(self._config, self._data) as loader:
+                num_batches = min(loader.num_batches, -(-NUM_RENEWED_BY // self._config.training.batch_size))
+                self._renewing = list(loader.batches(0, 0, 1, num_batches))
+        # Every process measures the same statistics on the same images.
+        with renewed_statistics(trainer.model, trainer.forward, self._renewing):
+            return self._evaluate(trainer, self._full)
+
+    def _at(self, trainer: Trainer, scan_group: int) -> Evaluation:
+        if scan_group in self._at_group:
+            return self._evaluate(trainer, self._at_group[scan_group])
+        training = self._config.training
+        with closing(validation_loader(self._config, self._data, training.eval_split, scan_group)) as loader:
+            batches = ValidationBatches(loader, training.eval_image_size, processes=self._processes)
+            found = self._evaluate(trainer, batches)
+        self._at_group = {} if batches.cached is None else {scan_group: batches.cached}
+        return found
+
+    def _evaluate(self, trainer: Trainer, batches: Iterable[Batch]) -> Evaluation:
+        own = tally_batches(trainer.model, trainer.forward, trainer.task, batches)
+        shares = self._processes.gather(own)
+        scores = self._processes.from_first(lambda: scores_of(shares, trainer.task))
+        return Evaluation(scores, per_image(shares) if self._processes.first else None)
+
+
+@dataclass(slots=True)
+class Probes:
+    """Every byte that a probe needs comes through the storage that training reads from, at its speed."""
+
+    config: TrainConfig
+    data: RunData
+    trainer: Trainer
+    processes: Processes
+    consensus: Consensus
+    tune_loss: Callable[[], float]
+    """The loss on the images to tune by: what is reported is not what is decided on."""
+    steps_per_epoch: int
+    sample: FixedSample | None = None
+
+    def run(self, probe: Probe, progress: Progress) -> dict[int, float]:
+        """The candidates' scores, the same on all ranks; training stands still at `progress` meanwhile.
+
+        Raises:
+            PcrExpError: data cannot be read or decoded, or a loss is not finite.
+        """
+        scores = self._scores(probe, progress)
+        return dict(zip(scores, self.consensus.mean(list(scores.values())), strict=True))
+
+    def _scores(self, probe: Probe, progress: Progress) -> dict[int, float]:
+        if isinstance(probe, SimilarityProbe):
+            return mean_similarities(self._sample(probe.num_images), probe.candidates)
+        if isinstance(probe, CosineProbe):
+            return self._cosines(probe, progress)
+        if isinstance(probe, ToleranceProbe):
+            return self._loss_bounds(probe)
+        return self._trial_losses(probe, progress)
+
+    def _loss_bounds(self, probe: ToleranceProbe) -> dict[int, float]:
+        config, sample = self.config, self._sample(probe.num_images)
+        groups = sorted({*probe.candidates, sample.full_group})
+        transform = EvalTransform(probe.image_size, config.dataset.augment, antialias=config.loader.antialias)
+        # Neither torch's random state nor its number of threads may tell that there was a probe.
+        with torch.random.fork_rng():
+            backbone = open_backbone(EfficientNetLiteConfig(pretrained=True), self.trainer.device)
+            found = extract_features(RecordImages(sample, groups, transform), backbone, folder=None)
+        labels = np.array([sample.label(position, config.dataset.label) for position in found.positions])
+        bounds = loss_bounds(found.values, labels, groups, headline_of(config.task).name, seed=config.seed)
+        return {group: bounds[probe.deployment][group] for group in probe.candidates}
+
+    def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:
+        config, sample = self.config, self._sample(probe.num_images)
+        transform = EvalTransform(
+            config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
+        )
+
+        def batches(group: int) -> Iterator[SampleBatch]:
+            label, batch_size = config.dataset.label, config.training.batch_size
+            return sample.batches(group, transform, label=label, batch_size=batch_size)
+
+        return gradient_cosines(
+            self.trainer, batches, probe.candidates, sample.full_group, step=progress.step
+        )
+
+    def _trial_losses(self, probe: TrialProbe, progress: Progress) -> dict[int, float]:
+        config = replace(self.config, echo=EchoConfig())  # a trial is judged by what is read, not by repeats
+
+        @contextmanager
+        def batches(group: int) -> Iterator[Iterator[Batch]]:
+            # The images that training will see next, so that all candidates see the same ones.
+            with training_loader(config, self.data, StaticScan(group), self.processes) as loader:
+                yield loader.batches(progress.epoch, 0, progress.epoch + 1, probe.num_steps)
+
+        return trial_losses(
+            self.trainer,
+            batches,
+            probe.candidates,
+            step=progress.step,
+            steps_per_epoch=self.steps_per_epoch,
+            evaluate=self.tune_loss if probe.judge == "tune" else None,
+        )
+
+    def _sample(self, num_images: int) -> FixedSample:
+        if self.sample is None or len(self.sample) < num_images:
+            train = self.data.train
+            decode = train.open_decoder(self.config.loader.decode)
+            self.sample = FixedSample(train, num_images, decode=decode)
+        return self.sample

@@ -1,0 +1,138 @@
+"""A run's sessions as its manifest keeps them, and what decides how long they take: settings, machine, code.
+
+Each session is one stretch of the run, from a start or a checkpoint to an end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.system import provenance
+from pcr_exp.system.keys import key_of
+from pcr_exp.system.provenance import num_cores, utc_now
+
+_SETTINGS = {
+    "loader": ("num_workers", "prefetch_batches", "records_ahead"),
+    "storage": ("reads_in_flight", "cache", "cache_mib"),
+    "training": ("device", "num_threads"),
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class Stretch:
+    """One session: on what it ran, and which part of the run it made."""
+
+    started_at: str
+    """ISO 8601, UTC."""
+    finished_at: str | None = None
+    status: str = "running"
+    """One of the manifest's; it stays `running` if the session was killed."""
+    from_step: int | None = None
+    """Updates that were done when it began to train; None: it ended before."""
+    command: str
+    settings: dict[str, Any]
+    """Those that change seconds alone, as they were given."""
+    device: str
+    cpu: str
+    num_cores: int
+    gpu: str | None
+    host: str
+    """Eight hex digits of the host's name: equal if two runs shared a machine."""
+    git_sha: str | None
+    git_dirty: bool | None
+    packages: dict[str, str | None]
+    python: str
+    timing_key: str
+    """Key of settings, machine and code; see `timing_key`."""
+
+
+def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:
+    """Describe a session that begins now, in this process."""
+    git_sha, git_dirty = provenance.git_state()
+    packages = provenance.package_versions()
+    cpu, gpu = provenance.cpu_model(), provenance.gpu_model(device)
+    settings = timing_settings(asdict(config))
+    code = f"{git_sha} {'changed' if git_dirty else ''}" if git_sha else f"version {packages['pcr-exp']}"
+    return Stretch(
+        started_at=utc_now(),
+        command=provenance.command_line(),
+        settings=settings,
+        device=str(device),
+        cpu=cpu,
+        num_cores=num_cores(),
+        gpu=gpu,
+        host=hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
+        git_sha=git_sha,
+        git_dirty=git_dirty,
+        packages=packages,
+        python=platform.python_version(),
+        timing_key=timing_key(
+            settings, device=device.type, cpu=cpu, num_cores=num_cores(), gpu=gpu, code=code
+        ),
+    )
+
+
+def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a whole configuration, as plain dicts, that change seconds alone.
+
+    As they were given: `training.device=auto` stays `auto`, on whatever it ran. World size is among them
+    too; where it changes what is learned it is part of a run's identity besides.
+    """
+    settings = {f"{group}.{key}": config[group].get(key) for group, keys in _SETTINGS.items() for key in keys}
+    if config["training"].get("exclusive"):  # came later: runs without it keep their keys
+        settings["training.exclusive"] = True
+    return {**settings, "world_size": config.get("world_size", 1)}
+
+
+def timing_key(
+    settings: Mapping[str, Any],
+    *,
+    device: str,
+    cpu: str,
+    num_cores: int,
+    gpu: str | None,
+    code: str,
+) -> str:
+    """Return eight hex digits: seconds of two runs can be compared if theirs are equal.
+
+    Args:
+        settings: `timing_settings`.
+        device: What computed, such as `cpu`.
+        cpu: The processor's name.
+        num_cores: Cores that the run could use.
+        gpu: The name of the GPU that trained, if one did.
+        code: The commit, or the version of what is installed.
+    """
+    machine = {"device": device, "cpu": cpu, "num_cores": num_cores, "gpu": gpu, "code": code}
+    return key_of({"settings": dict(settings), **machine})
+
+
+def timing_keys(stretches: Sequence[Stretch]) -> list[str]:
+    """Return the different timing keys of the sessions that made a part of the run as it is now.
+
+    What a killed session trained after its last checkpoint was trained again by the next: a session from
+    whose start another one began once more has left nothing.
+    """
+    keys: list[str] = []
+    earliest: float = float("inf")
+    for stretch in reversed(stretches):
+        if stretch.from_step is not None and stretch.from_step < earliest:
+            earliest = stretch.from_step
+            if stretch.timing_key not in keys:
+                keys.insert(0, stretch.timing_key)
+    return keys
+
+
+def joint_key(keys: Sequence[str]) -> str | None:
+    """Return the one key, or a key of several; None of none."""
+    if len(keys) < 2:
+        return keys[0] if keys else None
+    return key_of({"several": sorted(keys)})

@@ -1,0 +1,273 @@
+"""The machine: how much of the CPU others took, and which files lie in the page cache.
+
+The kernel counts what each CPU did, and what each process spent. What the CPUs that this run may use did,
+less what the run's own processes spent, was done by others: other programs of this machine, and other virtual
+machines of its host (steal). Where a control group limits the run to some cores' worth of time, others in
+that group take from it as well; the larger of both shares counts. Time in interrupts is nobody's: it serves
+the run's own reads too. GPUs are not looked at.
+
+A file's owner may do this without privileges. Linux only: elsewhere the state is unknown, and drops are
+refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+_BUSY = ("user", "nice", "system", "steal")
+
+_ALL = (*_BUSY, "idle", "iowait", "irq", "softirq")
+
+_SHORTEST_S = 1.0
+"""The kernel counts in hundredths of a second: a share of less time than this would be noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuReading:
+    """Seconds counted so far; only differences of two readings say something."""
+
+    own_s: float
+    """Spent by the run's processes, those that have ended included."""
+    busy_s: float
+    """What the CPUs that the run may use spent on processes, or another virtual machine did."""
+    total_s: float
+    """What these CPUs could have spent: the time that passed, times their number."""
+    group_s: float | None = None
+    """Spent in the control group that limits the run; None: none does."""
+    group_share: float = 1.0
+    """What that group may spend, as a share of `total_s`."""
+
+
+def others_share(before: CpuReading, after: CpuReading) -> float | None:
+    """Return the share (0 to 1) of the run's possible CPU time that others took; None: no time passed.
+
+    Args:
+        before: Read when the stretch began.
+        after: Read at its end, of the same processes.
+    """
+    total_s, own_s = after.total_s - before.total_s, after.own_s - before.own_s
+    if total_s <= 0:
+        return None
+    shares = [(after.busy_s - before.busy_s - own_s) / total_s]
+    if before.group_s is not None and after.group_s is not None:
+        shares.append((after.group_s - before.group_s - own_s) / (total_s * after.group_share))
+    return min(1.0, max(0.0, *shares))
+
+
+def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> CpuReading | None:
+    """Read the kernel's counters; None where there are none as on Linux.
+
+    Args:
+        roots: Process ids: these processes and all below them are the run's own. One that has ended counts
+            no more, except in its parent.
+        groups: Where control groups (version 2) are mounted.
+    """
+    if not psutil.LINUX:
+        return None
+    cpus = psutil.cpu_times(percpu=True)
+    allowed = [cpus[cpu] for cpu in sorted(os.sched_getaffinity(0)) if cpu < len(cpus)]
+    group = _limiting_group(groups)
+    return CpuReading(
+        own_s=sum(_spent_s(process) for process in _with_children(roots)),
+        busy_s=sum(getattr(cpu, kind) for cpu in allowed for kind in _BUSY),
+        total_s=sum(getattr(cpu, kind) for cpu in allowed for kind in _ALL),
+        group_s=group[1] if group else None,
+        group_share=min(1.0, group[0] / len(allowed)) if group else 1.0,
+    )
+
+
+class OthersCpu:
+    """Tells, again and again, what share others took since it was asked last."""
+
+    def __init__(
+        self,
+        roots: Sequence[int] | None = None,
+        *,
+        read: Callable[[Sequence[int]], CpuReading | None] = read_cpu,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            roots: The run's processes, without those that they started; by default this one.
+            read: Reads the counters.
+            now: A monotonic time in seconds.
+        """
+        self._roots = [os.getpid()] if roots is None else list(roots)
+        self._read, self._now = read, now
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what has passed so far."""
+        self._since_s, self._before = self._now(), self._read(self._roots)
+
+    def share(self) -> float | None:
+        """Return `others_share` since it was told last; None: less than a second ago, or not on Linux."""
+        now_s = self._now()
+        if self._before is None or now_s - self._since_s < _SHORTEST_S:
+            return None
+        before, after = self._before, self._read(self._roots)
+        assert after is not None  # it was there before
+        self._since_s, self._before = now_s, after
+        return others_share(before, after)
+
+
+def own_cpu_s() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class OwnCpu:
+    """CPU seconds of this process and of all below it, those that have ended included."""
+
+    def __init__(self) -> None:
+        """Look for the processes once: one that starts later counts when it has ended."""
+        self._below = psutil.Process().children(recursive=True)
+
+    def spent_s(self) -> float:
+        """Seconds so far, of processes that still run to the hundredth; only differences say something."""
+        return own_cpu_s() + sum(_spent_s(process) for process in self._below)
+
+
+def _with_children(roots: Sequence[int]) -> Iterator[psutil.Process]:
+    for root in roots:
+        try:
+            process = psutil.Process(root)
+            yield process
+            yield from process.children(recursive=True)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _spent_s(process: psutil.Process) -> float:
+    try:
+        spent = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(spent.user + spent.system + spent.children_user + spent.children_system)
+
+
+def _limiting_group(groups: Path) -> tuple[float, float] | None:
+    """(cores' worth of time, seconds spent) of the tightest limit on this process, from its group upwards."""
+    found = []
+    for folder in _own_groups(groups):
+        try:
+            quota, period = (folder / "cpu.max").read_text().split()
+            usage = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue  # the root has no limit, and some controllers are off
+        if quota != "max" and "usage_usec" in usage:
+            found.append((int(quota) / int(period), int(usage["usage_usec"]) / 1e6))
+    return min(found, default=None)
+
+
+def _own_groups(groups: Path) -> Iterator[Path]:
+    try:
+        lines = Path(psutil.PROCFS_PATH, "self", "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    if own is None:
+        return
+    folder = groups / own
+    yield folder
+    while folder != groups:
+        folder = folder.parent
+        yield folder
+
+
+def resident_share(path: Path) -> float | None:
+    """Share of a file's pages that lie in the page cache, 0 to 1; None where the kernel does not tell.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not _may_ask(path, status):
+            return None
+        if status.st_size == 0:
+            return 0.0
+        return _mapped_share(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def resident_share_of(paths: Iterable[Path]) -> float | None:
+    """Share of all bytes of files that lies in the page cache, 0 to 1; None where one's is not told.
+
+    Raises:
+        OSError: a file cannot be opened.
+    """
+    resident_bytes, num_bytes = 0.0, 0
+    for path in paths:
+        share, size = resident_share(path), path.stat().st_size
+        if share is None:
+            return None
+        resident_bytes += share * size
+        num_bytes += size
+    return resident_bytes / num_bytes if num_bytes else 0.0
+
+
+def drop(paths: Iterable[Path]) -> dict[Path, str]:
+    """Let go of all cached pages of files; what could not be dropped comes back, with the reason.
+
+    Pages that were written and not yet stored are stored first, since those stay. An empty dict says that
+    every page is gone; a file that somebody maps or reads at the moment may keep some.
+    """
+    kept: dict[Path, str] = {}
+    for path in paths:
+        try:
+            reason = _drop(path)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason is not None:
+            kept[path] = reason
+    return kept
+
+
+def _drop(path: Path) -> str | None:
+    if not hasattr(os, "posix_fadvise"):
+        return f"{sys.platform} has no posix_fadvise"
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+    share = resident_share(path)
+    if share is None:
+        return "the kernel tells its state only to the file's owner"
+    return f"{share:.0%} of it stays in memory (in use, or on a file system in memory)" if share else None
+
+
+def _may_ask(path: Path, status: os.stat_result) -> bool:
+    # Since Linux 5.2, to others than those who own or may write the file, mincore calls every page resident.
+    return sys.platform == "linux" and (status.st_uid == os.geteuid() or os.access(path, os.W_OK))
+
+
+def _mapped_share(descriptor: int, num_bytes: int) -> float | None:
+    # Private and writable, though nothing is written: ctypes gives the address of writable memory only.
+    with mmap.mmap(
+        descriptor, num_bytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+    ) as mapping:
+        pages = np.zeros(-(-num_bytes // mmap.PAGESIZE), dtype=np.uint8)
+        start = ctypes.c_ubyte.from_buffer(mapping)
+        mincore = ctypes.CDLL(None).mincore
+        mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        failed = mincore(ctypes.addressof(start), num_bytes, pages.ctypes.data)
+        del start  # a mapping cannot be closed while something points into it
+    return None if failed else float((pages & 1).mean())

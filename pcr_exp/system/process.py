@@ -1,0 +1,165 @@
+"""What a process does for itself: it gives memory back, and it ends.
+
+The first signal ends training at the next update, with a checkpoint; asked twice, it ends at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+log = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopWaiting(BaseException):
+    """Raised by a signal where training waits for a batch that may come late: it stops as after an update."""
+
+
+class StopRequest:
+    """Whether this process was asked to end."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._graceful = False
+        self._waiting = False
+        self._pid = os.getpid()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._signal is not None
+
+    def agree(self, asked: bool) -> bool:
+        """Return `requested`, which becomes true if another process of the run was asked."""
+        if asked and self._signal is None:
+            self._signal = signal.SIGTERM
+        return self.requested
+
+    @contextmanager
+    def graceful(self) -> Iterator[None]:
+        """Within, the first signal only sets `requested`; afterwards it takes effect."""
+        self._graceful = True
+        try:
+            yield
+        finally:
+            self._graceful = False
+        self.raise_if_requested()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within, a signal does not wait for the end of the update: there is none, and may be none for long.
+
+        Raises:
+            StopWaiting: a signal comes, or came after the last update was over.
+        """
+        if self.requested:
+            raise StopWaiting
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
+    def raise_if_requested(self) -> None:
+        """Raise what the signal would have raised: KeyboardInterrupt, or SystemExit(143) for SIGTERM."""
+        if self._signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._signal is not None:
+            raise SystemExit(128 + self._signal)
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        if os.getpid() != self._pid:
+            return  # a forked decode worker: the training process decides
+        first = self._signal is None
+        self._signal = number
+        if first and self._graceful and self._waiting:
+            log.warning("asked to stop: saving a checkpoint (ask again to stop at once)")
+            raise StopWaiting
+        if first and self._graceful:
+            log.warning("asked to stop: saving a checkpoint after this update (ask again to stop at once)")
+        else:
+            self.raise_if_requested()
+
+
+@contextmanager
+def handled_signals() -> Iterator[StopRequest]:
+    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes.
+
+    A SIGINT that is ignored stays ignored: so a shell starts what runs in the background, and a Ctrl-C that
+    means the foreground may reach it as well.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, request.handle) for number in wanted}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+POLL_S = 0.5
+
+PATIENCE_S = 60.0
+"""For the end of a process that may save a checkpoint first."""
+
+
+def end_with_parent(parent: int, end: Callable[[], None] | None = None) -> None:
+    """Call `end`, soon after process `parent`, which started this one, has ended.
+
+    Args:
+        parent: Its process id, as it knows it itself: this process may be an orphan already.
+        end: By default this process ends at once. It has nothing to save, and what it could wait for (a
+            queue's other side, a lock) may never come.
+    """
+    watch = threading.Thread(
+        target=_watch, args=(parent, end or _end_at_once), name="pcr-exp-parent", daemon=True
+    )
+    watch.start()
+
+
+def _watch(parent: int, end: Callable[[], None]) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    end()
+
+
+def _end_at_once() -> None:
+    os._exit(1)
+
+
+def terminate() -> None:
+    """End this process by SIGTERM, which a training run takes as a wish; after a minute, at once."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE_S)
+    os._exit(128 + signal.SIGTERM)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+_KEPT_BYTES = 2**26
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep up to 64 MiB that it has freed, where its C library is glibc.
+
+    By itself glibc gives megabytes back at once, and gets them again, page by page and cleared, for the
+    coefficients and pixels of the next image.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

@@ -1,0 +1,103 @@
+"""`python -m pcr_exp convert`: PNG and WebP as JPEG files, with what that loses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import skimage.data
+from PIL import Image
+
+from pcr_exp.cli import main
+from pcr_exp.errors import DatasetError, ImageError
+from pcr_exp.images.convert import convert, convert_folder
+from pcr_exp.images.transcode import to_progressive
+
+PHOTO = Image.fromarray(skimage.data.astronaut()).crop((100, 50, 164, 98))
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def pixels(jpeg: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")).astype(float)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_the_loss_is_that_of_the_pixels(kind: str) -> None:
+    lossless = {"lossless": True} if kind == "WEBP" else {}
+    converted = convert(encoded(PHOTO, kind, **lossless), quality=90)
+    mean_square = np.mean((pixels(converted.jpeg) - np.asarray(PHOTO)) ** 2)
+    assert converted.psnr_db == pytest.approx(10 * math.log10(255**2 / mean_square))
+    assert converted.psnr_db < convert(encoded(PHOTO, kind, **lossless), quality=98).psnr_db
+    assert to_progressive(converted.jpeg)  # records can be made of it
+
+
+def test_what_a_jpeg_has_no_room_for_is_said() -> None:
+    see_through = PHOTO.copy()
+    see_through.putalpha(0)
+    converted = convert(encoded(see_through, "PNG"))
+    assert converted.left_out == ("alpha",) and (pixels(converted.jpeg) == 255).all()
+    assert converted.psnr_db == math.inf
+    opaque = PHOTO.convert("RGBA")
+    assert convert(encoded(opaque, "PNG")).left_out == ()
+    deep = Image.fromarray(np.full((16, 16), 0x8040, dtype=np.uint16))
+    converted = convert(encoded(deep, "PNG"))
+    assert converted.left_out == ("16 bits",) and (pixels(converted.jpeg) == 0x80).all()
+    palette = convert(encoded(PHOTO.convert("P"), "PNG"))
+    assert Image.open(io.BytesIO(palette.jpeg)).mode == "RGB"
+    assert Image.open(io.BytesIO(convert(encoded(PHOTO.convert("1"), "PNG")).jpeg)).mode == "L"
+
+
+def test_what_cannot_be_converted() -> None:
+    frames = {
+        "save_all": True,
+        "append_images": [PHOTO.transpose(Image.Transpose.ROTATE_90).resize(PHOTO.size)],
+    }
+    with pytest.raises(ImageError, match="animated"):
+        convert(encoded(PHOTO, "WEBP", **frames))
+    with pytest.raises(ImageError, match="no PNG or WebP image that can be read"):
+        convert(encoded(PHOTO, "JPEG"))
+    with pytest.raises(ImageError, match="no PNG or WebP image that can be read"):
+        convert(encoded(PHOTO, "PNG")[:300])
+    with pytest.raises(ImageError, match="64 x 48 pixels are more than 3000"):
+        convert(encoded(PHOTO, "PNG"), max_pixels=3000)
+
+
+def test_a_folder_is_carried_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in/cat").mkdir(parents=True)
+    files = {
+        "cat/a.png": encoded(PHOTO, "PNG"),
+        "cat/b.WebP": encoded(PHOTO, "WEBP"),
+        "cat/c.jpg": encoded(PHOTO, "JPEG"),
+        "d.png": b"no image",
+        "notes.txt": b"left out",
+    }
+    for name, data in files.items():
+        (tmp_path / "in" / name).write_bytes(data)
+    assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--quality", "92"]) == 1
+    said = capsys.readouterr().out
+    assert "2 images became JPEG of quality 92" in said and "That is a loss: PSNR" in said
+    assert "not converted: d.png: no PNG or WebP image" in said
+    assert "passed over: notes.txt: no .jpg, .jpeg, .png or .webp file" in said
+    made = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
+    assert made == {"cat/a.png.jpg", "cat/b.WebP.jpg", "cat/c.jpg", "converted.csv"}
+    assert (tmp_path / "out/cat/c.jpg").read_bytes() == files["cat/c.jpg"]
+    rows = list(csv.DictReader((tmp_path / "out/converted.csv").open()))
+    assert [row["file"] for row in rows] == ["cat/a.png", "cat/b.WebP", "d.png"]
+    assert float(rows[0]["psnr_db"]) == pytest.approx(convert(files["cat/a.png"], 92).psnr_db, abs=0.01)
+    assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
+    assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
+    assert "has files already: choose a new folder" in capsys.readouterr().err
+    with pytest.raises(DatasetError, match="there is no"):
+        convert_folder(
+            tmp_path / "nothing", tmp_path / "new", quality=90, num_threads=1, done=lambda *_: None
+        )

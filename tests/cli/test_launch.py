@@ -1,0 +1,117 @@
+"""What every runner shares, in this process: exit statuses, and what is told of a command and of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra.core.singleton import Singleton
+from omegaconf import OmegaConf
+
+from pcr_exp.cli.jobs import (
+    BEGUN,
+    DIED,
+    FAILED,
+    INTERRUPTED,
+    Outcome,
+    SweepFolder,
+    read_ended,
+    read_outcomes,
+    write_outcome,
+)
+from pcr_exp.cli.launch import launch, tell_sweep
+from pcr_exp.config.commands import FiguresConfig
+from pcr_exp.errors import RunError
+
+Launched = Callable[..., int]
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launched]:
+    """Give a runner a command line; returns the exit status. What is logged stays pytest's."""
+    before = Singleton.get_state()
+
+    def give(*typed: str) -> int:
+        unlogged = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+        monkeypatch.setattr("sys.argv", ["figures", *typed, *unlogged])
+        with pytest.raises(SystemExit) as ended:
+            launch(task, "figures", FiguresConfig)
+        return int(ended.value.code or 0)
+
+    yield give
+    Singleton.set_state(before)
+
+
+def task(config: FiguresConfig) -> str:
+    """Ends as `out` says."""
+    if config.out == "bad":
+        raise RunError("this one cannot be done")
+    if config.out == "bug":
+        raise ZeroDivisionError("in the task")
+    if config.out == "interrupted":
+        raise KeyboardInterrupt
+    return "finished"
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "told"),
+    [
+        ("out=good", 0, ""),
+        ("out=bad", 1, "error: this one cannot be done"),
+        ("out=bug", 1, "ZeroDivisionError: in the task"),
+        ("out=interrupted", 130, "interrupted; the same command continues"),
+        ("out=one,two", 1, "which -m begins"),
+        ("target=high", 1, "target"),
+    ],
+)
+def test_a_command_ends_with_a_status_and_a_word(
+    launched: Launched, capsys: pytest.CaptureFixture[str], typed: str, status: int, told: str
+) -> None:
+    assert launched(typed) == status
+    errors = capsys.readouterr().err
+    assert told in errors
+    assert ("Traceback" in errors) == (typed == "out=bug"), "of a bug alone"
+
+
+def test_a_failed_job_does_not_stop_a_sweep_and_is_listed(
+    launched: Launched, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert launched("-m", "out=bad,bug,good", f"hydra.sweep.dir={tmp_path}") == 1
+    assert "3 jobs, 2 failed" in capsys.readouterr().err
+    assert [outcome.status for outcome in read_outcomes(tmp_path)] == [FAILED, FAILED, "finished"]
+
+
+def test_outcomes_that_nobody_wrote_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tell_sweep(tmp_path, 0) == 1
+    assert "no job of this sweep has told how it ended" in capsys.readouterr().err
+    assert tell_sweep(tmp_path, 130) == 130
+
+
+def test_each_process_of_a_run_tells_of_its_own_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_outcome(tmp_path, 0, Outcome("a", "finished"))
+    monkeypatch.setenv("RANK", "1")
+    write_outcome(tmp_path, 0, Outcome("a", FAILED, "here"))
+    assert read_outcomes(tmp_path) == [Outcome("a", FAILED, "here")]
+    monkeypatch.setenv("RANK", "0")
+    assert read_outcomes(tmp_path) == [Outcome("a", "finished")]
+
+
+def test_a_job_that_did_not_end_was_stopped_or_died(tmp_path: Path) -> None:
+    write_outcome(tmp_path, 0, Outcome("a", BEGUN))
+    write_outcome(tmp_path, 1, Outcome("b", "skipped"))
+    assert [o.status for o in read_ended(tmp_path, interrupted=True)] == [INTERRUPTED, "skipped"]
+    assert [o.status for o in read_ended(tmp_path, interrupted=False)] == [DIED, "skipped"]
+    assert tell_sweep(tmp_path, 0) == 1
+
+
+def test_what_an_earlier_sweep_left_in_a_chosen_folder_is_not_this_ones(tmp_path: Path) -> None:
+    write_outcome(tmp_path, 3, Outcome("old", FAILED))
+    (tmp_path / "job-notes.json").write_text("the user's own")
+    config = OmegaConf.create({"hydra": {"runtime": {"cwd": "/"}, "sweep": {"dir": str(tmp_path)}}})
+    SweepFolder().on_multirun_start(config)
+    assert read_outcomes(tmp_path) == []
+    assert SweepFolder.begun == tmp_path
+    assert (tmp_path / "job-notes.json").exists()

@@ -1,0 +1,65 @@
+"""What is typed wrongly is told with what to type instead."""
+
+import shlex
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pcr_exp.cli.typed import check_overrides, quote
+from pcr_exp.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("typed", "to_type"),
+    [
+        ("dataset.root=~/photos", """'dataset.root="~/photos"'"""),
+        ("dataset.root=/data/a=b", """'dataset.root="/data/a=b"'"""),
+        ("dataset.root=/data/photos (1)", """'dataset.root="/data/photos (1)"'"""),
+        ("dataset.root=/data/Füße", """'dataset.root="/data/Füße"'"""),
+    ],
+)
+def test_a_path_that_hydra_cannot_read_is_told_with_its_quotes(typed: str, to_type: str) -> None:
+    with pytest.raises(ConfigError, match="Type it in quotes: ") as raised:
+        check_overrides(["seed=1", typed], sweeps=True)
+    assert str(raised.value).endswith(to_type)
+
+
+def test_a_comma_is_told_from_a_sweep() -> None:
+    with pytest.raises(ConfigError, match=r"which -m begins\. A list is typed seed=\[a,b\], and .*\"0,1\"'$"):
+        check_overrides(["seed=0,1"], sweeps=False)
+    check_overrides(["seed=0,1"], sweeps=True)
+
+
+def test_a_key_that_cannot_be_read_is_told_without_advice_on_quotes() -> None:
+    with pytest.raises(ConfigError, match="--seed=1: Hydra cannot read this"):
+        check_overrides(["--seed=1"], sweeps=False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "way"),
+    [
+        ("records.storage_options.client_kwargs.aws_secret_access_key=Xy1", r"environment \(s3://: AWS_ACC"),
+        ("+records.storage_options={client_kwargs:{sas_token:Xy1}}", r"AZURE_STORAGE_SAS_TOKEN"),
+        ("records.root=https://me:Xy1@host/records", "PCR_EXP_HTTP_AUTHORIZATION"),
+        ("records.root=https://host/records?sig=Xy1", "PCR_EXP_HTTP_AUTHORIZATION"),
+        ("model.api_token=Xy1", r"type model\.api_token='\$\{oc\.env:NAME\}'"),
+    ],
+)
+def test_a_secret_is_refused_before_a_sweep_or_a_run_writes_it_down(typed: str, way: str) -> None:
+    with pytest.raises(ConfigError, match=rf"=\*\*\*: a secret, .*{way}") as raised:
+        check_overrides(["seed=1", typed], sweeps=True)
+    assert "Xy1" not in str(raised.value)
+    check_overrides(["model.api_token='${oc.env:NAME}'", "+a.b={skip_signature:true}"], sweeps=True)
+
+
+def test_what_can_be_read_is_left_alone() -> None:
+    check_overrides(["a=/my photos/x", "+b=[1,2]", "~c", "d", "e={x: 1}", "f=", 'g="a,b"'], sweeps=False)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12))
+def test_what_is_quoted_means_itself_to_shell_and_hydra(value: str) -> None:
+    (typed,) = shlex.split(quote("key", value))
+    read = OverridesParser.create().parse_override(typed).value()
+    assert getattr(read, "text", read) == value

@@ -1,0 +1,362 @@
+"""Claims: the rule of verdicts, numbers out of committed files, and the committed table made again."""
+
+import math
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from composing import compose
+
+from experiments.claims.claim import FAIRLY_SURE, READ, SUMMARY, SURE, Claim, judge, ranges_of
+from experiments.claims.committed import (
+    BOOTSTRAP,
+    EXACT,
+    NONE,
+    OVER_REPEATS,
+    Committed,
+    Measured,
+    all_of,
+    exactly,
+    mean_of,
+    three_values,
+)
+from experiments.claims.page import BEGIN, END, PAGE, SHORT, SYSTEMS, TABLE, with_short_table, write_claims
+from experiments.claims.pcr_accuracy import of_groups, time_to_accuracy_at_group_5
+from experiments.claims.threelc import speedup_over_the_best_other
+from experiments.claims.verdict import (
+    FAILS,
+    HOLDS,
+    IN_PART,
+    NOT_HERE,
+    NOT_YET,
+    RECALLED,
+    UNDECIDED,
+    VERDICTS,
+    Range,
+    around,
+    at_least,
+    at_most,
+    half_the_gain,
+    verdict,
+    verdict_of_stand_in,
+    verdict_over_cases,
+)
+from experiments.pcr.time_to_target import OVERSHOT
+from pcr_exp.errors import RunError
+from pcr_exp.numerics import NUMERICS
+
+RESULTS = Path(__file__).parents[2] / "results"
+COMMITTED = Committed(RESULTS)
+NUMERICS_CSV = "folder,numerics,num_runs,n,interval,commit\nset,1,0,3 repeats,none,1a2b3c4\n"
+CLAIMS = [claim for _, claims in SYSTEMS for claim in claims]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (2.1, 2.5, HOLDS),
+        (2.0, 2.0, HOLDS),
+        (1.8, 2.2, IN_PART),
+        (1.6, 1.7, IN_PART),
+        (1.01, 1.01, FAILS),
+        (0.5, 0.6, FAILS),
+        (1.3, 1.6, UNDECIDED),
+        (0.9, 2.1, UNDECIDED),
+        (math.nan, math.nan, UNDECIDED),
+    ],
+)
+def test_a_verdict_is_where_the_whole_interval_lies(low: float, high: float, wanted: str) -> None:
+    """Published 2 x, half of that gain in part: 1.3 to 1.6 is not shown to have half, nor to lack it."""
+    assert verdict(low, high, at_least(2), half_the_gain(2)) == wanted
+
+
+def test_without_a_part_a_claim_holds_or_does_not() -> None:
+    assert verdict(0.4, 0.6, at_most(0.5)) == UNDECIDED
+    assert verdict(0.6, 0.7, at_most(0.5)) == FAILS
+    assert verdict(0.9, 1.1, around(1, 0.1)) == HOLDS
+    assert verdict(1.11, 1.2, around(1, 0.1)) == FAILS
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wanted"),
+    [
+        ([HOLDS, HOLDS], HOLDS),
+        ([FAILS, FAILS], FAILS),
+        ([HOLDS, IN_PART], IN_PART),
+        ([HOLDS, HOLDS, FAILS], IN_PART),
+        ([HOLDS, FAILS, FAILS], FAILS),
+        ([HOLDS, FAILS], FAILS),
+        ([IN_PART, UNDECIDED, UNDECIDED], UNDECIDED),
+        ([HOLDS, UNDECIDED], UNDECIDED),
+        ([HOLDS, HOLDS, UNDECIDED], IN_PART),
+        ([FAILS, UNDECIDED, UNDECIDED], UNDECIDED),
+        ([FAILS, UNDECIDED], FAILS),
+        ([UNDECIDED], UNDECIDED),
+    ],
+)
+def test_cases_give_one_verdict(verdicts: list[str], wanted: str) -> None:
+    assert verdict_over_cases(verdicts) == wanted
+
+
+def test_what_only_stands_for_an_experiment_neither_proves_nor_refutes() -> None:
+    assert [verdict_of_stand_in(found) for found in (HOLDS, IN_PART, FAILS, UNDECIDED)] == [
+        *(IN_PART, IN_PART, UNDECIDED, UNDECIDED),
+    ]
+
+
+def test_ranges_say_what_they_are() -> None:
+    assert [str(each) for each in (at_least(2), at_most(0.5), around(1, 0.1), Range(1, 3))] == [
+        *("at least 2", "at most 0.5", "0.9 to 1.1", "1 to 3"),
+    ]
+
+
+def test_intervals_are_of_what_scatters() -> None:
+    assert exactly("", 3.0) == Measured("", 3.0, 3.0, 3.0, 1, EXACT)
+    alone = mean_of("", [3.0])
+    assert alone.interval == NONE and math.isnan(alone.low)
+    two = mean_of("", [1.0, 3.0])
+    assert two.high - 2 == pytest.approx(12.706, abs=1e-3), "Student's t of one degree of freedom"
+    assert all_of("", [4.0, 1.0, 2.0]) == Measured("", 2.0, 1.0, 4.0, 3, "smallest to largest")
+
+
+def test_mean_ends_and_number_say_three_values() -> None:
+    row = pd.Series({"x_mean": 2.0, "x_min": 1.0, "x_max": 2.7, "n": 3})
+    assert three_values(row, "x") == pytest.approx([1.0, 2.3, 2.7])
+    renamed = row.rename({"x_mean": "x"})
+    assert three_values(renamed, "x") == pytest.approx([1.0, 2.3, 2.7])
+    assert three_values(row.replace(3, 2), "x") == [1.0, 2.7]
+    with pytest.raises(RunError, match="x: n = 4; wanted at most 3"):
+        three_values(pd.Series({"x_mean": 2.0, "x_min": 1.0, "x_max": 2.7, "n": 4}), "x")
+
+
+def test_what_an_interval_could_have_told_is_said() -> None:
+    """80 % power: 1.31 half widths at 2 degrees of freedom, 1.43 where no variance is estimated."""
+    three = mean_of("", [1.0, 2.0, 3.0])
+    half = three.high - 2
+    assert three.found / half == pytest.approx(1.31, abs=0.01)
+    assert Measured("", 0, -1, 1, 9, BOOTSTRAP, math.inf).found == pytest.approx(1.43, abs=0.01)
+    assert math.isnan(exactly("", 3.0).found) and math.isnan(mean_of("", [3.0]).found)
+
+
+def test_so_many_repeats_would_tell() -> None:
+    """2 ± 2.48 of three; half of that distance to a bound wants enough that t times the error is within."""
+    three = mean_of("", [1.0, 2.0, 3.0])
+    assert three.interval == OVER_REPEATS
+    n = three.repeats_that_would_tell([at_least(1.0), at_least(0.5)])
+    assert n == 7
+    assert mean_of("", [1.0, 2.0, 3.0] * 3).high - 2 < 1
+    assert three.repeats_that_would_tell([at_least(2.0)]) is None, "the mean lies on the bound"
+    assert mean_of("", [3.0]).repeats_that_would_tell([at_least(1.0)]) is None
+    assert Measured("", 0, -1, 1, 9, BOOTSTRAP, math.inf).repeats_that_would_tell([at_least(2)]) is None
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_rows_that_are_not_there_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "set" / "table.csv", "scan,x\na,1\na,2\n")
+    committed = Committed(tmp_path)
+    with pytest.raises(RunError, match=r"table.csv has no rows with scan == 'b'"):
+        committed.rows("set/table.csv", "scan == 'b'")
+    with pytest.raises(RunError, match=r"table.csv has 2 rows with scan == 'a'; wanted one"):
+        committed.row("set/table.csv", "scan == 'a'")
+
+
+def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "table.csv", "hardware\nGPU\n")
+    write(tmp_path / "b" / "c" / "table.csv", "x\n1\n")
+    committed = Committed(tmp_path)
+    assert committed.hardware("a/table.csv") == "GPU"
+    with pytest.raises(RunError, match=r"no column, JSON file or made_by\.yaml says on what hardware"):
+        committed.hardware("b/c/table.csv")
+    write(tmp_path / "made_by.yaml", "b: {hardware: 'a laptop, 2 cores'}")
+    assert committed.hardware("b/c/table.csv") == "a laptop, 2 cores"
+    write(tmp_path / "b" / "c" / "table.json", '{"cpu": "Xeon", "num_cores": 2}')
+    assert committed.hardware("b/c/table.csv") == "Xeon, 2 cores"
+
+
+def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
+    head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
+    write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
+    (found,) = of_groups("cars", 1)(Committed(tmp_path), "a.csv")
+    assert (found.value, found.high, found.n) == (-2, -1, 3)
+    assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
+    assert of_groups("cars", 1, 2)(Committed(tmp_path), "a.csv") == []
+
+
+def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
+    """Of images of 1 MiB, of which 2/s can be trained on: limited at 1 MiB/s, and not at 4."""
+    head = "scan,bandwidth_mib_per_s,image_bytes,free_images_per_s,speedup,speedup_low,speedup_high,n\n"
+    rows = [
+        "group_5,1,1048576,2,1.9,1.8,2,3",
+        "group_5,4,1048576,2,1,0.9,1.1,3",
+        "group_5,0.5,1048576,2,,,,3",
+    ]
+    write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
+    (found,) = time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
+    assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
+
+
+def claim(**more: Any) -> Claim:
+    settings: dict[str, Any] = {
+        "name": "n",
+        "says": "s",
+        "source": "f",
+        "published": "2 x",
+        "certainty": READ,
+        "shown_in": "",
+        "file": "set/table.csv",
+        "measure": lambda committed, file: [mean_of("", committed.rows(file)["x"])],
+        "holds": at_least(2),
+        "partly": half_the_gain(2),
+    }
+    return Claim(**(settings | more))
+
+
+def test_a_claim_is_judged_by_its_file(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n2.5,CPU\n2.6,CPU\n2.5,CPU\n")
+    (row,) = judge(claim(), Committed(tmp_path))
+    assert (row["verdict"], row["n"], row["interval"], row["hardware"]) == (HOLDS, 3, OVER_REPEATS, "CPU")
+    assert (row["in_part"], row["freedom"], row["numerics"]) == (
+        "at least 1.5",
+        2,
+        f"1, older than {NUMERICS}",
+    )
+    assert 0.1 < row["found"] < 0.3
+    (row,) = judge(claim(stands_in="frozen features"), Committed(tmp_path))
+    assert row["verdict"] == IN_PART and "frozen features" in row["why"]
+    (row,) = judge(claim(not_here="it needs a GPU"), Committed(tmp_path))
+    assert (row["verdict"], row["why"]) == (NOT_HERE, "it needs a GPU")
+
+
+def test_what_is_only_recalled_is_never_refuted(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n1.01,CPU\n1.01,CPU\n1.02,CPU\n")
+    verdicts = {
+        certainty: judge(claim(certainty=certainty), Committed(tmp_path))[0]["verdict"]
+        for certainty in (READ, SUMMARY, SURE, FAIRLY_SURE, f"{READ} (the group: {FAIRLY_SURE})")
+    }
+    assert list(verdicts.values()) == [FAILS, FAILS, RECALLED, RECALLED, FAILS]
+    (row,) = judge(claim(certainty=SURE), Committed(tmp_path))
+    assert "were it certain that this was published" in row["why"] and row["of_case"] == FAILS
+
+
+def test_a_verdict_that_is_not_there_names_the_number_of_repeats(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n1.3,CPU\n1.9,CPU\n2.2,CPU\n")
+    (row,) = judge(claim(), Committed(tmp_path))
+    assert row["verdict"] == UNDECIDED and "if mean and scatter stay, n = 23 would" in row["why"]
+
+
+def test_a_case_may_have_a_place_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n2.5,CPU\n")
+    cases = [
+        replace(exactly(str(low), 2.5), holds=at_least(low), partly=half_the_gain(low)) for low in (2, 3)
+    ]
+    rows = judge(claim(measure=lambda *_: cases, holds=None, partly=None), Committed(tmp_path))
+    assert [row["of_case"] for row in rows] == [HOLDS, IN_PART]
+    assert [row["in_part"] for row in rows] == ["at least 1.5", "at least 2"]
+    assert [row["holds"] for row in rows] == ["at least 2", "at least 3"]
+
+
+def test_a_file_that_is_missing_is_a_test_to_come_or_an_error(tmp_path: Path) -> None:
+    (row,) = judge(claim(command="python -m experiments.train"), Committed(tmp_path))
+    assert row["verdict"] == NOT_YET
+    with pytest.raises(RunError, match=r"claim 'n': .*table.csv is missing"):
+        judge(claim(), Committed(tmp_path))
+
+
+@pytest.mark.parametrize("claim", [each for each in CLAIMS if each.measure], ids=lambda each: each.name)
+def test_in_part_has_a_bound_that_can_fail(claim: Claim) -> None:
+    """Of every claim and case: wider than where it holds, and not met by a number without the effect."""
+    assert claim.measure is not None
+    for measured in claim.measure(COMMITTED, claim.file):
+        holds, partly = ranges_of(claim, measured)
+        assert partly is not None, "no bound of its own for a part"
+        assert partly.holds_all_of(holds.low, holds.high) and partly != holds
+        if holds.low > 1.05:  # a gain was published, in % or as a ratio: no gain is no part of it
+            assert verdict(1.01, 1.01, holds, partly) == FAILS
+        beyond = [end for end in (partly.low - 1, partly.high + 1) if math.isfinite(end)]
+        assert beyond and all(verdict(end, end, holds, partly) == FAILS for end in beyond)
+
+
+def test_the_fastest_design_is_compared_seed_by_seed() -> None:
+    """Its rivals scatter as well: over their mean it seemed 1.13 to 1.19 times as fast."""
+    (found,) = speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
+    assert found.value == pytest.approx(1.16, abs=0.01)
+    assert found.low < 1 < 1.3 < found.high and found.n == 3
+
+
+def test_a_projection_is_called_one() -> None:
+    """In claims, on its page, in the README's words and on the pages that are made of it."""
+    table = pd.read_csv(RESULTS / TABLE)
+    (claimed,) = table[table["claim"] == "time to accuracy"].to_dict("records")
+    assert OVERSHOT in claimed["why"] and "projected" in claimed["case"] and "projected" in claimed["ours"]
+    assert claimed["verdict"] != HOLDS
+    pages = [RESULTS / "time_to_target" / "README.md", *RESULTS.glob("time_to_target/*/projected_times.md")]
+    assert len(pages) == 3
+    assert [page for page in pages if OVERSHOT not in page.read_text()] == []
+    readme = (RESULTS.parent / "README.md").read_text()
+    (row,) = [line for line in readme.splitlines() if line.startswith("| [results/time_to_target]")]
+    assert "projected" in row and "13 and 28 %" in row
+
+
+def test_the_committed_table_follows_from_the_committed_files(tmp_path: Path) -> None:
+    """Whoever commits other results runs `python -m experiments.report`."""
+    for path in RESULTS.iterdir():
+        if path.name not in (TABLE, PAGE):
+            (tmp_path / path.name).symlink_to(path)
+    readme = tmp_path / "my page.md"
+    readme.write_text(f"Before.\n{BEGIN}\nthe table of yesterday\n{END}\nAfter.\n")
+    table, page = write_claims(tmp_path, readme)
+    made, committed = pd.read_csv(table), pd.read_csv(RESULTS / TABLE)
+    pd.testing.assert_frame_equal(committed, made)
+    assert page.read_text() == (RESULTS / PAGE).read_text()
+    before, first, *_, last, after = readme.read_text().splitlines()
+    assert (before, first, last, after) == ("Before.", BEGIN, END, "After.")
+    assert readme.read_text().split(f"{BEGIN}\n")[1].split(f"\n{END}")[0] in page.read_text()
+    assert "yesterday" not in readme.read_text()
+    with pytest.raises(RunError, match="no place for the table of claims: wanted lines <!-- claims"):
+        with_short_table("Before. After.", committed)
+
+
+def test_claims_are_of_all_four_papers_and_each_has_its_source() -> None:
+    table = pd.read_csv(RESULTS / TABLE, keep_default_na=False)
+    assert table.groupby(["system", "claim"]).ngroups == len(CLAIMS) >= 25
+    assert table["system"].nunique() == 4
+    assert set(table["verdict"]) <= set(VERDICTS)
+    assert (table[["says", "source", "published", "certainty", "why"]] != "").all(axis=None)
+    tested = table[table["value"] != ""]
+    assert (tested[["n", "interval", "hardware", "file", "shown_in", "holds"]] != "").all(axis=None)
+    waiting = table[table["verdict"] == NOT_YET]
+    assert (waiting[["command", "cost"]] != "").all(axis=None)
+    assert not table["file"][table["verdict"] != NOT_YET].str.startswith("archive").any()
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (RESULTS / PAGE).read_text())
+    assert len(links) > 25
+    assert [link for link in links if not (RESULTS / link).exists()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted({claim.command for claim in CLAIMS if claim.command}))
+def test_every_command_composes(command: str) -> None:
+    words = shlex.split(command)
+    runner = next(word for word in words if word.startswith("experiments.")).removeprefix("experiments.")
+    overrides = [word for word in words[words.index(f"experiments.{runner}") + 1 :] if word != "-m"]
+    assert compose(runner, *(re.sub(r"^([^=]+=[^,\[]*),.*$", r"\1", word) for word in overrides)) is not None
+
+
+def test_the_page_begins_with_the_headlines() -> None:
+    first = (RESULTS / PAGE).read_text().split("## How")[0]
+    lines = [line for line in first.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + len(SHORT)

@@ -1,0 +1,69 @@
+"""Trained at a group, tested in full and at that group: made rows, whose answers are known."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.pcr.learning import (
+    DEPLOYMENT_COLUMNS,
+    deployment_table,
+    deployment_to_markdown,
+    write_deployment,
+)
+from pcr_exp.analysis.runs import read_runs
+
+MakeRun = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("light_figures")
+
+
+def evaluate_twice(root: Path, make_run: MakeRun, scan: str, seed: int, full: float, same: float) -> None:
+    path = make_run(root, scan, seed=seed, top1=(full,)) / "rows.jsonl"
+    *before, last = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [*before, {**last, "eval_group": "full"}, {**last, "eval_group": "same", "val_top1": same}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def root(tmp_path: Path, make_run: MakeRun) -> Path:
+    for seed, shift in ((0, 0.0), (1, 0.02)):
+        evaluate_twice(tmp_path, make_run, "baseline", seed, 0.9, 0.9)
+        evaluate_twice(tmp_path, make_run, "group_1", seed, 0.5 + shift, 0.8 + shift)
+    return tmp_path
+
+
+def test_every_level_has_a_row_for_each_way_of_testing(root: Path) -> None:
+    table = deployment_table(read_runs(root))
+    assert list(table.columns) == DEPLOYMENT_COLUMNS
+    assert list(zip(table["scan"], table["tested_at"], strict=True)) == [
+        *(("baseline", "full"), ("baseline", "same"), ("group_1", "full"), ("group_1", "same"))
+    ]
+    first = table[table["scan"] == "group_1"].set_index("tested_at")
+    assert (table["n"] == 2).all()
+    assert first["score_mean"].to_dict() == pytest.approx({"full": 0.51, "same": 0.81})
+    assert first["difference_mean"].to_dict() == pytest.approx({"full": -0.39, "same": -0.09})
+    assert first.loc["same", "difference_ci95"] == pytest.approx(12.706 * 0.01, rel=1e-3)
+
+
+def test_the_page_has_both_beside_each_other(root: Path) -> None:
+    text = deployment_to_markdown(deployment_table(read_runs(root)))
+    assert (
+        "| trained at | n | tested in full | difference in full | tested at the same | difference at" in text
+    )
+    assert "| baseline | 2 | 90.0% | - | 90.0% | +0.0 ± 0 |" in text
+    assert (
+        "| group 1 | 2 | 51.0% (50.0% to 52.0%) | -39.0 ± 12.7 | 81.0% (80.0% to 82.0%) | -9.0 ± 12.7 |"
+        in text
+    )
+
+
+def test_without_such_evaluations_there_is_no_table(tmp_path: Path, make_run: MakeRun) -> None:
+    make_run(tmp_path, "baseline")
+    assert write_deployment(read_runs(tmp_path), tmp_path) == ([], [])
+
+
+def test_its_files_name_the_headline(root: Path) -> None:
+    (csv, page), figures = write_deployment(read_runs(root), root)
+    assert "top1_mean" in pd.read_csv(csv).columns and page.exists() and not figures

@@ -1,0 +1,63 @@
+"""Which trainings were long enough to compare accuracies: by made rows, and by the committed ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.claims.learned import too_short
+from pcr_exp.analysis.runs import Run, read_runs
+
+MakeRun = Callable[..., Path]
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def trained(root: Path, make_run: MakeRun, loss: float, *scores: float, scan: str = "baseline") -> list[Run]:
+    """Runs of eight classes, whose target is 0.6 and whose guessing has a loss of 2.08."""
+    for seed, score in enumerate(scores):
+        make_run(root, scan, seed=seed, top1=(0.2, score), columns={"train_loss": loss})
+    return read_runs(root)
+
+
+def test_a_training_that_learned_is_long_enough(tmp_path: Path, make_run: MakeRun) -> None:
+    assert too_short(trained(tmp_path, make_run, 1.0, 0.59, 0.6)) == ""
+    assert too_short([]) == "", "a measurement without trainings"
+
+
+def test_the_training_loss_says_that_little_was_learned(tmp_path: Path, make_run: MakeRun) -> None:
+    why = too_short(trained(tmp_path, make_run, 1.05, 0.9))
+    assert "too short" in why and "training loss of 1.05, where guessing has 2.08" in why
+
+
+def test_so_does_the_distance_to_the_target(tmp_path: Path, make_run: MakeRun) -> None:
+    why = too_short(trained(tmp_path, make_run, 0.5, 0.57, 0.57))
+    assert "too short" in why and "57.0% top-1, where the target is 60.0%" in why
+
+
+def test_the_best_setting_decides(tmp_path: Path, make_run: MakeRun) -> None:
+    """A level that loses is no training that was too short."""
+    trained(tmp_path, make_run, 1.9, 0.3, scan="group_1")
+    assert too_short(trained(tmp_path, make_run, 0.4, 0.7, 0.7)) == ""
+
+
+def test_the_archive_names_the_sets_that_were_too_short() -> None:
+    """Its list is what the rows say, set by set; no list is kept by hand for verdicts."""
+    found = {
+        path.parent.parent.relative_to(RESULTS).parts[0]
+        for path in RESULTS.glob("**/runs/runs.json")
+        if too_short(read_runs(path.parent))
+    }
+    text = (RESULTS / "archive" / "README.md").read_text()
+    _, _, listed = text.partition("by their training loss, are the trainings in")
+    assert found == set(re.findall(r"`(\w+)`", listed))
+
+
+@pytest.mark.parametrize("name", ["finetuning/cars", "finetuning/celebahq", "from_scratch/imagenet"])
+def test_trainings_until_something_was_learned_are_not(name: str) -> None:
+    assert too_short(read_runs(RESULTS / name / "runs")) == ""
+    last = json.loads((RESULTS / name / "runs" / "runs.json").read_text())
+    assert last, "and there are runs"
