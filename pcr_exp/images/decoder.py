@@ -32,6 +32,12 @@ class _Piece(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
+class _File(ctypes.Structure):
+    """The same, of all bytes: as a field it holds on to them, and no array is made."""
+
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
 _PIECES, _NUMBER, _PLACE = ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pcr_decoder_version": (_NUMBER, ()),
@@ -163,6 +169,8 @@ class JpegDecoder:
 
 def _pieces(jpeg: Buffer | Sequence[Buffer]) -> tuple[Any, int]:
     """An array of pieces, which holds on to what it points to, and their number."""
+    if isinstance(jpeg, bytes):
+        return ctypes.byref(_File(jpeg, len(jpeg))), 1
     buffers = [jpeg] if isinstance(jpeg, Buffer) else jpeg
     arrays = [np.frombuffer(buffer, np.uint8) if len(buffer) else _NOTHING for buffer in buffers]
     addresses = [(array.__array_interface__["data"][0], array.size) for array in arrays]
