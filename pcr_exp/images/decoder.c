@@ -33,7 +33,7 @@ enum { SOF0 = 0xC0, SOF1 = 0xC1, SOF2 = 0xC2, DHT = 0xC4, RST0 = 0xD0, RST7 = 0x
 enum { SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0, APP14 = 0xEE, APP15 = 0xEF, COM = 0xFE };
 enum { MAX_COMPONENTS = 3, NUM_TABLES = 4, MAX_SCANS = 64, MAX_BITS = 14, LARGEST_SIDE_PX = 65500 };
 enum { LONGEST_CODE = 16, LARGEST_DC_SIZE = 11, LARGEST_AC_SIZE = 10 };
-enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 1024 };
+enum { PADDING_BYTES = 64, NUM_SLOTS = 2, CHUNK_BLOCKS = 1536 };
 enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for its mean, 26 for each other coefficient, and what is loaded at once */
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
@@ -1386,7 +1386,8 @@ static int decode_all(const Header *header, View *view, Shown shown, void *conte
     for (; status == OK && decoder->num_shown < decoder->num_chunks; decoder->num_shown++) {
         status = decode_chunk(decoder);
         if (status == OK) shown(decoder, view, decoder->num_shown, context);
-        clear_slot(decoder, view, decoder->slots[decoder->num_shown % NUM_SLOTS]);
+        if (decoder->num_shown + NUM_SLOTS < decoder->num_chunks)
+            clear_slot(decoder, view, decoder->slots[decoder->num_shown % NUM_SLOTS]);
     }
     free(memory);
     free(decoder);
