@@ -173,7 +173,9 @@ class JpegDecoder:
 
 
 def _address(array: Pixels) -> int:
-    address: int = array.__array_interface__["data"][0]  # `.ctypes` is Python: slow where others used the cache
+    address: int = array.__array_interface__["data"][
+        0
+    ]  # `.ctypes` is Python: slow where others used the cache
     return address
 
 
