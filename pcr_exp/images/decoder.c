@@ -33,7 +33,7 @@ enum { SOF0 = 0xC0, SOF1 = 0xC1, SOF2 = 0xC2, DHT = 0xC4, RST0 = 0xD0, RST7 = 0x
 enum { SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0, APP14 = 0xEE, APP15 = 0xEF, COM = 0xFE };
 enum { MAX_COMPONENTS = 3, NUM_TABLES = 4, MAX_SCANS = 64, MAX_BITS = 14, LARGEST_SIDE_PX = 65500 };
 enum { LONGEST_CODE = 16, LARGEST_DC_SIZE = 11, LARGEST_AC_SIZE = 10 };
-enum { PADDING_BYTES = 64, NUM_SLOTS = 3, CHUNK_BLOCKS = 1024 };
+enum { PADDING_BYTES = 64, NUM_SLOTS = 2, CHUNK_BLOCKS = 1536 };
 enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for its mean, 26 for each other coefficient, and what is loaded at once */
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
@@ -54,8 +54,8 @@ static const uint8_t NATURAL[64 + 256] = {
  *   or, of refinements, whether there is a value (bit 14), and whether it is negative (bit 15)
  *   16 bits: the value, or how many blocks without symbols follow; of refinements 1 << how many zeros it passes */
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
-enum { MOST_LOOKUP_BITS = 12 };
-static const int LOOKUP_BITS[] = {11, 11, 11, 9};
+enum { MOST_LOOKUP_BITS = 11 };
+static const int LOOKUP_BITS[] = {9, 11, 11, 10};
 enum { SYMBOLS_A_WORD = 5 }; /* 57 bits at least, 11 for each */
 enum { LENGTH = 63, HAS_VALUE_SHIFT = 6, MOVE_SHIFT = 8, MOVE = 255, BEHIND_BLOCK = 255, VALUE_SHIFT = 16 };
 enum { IS_RUN = 1 << 6, REFINES_SHIFT = 14, REFINES = 1 << REFINES_SHIFT, IS_NEGATIVE = 1 << 15 };
@@ -1120,7 +1120,8 @@ static void show_lines(View *view, const Header *header, int row) {
 }
 
 /* Corrections of one block, by the levels of its component: a bit more for what is positive, less for what is negative. */
-static void correct_plain(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels) {
+INLINED void correct_plain(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels, const void *unused) {
+    (void)unused;
     for (int i = 0; i < levels; i++) {
         int16_t bit = (int16_t)(1 << bits[i]);
         for (uint64_t found = corrections[i]; found; found &= found - 1) {
@@ -1153,8 +1154,10 @@ static const Places *places_of_bits(void) {
     return &places;
 }
 
-__attribute__((target("avx2"))) static void correct_avx2(int16_t *coefs, const uint64_t *corrections, const int *bits,
-                                                         int levels, const Places *places) {
+#define WITH_AVX2 __attribute__((target("avx2")))
+#define WITH_SSE41 __attribute__((target("sse4.1")))
+WITH_AVX2 INLINED void correct_avx2(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels,
+                                    const Places *places) {
     __m256i more[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
     for (int i = 0; i < levels; i++) {
         __m256i mask = _mm256_set1_epi64x((int64_t)corrections[i]), value = _mm256_set1_epi16((int16_t)(1 << bits[i]));
@@ -1170,8 +1173,8 @@ __attribute__((target("avx2"))) static void correct_avx2(int16_t *coefs, const u
     }
 }
 
-__attribute__((target("sse4.1"))) static void correct_sse41(int16_t *coefs, const uint64_t *corrections, const int *bits,
-                                                            int levels, const Places *places) {
+WITH_SSE41 INLINED void correct_sse41(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels,
+                                      const Places *places) {
     for (int j = 0; j < 8; j++) {
         __m128i bit = _mm_load_si128((const __m128i *)(places->bit + 8 * j)), more = _mm_setzero_si128();
         for (int i = 0; i < levels; i++) {
@@ -1186,23 +1189,24 @@ __attribute__((target("sse4.1"))) static void correct_sse41(int16_t *coefs, cons
 #endif
 
 /* Blocks as they are: with their DC and corrections. */
-static void complete_blocks(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {
-    int16_t *coefs = slot->coefs + block * 64;
-    int path = simd_path();
-    uint64_t found[MAX_BITS];
-    for (size_t i = 0; i < count; i++, coefs += 64) {
-        coefs[0] = slot->dc[dc + i];
-        uint64_t any = 0;
-        for (int j = 0; j < plane->levels; j++) any |= found[j] = slot->corrections[plane->bits[j]][block + i];
-        if (!any) continue;
-#if defined(__x86_64__)
-        if (path == AVX2) correct_avx2(coefs, found, plane->bits, plane->levels, places_of_bits());
-        else if (path == SSE41) correct_sse41(coefs, found, plane->bits, plane->levels, places_of_bits());
-        else
-#endif
-            correct_plain(coefs, found, plane->bits, plane->levels);
+#define COMPLETE_BLOCKS(name, target, correct, places)                                                         \
+    target static void name(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {     \
+        int16_t *coefs = slot->coefs + block * 64;                                                             \
+        uint64_t found[MAX_BITS];                                                                              \
+        for (size_t i = 0; i < count; i++, coefs += 64) {                                                      \
+            coefs[0] = slot->dc[dc + i];                                                                       \
+            uint64_t any = 0;                                                                                  \
+            for (int j = 0; j < plane->levels; j++) any |= found[j] = slot->corrections[plane->bits[j]][block + i]; \
+            if (any) correct(coefs, found, plane->bits, plane->levels, places);                                \
+        }                                                                                                      \
     }
-    (void)path;
+COMPLETE_BLOCKS(complete_blocks_plain, , correct_plain, NULL)
+IF_X86(COMPLETE_BLOCKS(complete_blocks_avx2, WITH_AVX2, correct_avx2, places_of_bits()))
+IF_X86(COMPLETE_BLOCKS(complete_blocks_sse41, WITH_SSE41, correct_sse41, places_of_bits()))
+IF_ARM(COMPLETE_BLOCKS(complete_blocks_neon, , correct_plain, NULL))
+
+static void complete_blocks(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {
+    BY_PATH(complete_blocks, plane, slot, block, dc, count);
 }
 
 /* One MCU row of a chunk, the `row`-th of the image, as samples and pixels. */
@@ -1382,7 +1386,8 @@ static int decode_all(const Header *header, View *view, Shown shown, void *conte
     for (; status == OK && decoder->num_shown < decoder->num_chunks; decoder->num_shown++) {
         status = decode_chunk(decoder);
         if (status == OK) shown(decoder, view, decoder->num_shown, context);
-        clear_slot(decoder, view, decoder->slots[decoder->num_shown % NUM_SLOTS]);
+        if (decoder->num_shown + NUM_SLOTS < decoder->num_chunks)
+            clear_slot(decoder, view, decoder->slots[decoder->num_shown % NUM_SLOTS]);
     }
     free(memory);
     free(decoder);

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,13 @@ class _Piece(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
+class _File(ctypes.Structure):
+    """The same, of all bytes: as a field it holds on to them, and no array is made."""
+
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
+_HEADER = ctypes.c_int32 * (5 + 3 * _MAX_COMPONENTS)
 _PIECES, _NUMBER, _PLACE = ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pcr_decoder_version": (_NUMBER, ()),
@@ -94,16 +102,19 @@ class JpegDecoder:
         Raises:
             ImageError: it is no file as `decoder.c` reads them; it may be a good one.
         """
-        fields = (ctypes.c_int32 * (5 + 3 * _MAX_COMPONENTS))()
-        _check(self._library.pcr_decoder_frame(*_pieces(jpeg), fields))
-        height, width, mcu_width, is_wide, count, *of_components = fields[:]
+        height, width, mcu_width, is_wide, count, *of_components = self._read_header(jpeg)
         of_components = of_components[: 3 * count]
         blocks = tuple(zip(of_components[1::3], of_components[2::3], strict=True))
         return Layout(Frame(height, width, mcu_width), tuple(of_components[::3]), blocks, bool(is_wide))
 
     def read_frame(self, jpeg: Buffer | Sequence[Buffer]) -> Frame:
         """The image's size. Raises as `read_layout` does."""
-        return self.read_layout(jpeg).frame
+        return Frame(*self._read_header(jpeg)[:3])
+
+    def _read_header(self, jpeg: Buffer | Sequence[Buffer]) -> list[int]:
+        fields = _HEADER()
+        _check(self._library.pcr_decoder_frame(*_pieces(jpeg), fields))
+        return list(fields)
 
     def decode(
         self,
@@ -133,16 +144,16 @@ class JpegDecoder:
         """
         if out is None:
             out = np.empty((rows, columns, 3), dtype=np.uint8)
-        if out.shape != (rows, columns, 3) or out.dtype != np.uint8 or out.strides[1:] != (3, 1):
+        elif out.shape != (rows, columns, 3) or out.dtype != np.uint8 or out.strides[1:] != (3, 1):
             raise ValueError(f"out: uint8 [{rows}, {columns}, 3] with pixels side by side is wanted")
-        if not out.flags.writeable:
+        elif not out.flags.writeable:
             raise ValueError("out: it cannot be written to")
         _check(
             self._library.pcr_decoder_decode(
                 *_pieces(jpeg),
                 denominator,
                 *(top, left, rows, columns),
-                *(out.ctypes.data, out.strides[0]),
+                *(_address(out), out.strides[0]),
                 self._bits,
             )
         )
@@ -161,11 +172,20 @@ class JpegDecoder:
         return found
 
 
+def _address(array: Pixels) -> int:
+    address: int = array.__array_interface__["data"][
+        0
+    ]  # `.ctypes` is Python: slow where others used the cache
+    return address
+
+
 def _pieces(jpeg: Buffer | Sequence[Buffer]) -> tuple[Any, int]:
     """An array of pieces, which holds on to what it points to, and their number."""
+    if isinstance(jpeg, bytes):
+        return ctypes.byref(_File(jpeg, len(jpeg))), 1
     buffers = [jpeg] if isinstance(jpeg, Buffer) else jpeg
     arrays = [np.frombuffer(buffer, np.uint8) if len(buffer) else _NOTHING for buffer in buffers]
-    addresses = [(array.__array_interface__["data"][0], array.size) for array in arrays]
+    addresses = [(_address(array), array.size) for array in arrays]
     pieces: Any = _array_of(len(arrays))(*addresses)
     pieces.held = arrays
     return pieces, len(arrays)
@@ -191,5 +211,12 @@ def library_path() -> str | None:
 
 @functools.cache
 def find_decoder() -> JpegDecoder | None:
-    """The library that was built with the package, if it was, and is of this version."""
-    return opened(library_path(), JpegDecoder)
+    """The library that was built with the package, if it was, and is of this version.
+
+    None as well where its pixels would be plain C's: libjpeg-turbo's own SIMD is sooner there. It is used all
+    the same if `PCR_EXP_SIMD` asks for it.
+    """
+    found = opened(library_path(), JpegDecoder)
+    if found is not None and found.paths.startswith("plain") and "PCR_EXP_SIMD" not in os.environ:
+        return None
+    return found

@@ -452,6 +452,16 @@ def test_damaged_files_have_libjpegs_pixels_or_none(each: JpegDecoder, data: st.
     assert wanted is not None and np.array_equal(found, wanted)
 
 
+def test_plain_pixels_are_left_to_libjpeg_unless_asked_for(
+    each: JpegDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "library_path", lambda: each.path)
+    monkeypatch.delenv("PCR_EXP_SIMD", raising=False)
+    assert (find_decoder.__wrapped__() is None) == each.paths.startswith("plain")
+    monkeypatch.setenv("PCR_EXP_SIMD", "plain")
+    assert find_decoder.__wrapped__() is not None
+
+
 def test_a_library_of_another_version_is_not_used(ours: JpegDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "VERSION", own.VERSION + 1)
     with pytest.raises(AttributeError, match=r"is of version 2, wanted 3: install pcr-exp again"):
