@@ -17,7 +17,7 @@ from hostile_files import CRAFTED, framed, many_restarts, records, restarting, u
 from jpeg_photos import KINDS, groups_of
 
 from pcr_exp.config.records import MAX_PIXELS
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.decoder import JpegDecoder
@@ -222,6 +222,15 @@ def test_crafted_files_show_what_they_show_today(
     group = 0 if jpeg.find(b"\xff\xc0") > 0 else 10
     with_it, without = (shown(by, jpeg, group, "scaled", monkeypatch) for by in (ours, None))
     assert are_same(with_it, without)
+
+
+def test_the_most_pixels_are_a_limit_of_its_own(ours: JpegDecoder) -> None:
+    """Whoever asks for no other is not given gigabytes; decoder_checked.c sees that no memory is taken."""
+    assert ours.read_frame(CRAFTED["huge"]).height_px == 4000
+    with pytest.raises(ImageError, match="left to libjpeg"):
+        ours.read_frame(CRAFTED["huge beyond any limit"])
+    with pytest.raises(ImageError, match="left to libjpeg"):
+        ours.decode(CRAFTED["huge beyond any limit"], 8, 0, 0, 1, 1)
 
 
 def test_work_grows_with_blocks_and_scans_alone(checked: Path) -> None:
