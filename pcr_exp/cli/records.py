@@ -179,9 +179,9 @@ def doctor(options: argparse.Namespace) -> int:
     is_missing = False
     for finding in examine(Path(options.folder)):
         mark = "ok" if not finding.remedy else "MISSING" if finding.needed else "note"
-        print(f"{mark:8}{finding.what:26}{finding.found}")
+        print(f"{mark:8}{finding.what:28}{finding.found}")
         if finding.remedy:
-            print(f"{'':8}{'':26}-> {finding.remedy}")
+            print(f"{'':8}{'':28}-> {finding.remedy}")
         is_missing = is_missing or mark == "MISSING"
     return 1 if is_missing else 0
 

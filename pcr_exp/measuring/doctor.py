@@ -117,7 +117,7 @@ def _own_libraries() -> Iterator[Finding]:
         ),
     ):
         if library is None:
-            old = "of another version" if path else "missing"
+            old = "of another version, or slower than libjpeg-turbo here" if path else "missing"
             remedy = "with a C compiler, install pcr-exp again"
             yield Finding(f"library of {what}", f"{old}: {instead}", remedy, needed=False)
         else:

@@ -108,8 +108,9 @@ def test_errors_show_them(hostile: Path) -> None:
 def test_remarks_that_records_bring_along_are_shown(
     hostile: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import pcr_exp.records.bucket  # noqa: F401  # a first import below would keep what is put in place here
     from composing import compose
+
+    import pcr_exp.records.bucket  # noqa: F401  # a first import below would keep what is put in place here
 
     folder, config = hostile.parent, compose("prepare", "dataset=photos")
     monkeypatch.setattr("pcr_exp.records.prepare.prepare_records", lambda *_, **__: folder)
