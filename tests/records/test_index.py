@@ -80,6 +80,7 @@ def test_a_group_that_a_baseline_lacks() -> None:
         make_index(num_groups=1).prefix_bytes(0, 2)
 
 
+@pytest.mark.alone
 def test_opening_an_index_takes_time_in_proportion_to_its_records() -> None:
     """ImageNet has 1,251, and every process opens them. Ten times as many take ten times as long."""
 
