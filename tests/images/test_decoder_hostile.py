@@ -126,11 +126,15 @@ def test_threads_give_what_one_gives(checked: Path) -> None:
     run(checked, PATHS[0], FILES, 100, seed=3, num_threads=16)
 
 
+@pytest.fixture(scope="session")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("threads"), "-fsanitize=thread", "-fno-sanitize-recover=all")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
-def test_no_thread_writes_what_another_reads(tmp_path: Path, path: str) -> None:
-    program = built(tmp_path, "-fsanitize=thread", "-fno-sanitize-recover=all")
-    run(program, path, FILES, 1_000, seed=3, num_threads=16)
+def test_no_thread_writes_what_another_reads(watched: Path, path: str) -> None:
+    run(watched, path, FILES, 300, seed=3, num_threads=16)
 
 
 def opened(group: int, mode: str) -> decoding.Decoder:
