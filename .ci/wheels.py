@@ -71,7 +71,7 @@ def build(machine: str, out: Path) -> Path:
 
 
 def copy_sources(to: Path) -> None:
-    """What a wheel is made of: a build leaves folders where it is done, and takes what others left."""
+    """Copy the sources: a build leaves folders in its place, and takes what others left."""
     left_out = shutil.ignore_patterns("__pycache__", "*.so")
     to.mkdir(parents=True, exist_ok=True)
     for name in OF_A_BUILD:
@@ -101,7 +101,7 @@ def newest_glibc(wheel: Path, machine: str) -> tuple[int, int]:
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
-    """What it says. Raises RuntimeError, with that, if it fails."""
+    """Return the output of a command. Raises RuntimeError with it if the command fails."""
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, env=env, check=False
     )
