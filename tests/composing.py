@@ -15,9 +15,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from experiments.claims.settings import ReportConfig
 from experiments.comet.settings import ActivationStudyConfig
 from experiments.gpu.settings import GpuConfig
+from experiments.report import ReportConfig
 from pcr_exp.config.commands import DemoConfig, FiguresConfig, PrepareConfig, TrainConfig
 from pcr_exp.config.compose import load, prepare_hydra
 from pcr_exp.config.measuring import EvaluateConfig, QualityConfig, ToleranceConfig

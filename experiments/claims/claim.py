@@ -23,15 +23,17 @@ from experiments.claims.verdict import (
     verdict_of_stand_in,
     verdict_over_cases,
 )
-from experiments.pcr.time_to_target import OVERSHOT
 from pcr_exp.errors import RunError
 
-READ = "read in the source"
-SUMMARY = "read in a summary by others"
 _RECALLED = "recalled, "
-SURE, FAIRLY_SURE, UNSURE = (f"{_RECALLED}{how}" for how in ("sure", "fairly sure", "unsure"))
-PROJECTED = f"projected: {OVERSHOT}"
-"""Why seconds that no run took stand for those that one would."""
+CERTAINTIES = {
+    "read": "read in the source",
+    "summary": "read in a summary by others",
+    "sure": f"{_RECALLED}sure",
+    "fairly_sure": f"{_RECALLED}fairly sure",
+    "unsure": f"{_RECALLED}unsure",
+}
+"""How sure it is that something was published, in words."""
 COLUMNS = [
     *("system", "claim", "says", "source", "published", "certainty", "ours", "case", "value", "low", "high"),
     *("unit", "interval", "freedom", "n", "found", "holds", "in_part", "of_case", "verdict", "why"),
@@ -53,9 +55,11 @@ class Claim:
     """Where in the paper."""
     published: str
     certainty: str
-    """How sure it is that this was published: READ, SUMMARY, SURE, FAIRLY_SURE or UNSURE."""
-    shown_in: str
+    """How sure it is that this was published (CERTAINTIES)."""
+    shown_in: str = ""
     """The page, figure or table for people, below `results/`; empty if there is none yet."""
+    is_headline: bool = False
+    """It is in the short table, which the README shows too."""
     ours: str = ""
     """What of ours decides it, in words."""
     unit: str = ""

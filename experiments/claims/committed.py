@@ -25,7 +25,6 @@ from pcr_exp.errors import RunError
 OVER_REPEATS = "t over repeats"
 """Student's t over seeds or repeats of what does not depend on images: seconds, bytes, ratios of them."""
 BOOTSTRAP = "bootstrap over images"
-FISHER = "Fisher's, over groups"
 ALL = "smallest to largest"
 RUNS = "runs"
 """Where a folder of results has its packed set."""

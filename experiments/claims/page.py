@@ -2,60 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.claims import comet, echoing, pcr_accuracy, pcr_policies, pcr_speed, threelc, verdict
-from experiments.claims.claim import Claim, claims_frame
-from experiments.claims.committed import ALL, BOOTSTRAP, EXACT, NONE, OVER_REPEATS, Committed
-from experiments.claims.learned import DISTANCE, LOSS_SHARE
-from experiments.claims.verdict import NOT_HERE, NOT_YET, RECALLED, UNDECIDED, VERDICTS
-from pcr_exp.analysis.over_images import FOLDS_AND_IMAGES, SEEDS_AND_IMAGES
-from pcr_exp.analysis.statistics import SEEDS_ALONE
+from experiments.claims.claim import claims_frame
+from experiments.claims.committed import EXACT, NONE, Committed
+from experiments.claims.declared import read_claims
+from experiments.claims.verdict import NOT_YET, RECALLED, UNDECIDED, VERDICTS
 from pcr_exp.analysis.tables import markdown_table, three_figures
 from pcr_exp.errors import RunError
 from pcr_exp.system.atomic import write_atomic
 
-SYSTEMS: list[tuple[str, list[Claim]]] = [
-    ("PCR", pcr_speed.CLAIMS + pcr_accuracy.CLAIMS + pcr_policies.CLAIMS),
-    ("Data Echoing", echoing.CLAIMS),
-    ("3LC", threelc.CLAIMS),
-    ("COMET", comet.CLAIMS),
-]
-"""Every claim, by the system that makes it."""
 TABLE, PAGE = "claims.csv", "claims.md"
-SHORT = [
-    *("time to accuracy", "half the bytes", "half the bytes suffice", "twice the images/s", "size on disk"),
-    *("ImageNet at group 5", "decode time"),
-    *("repeats are free", "39 to 107 times less traffic", "16 to 23 times as fast", "13.5 times less memory"),
-]
-"""Claims of the short table, which the README shows too."""
-
+RULE = Path(__file__).with_name("verdicts.md")
+"""How a verdict comes about, for people."""
 BEGIN, END = "<!-- claims: python -m experiments.report readme=README.md -->", "<!-- end of claims -->"
 INTRODUCTION = (
     "Published numbers are of the papers' clusters and networks, ours of two shared CPU cores. How sure it "
     "is that a number was published stands beside it. `python -m experiments.report` makes this page and "
     "[claims.csv](claims.csv) from the files in this folder alone, and a test makes them again."
-)
-_CASES = (verdict.__doc__ or "").partition("\n\n")[2].strip()
-RULE = (
-    f"{_CASES}\n\n"
-    f"Intervals are of 95 %. *{SEEDS_AND_IMAGES}* and *{FOLDS_AND_IMAGES}*: what other seeds and images "
-    f"would give, of runs that kept what they said of every image. *{SEEDS_ALONE}*: runs that did not; other "
-    f"images would change more than the interval knows. *{OVER_REPEATS}*: seconds, bytes and their ratios, "
-    f"each of one seed or repeat. *{BOOTSTRAP}*: of the file that a number is from. *{ALL}*: the claim is "
-    f"about every one of n cells. *{EXACT}*: bytes, counts and errors, which another run gives again. *80 % "
-    "power*: the difference that four of five such experiments would have shown; smaller ones may be there, "
-    "unseen.\n\n"
-    "A ratio holds in part if it has half of the published gain. Two numbers are the same if they differ by "
-    f"at most {100 * verdict.EQUAL:g} %, and in part by at most {100 * verdict.NEAR:g} %; nothing is lost if "
-    "less than a point is, and in part if less than two.\n\n"
-    f"Accuracies of trainings that were too short give no verdict: *{NOT_YET}*. Even the best of them end at "
-    f"more than {LOSS_SHARE:g} of the training loss of guessing, or more than {100 * DISTANCE:g} points "
-    "below their target. Where frozen features or a projection stand for a training, a claim holds in part "
-    f"at best, and is not refuted. *{NOT_HERE}* has its reason beside it. No verdict is set by hand."
 )
 
 
@@ -70,16 +38,18 @@ def write_claims(results: Path, readme: Path | None = None) -> list[Path]:
         RunError: a file that a claim is decided by is missing or lacks its rows, or `readme` has no place
             for the short table.
     """
-    table = claims_frame(SYSTEMS, Committed(results))
+    systems = read_claims()
+    headlines = {claim.name for _, claims in systems for claim in claims if claim.is_headline}
+    table = claims_frame(systems, Committed(results))
     files = [results / TABLE, results / PAGE]
     write_atomic(files[0], [table.to_csv(index=False).encode()])
-    write_atomic(files[1], [claims_to_markdown(table).encode()])
+    write_atomic(files[1], [claims_to_markdown(table, headlines).encode()])
     if readme is not None:
-        write_atomic(readme, [with_short_table(readme.read_text(), table).encode()])
+        write_atomic(readme, [with_short_table(readme.read_text(), table, headlines).encode()])
     return files
 
 
-def with_short_table(text: str, table: pd.DataFrame) -> str:
+def with_short_table(text: str, table: pd.DataFrame, headlines: Collection[str]) -> str:
     """The text of a page with the short table between BEGIN and END.
 
     Raises:
@@ -89,25 +59,25 @@ def with_short_table(text: str, table: pd.DataFrame) -> str:
     _, end, after = rest.partition(END)
     if not end:
         raise RunError(f"the page has no place for the table of claims: wanted lines {BEGIN} and {END}.")
-    return f"{before}{BEGIN}\n{short_table(table)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{short_table(table, headlines)}\n{END}{after}"
 
 
-def claims_to_markdown(table: pd.DataFrame) -> str:
+def claims_to_markdown(table: pd.DataFrame, headlines: Collection[str]) -> str:
     """The page: the short table, the rule, and a table per system; `table` is `claims_frame`'s."""
     parts = [
         f"# What the papers claim, and what came out here\n\n{len(_claims(table))} claims: {_counts(table)}.",
         INTRODUCTION,
-        short_table(table),
-        f"## How a verdict comes about\n\n{RULE}",
+        short_table(table, headlines),
+        f"## How a verdict comes about\n\n{RULE.read_text().rstrip()}",
     ]
     for system, claims in table.groupby("system", sort=False):
         parts.append(f"## {system}\n\n{_system_table(claims)}\n\n{_open_claims(claims)}".rstrip())
     return "\n\n".join(parts) + "\n"
 
 
-def short_table(table: pd.DataFrame) -> str:
+def short_table(table: pd.DataFrame, headlines: Collection[str]) -> str:
     """The claims that people know these papers by: claim, published, ours, verdict. Without links."""
-    chosen = table[table["claim"].isin(SHORT)]
+    chosen = table[table["claim"].isin(headlines)]
     columns = {
         "": lambda row: row["system"],
         "claim": lambda row: row["says"],

@@ -1,19 +1,4 @@
-"""The rule by which a measured number says whether a claim holds.
-
-A claim gives the range in which a number must lie for the claim to hold, and a wider one in which it holds in
-part: half of a published gain, a loss of less than two points.
-
-1. The whole interval lies where the claim holds: it *holds*.
-2. The whole interval lies where the claim holds in part: *in part*.
-3. The interval has nothing in common with either: it *does not*.
-4. Otherwise the interval is too wide to say: *cannot be told*. So it is with a single measurement of what
-   scatters, for it has no interval.
-
-A claim with several cases (datasets, settings) holds if it holds in all of them. It does not, if it fails in
-half of them or more. It holds in part, if it does at least in part in more than half; otherwise it cannot be
-told. A claim that is only recalled is never refuted: where it would be *does not*, it says *published number
-recalled*.
-"""
+"""The rule by which a number says whether a claim holds; verdicts.md says it for people."""
 
 from __future__ import annotations
 

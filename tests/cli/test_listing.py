@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 from experiments import catalogue, rebuild
-from experiments.claims.settings import ReportConfig
-from experiments.report import report
+from experiments.report import ReportConfig, report
 from pcr_exp import places
 from pcr_exp.cli import RUNNERS, main, start_runner
 from pcr_exp.errors import RunError

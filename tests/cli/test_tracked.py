@@ -109,7 +109,7 @@ def test_report_shows_its_table_and_prints_its_page(
         asked.append(results)
         return files[:3]
 
-    monkeypatch.setattr("experiments.claims.study.write_claims", write_claims)
+    monkeypatch.setattr("experiments.claims.page.write_claims", write_claims)
     assert report(compose("report")) == "finished"
     assert asked == [Path("results")]
     assert recorder.shown["table"] == ["table"] and recorder.shown["artifact"][0] == "report"

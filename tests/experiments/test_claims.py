@@ -4,6 +4,7 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.claims.claim import FAIRLY_SURE, READ, SUMMARY, SURE, Claim, judge, ranges_of
+from experiments.claims.claim import CERTAINTIES, Claim, judge, ranges_of
 from experiments.claims.committed import (
+    ALL,
     BOOTSTRAP,
     EXACT,
     NONE,
@@ -24,13 +26,20 @@ from experiments.claims.committed import (
     mean_of,
     three_values,
 )
-from experiments.claims.page import BEGIN, END, PAGE, SHORT, SYSTEMS, TABLE, with_short_table, write_claims
-from experiments.claims.pcr_accuracy import of_groups, time_to_accuracy_at_group_5
-from experiments.claims.threelc import speedup_over_the_best_other
+from experiments.claims.declared import MEASURES, claim_of, read_claims
+from experiments.claims.learned import DISTANCE, LOSS_SHARE
+from experiments.claims.measures import (
+    of_groups,
+    speedup_over_the_best_other,
+    time_to_accuracy_at_group_5,
+)
+from experiments.claims.page import BEGIN, END, PAGE, RULE, TABLE, with_short_table, write_claims
 from experiments.claims.verdict import (
+    EQUAL,
     FAILS,
     HOLDS,
     IN_PART,
+    NEAR,
     NOT_HERE,
     NOT_YET,
     RECALLED,
@@ -46,13 +55,15 @@ from experiments.claims.verdict import (
     verdict_over_cases,
 )
 from experiments.pcr.time_to_target import OVERSHOT
-from pcr_exp.errors import RunError
+from pcr_exp.analysis.over_images import INTERVALS
+from pcr_exp.analysis.statistics import SEEDS_ALONE
+from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.numerics import NUMERICS
 
 RESULTS = Path(__file__).parents[2] / "results"
 COMMITTED = Committed(RESULTS)
 NUMERICS_CSV = "folder,numerics,num_runs,n,interval,commit\nset,1,0,3 repeats,none,1a2b3c4\n"
-CLAIMS = [claim for _, claims in SYSTEMS for claim in claims]
+CLAIMS = [claim for _, claims in read_claims() for claim in claims]
 
 
 @pytest.mark.parametrize(
@@ -184,10 +195,10 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
 def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
     head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
-    (found,) = of_groups("cars", 1)(Committed(tmp_path), "a.csv")
+    (found,) = of_groups(Committed(tmp_path), "a.csv", dataset="cars", groups=[1])
     assert (found.value, found.high, found.n) == (-2, -1, 3)
     assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
-    assert of_groups("cars", 1, 2)(Committed(tmp_path), "a.csv") == []
+    assert of_groups(Committed(tmp_path), "a.csv", dataset="cars", groups=[1, 2]) == []
 
 
 def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
@@ -209,7 +220,7 @@ def claim(**more: Any) -> Claim:
         "says": "s",
         "source": "f",
         "published": "2 x",
-        "certainty": READ,
+        "certainty": CERTAINTIES["read"],
         "shown_in": "",
         "file": "set/table.csv",
         "measure": lambda committed, file: [mean_of("", committed.rows(file)["x"])],
@@ -239,12 +250,13 @@ def test_a_claim_is_judged_by_its_file(tmp_path: Path) -> None:
 def test_what_is_only_recalled_is_never_refuted(tmp_path: Path) -> None:
     write(tmp_path / "numerics.csv", NUMERICS_CSV)
     write(tmp_path / "set" / "table.csv", "x,hardware\n1.01,CPU\n1.01,CPU\n1.02,CPU\n")
-    verdicts = {
-        certainty: judge(claim(certainty=certainty), Committed(tmp_path))[0]["verdict"]
-        for certainty in (READ, SUMMARY, SURE, FAIRLY_SURE, f"{READ} (the group: {FAIRLY_SURE})")
-    }
-    assert list(verdicts.values()) == [FAILS, FAILS, RECALLED, RECALLED, FAILS]
-    (row,) = judge(claim(certainty=SURE), Committed(tmp_path))
+    in_part_sure = claim_of(ENTRY | {"less_certain": {"the group": "fairly_sure"}}).certainty
+    certainties = [*CERTAINTIES.values(), in_part_sure]
+    verdicts = [
+        judge(claim(certainty=certainty), Committed(tmp_path))[0]["verdict"] for certainty in certainties
+    ]
+    assert verdicts == [FAILS, FAILS, RECALLED, RECALLED, RECALLED, FAILS]
+    (row,) = judge(claim(certainty=CERTAINTIES["sure"]), Committed(tmp_path))
     assert "were it certain that this was published" in row["why"] and row["of_case"] == FAILS
 
 
@@ -325,7 +337,7 @@ def test_the_committed_table_follows_from_the_committed_files(tmp_path: Path) ->
     assert readme.read_text().split(f"{BEGIN}\n")[1].split(f"\n{END}")[0] in page.read_text()
     assert "yesterday" not in readme.read_text()
     with pytest.raises(RunError, match="no place for the table of claims: wanted lines <!-- claims"):
-        with_short_table("Before. After.", committed)
+        with_short_table("Before. After.", committed, [])
 
 
 def test_claims_are_of_all_four_papers_and_each_has_its_source() -> None:
@@ -359,4 +371,61 @@ def test_every_command_composes(command: str) -> None:
 def test_the_page_begins_with_the_headlines() -> None:
     first = (RESULTS / PAGE).read_text().split("## How")[0]
     lines = [line for line in first.splitlines() if line.startswith("|")]
-    assert len(lines) == 2 + len(SHORT)
+    assert len(lines) == 2 + sum(claim.is_headline for claim in CLAIMS) > 10
+
+
+ENTRY: dict[str, Any] = {
+    "name": "decode time",
+    "says": "Decoding takes twice as long",
+    "source": "decode time",
+    "published": "2 x",
+    "certainty": "read",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"mesure": "kurtosis"}, r"'decode time' has the key 'mesure'; wanted one of .*measure"),
+        ({"measure": "kurtoses"}, r"'decode time' has the measure 'kurtoses'; wanted one of .*kurtosis"),
+        ({"certainty": "maybe"}, r"the certainty 'maybe'; wanted one of fairly_sure, read"),
+        ({"less_certain": {"e = 5": "maybe"}}, r"the certainty 'maybe'; wanted one of fairly_sure, read"),
+        ({"holds": {"above": 2}}, r"the holds 'above'; wanted one of at_least, at_most"),
+        ({"partly": 2}, r"has partly: 2; wanted one of at_least, at_most.* with its number"),
+        (
+            {"measure": "share_of_bytes", "arguments": {"scan": 5}},
+            r"gives share_of_bytes the arguments \{'scan': 5\}: .*Give those that the function",
+        ),
+        ({"says": ""}, r"'decode time' lacks says\. Add what the paper says"),
+    ],
+)
+def test_a_claim_that_says_something_unknown_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"claims\.yaml: claim .*{said}"):
+        claim_of(ENTRY | changed)
+
+
+def test_a_claim_is_measured_with_its_arguments() -> None:
+    found = claim_of(
+        ENTRY | {"measure": "predicted_sigma", "arguments": {"form": "paper"}, "holds": {"near": 1}}
+    )
+    assert found.measure is not None and found.holds == around(1, NEAR)
+    file = "activations/ham10000_resnet18/gradient_sigma.csv"
+    assert found.measure(COMMITTED, file) == MEASURES["predicted_sigma"](COMMITTED, file, form="paper")
+
+
+def test_every_measure_is_of_a_claim() -> None:
+    used = {claim.measure.func for claim in CLAIMS if isinstance(claim.measure, partial)}
+    assert used == set(MEASURES.values())
+
+
+def test_the_rule_is_said_with_its_words_and_numbers() -> None:
+    said = " ".join(RULE.read_text().split())
+    names = {*VERDICTS, ALL, BOOTSTRAP, EXACT, OVER_REPEATS, *INTERVALS, SEEDS_ALONE}
+    assert [name for name in names if f"*{name}*" not in said] == []
+    numbers = [
+        f"{100 * EQUAL:g} %",
+        f"{100 * NEAR:g} %",
+        f"{LOSS_SHARE:g} of the",
+        f"{100 * DISTANCE:g} points",
+    ]
+    assert [number for number in numbers if number not in said] == []
