@@ -18,7 +18,6 @@ setup(
         Extension(
             f"pcr_exp.{package}._{name}",
             [f"pcr_exp/{package}/{name}.c"],
-            depends=["pcr_exp/images/decoder_pixels.h"],
             extra_compile_args=["-O3"],
             optional=True,
             py_limited_api=True,

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "decoder_pixels.h"
+#include "decoder.c"
 
 enum { PADDING = 32, MOST_COLUMNS = 200, MOST_ROOMS = 8 };
 
@@ -35,11 +35,6 @@ static void *room(size_t bytes) {
 static void leave_rooms(void) {
     while (num_rooms > 0) num_rooms--, munmap(rooms[num_rooms].at, rooms[num_rooms].bytes);
 }
-
-static const uint8_t NATURAL[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
-                                    12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-                                    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-                                    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 /* Few or many coefficients, from a corner or from anywhere, small or as large as 16 bits let them. */
 static uint64_t draw_block(int16_t *block) {
@@ -112,6 +107,6 @@ int main(int argc, char **argv) {
     state = 1 + 2 * strtoull(argv[2], NULL, 10);
     for (long i = strtol(argv[1], NULL, 10); i > 0; i--)
         if (check_idct() || check_colours()) return 1;
-    puts(PATHS[simd_path()]);
+    puts(pcr_decoder_paths());
     return check_every_colour() != 0;
 }

@@ -1,9 +1,5 @@
 /* The pixel half of the decoder as a library for tests: whole images from coefficients, along any path. */
-#include <stdlib.h>
-
-#include "decoder_pixels.h"
-
-enum { PADDING = 64 };
+#include "decoder.c"
 
 typedef struct {
     const int16_t *coefs; /* [rows, columns, 64] of blocks, whole MCUs */
@@ -13,21 +9,21 @@ typedef struct {
     size_t columns, rows, width, height; /* of blocks; of samples that count (downsampled_width) */
     uint8_t *samples;
     ptrdiff_t stride;
-} Plane;
+} Coefficients;
 
 static size_t divided_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-static const uint8_t *row_of(const Plane *plane, ptrdiff_t y) {
+static const uint8_t *row_of(const Coefficients *plane, ptrdiff_t y) {
     ptrdiff_t last = (ptrdiff_t)plane->height - 1;
     return plane->samples + plane->stride * (y < 0 ? 0 : y > last ? last : y);
 }
 
 /* planes: [num_planes]; `out`: RGB [rows, columns, 3] of the image at `size` eighths. 0: done. */
-int show(Plane *planes, int num_planes, size_t width, size_t height, int size, const size_t rectangle[4],
+int show(Coefficients *planes, int num_planes, size_t width, size_t height, int size, const size_t rectangle[4],
          uint8_t *out) {
     int max_h = planes[0].h, max_v = planes[0].v;
     for (int i = 0; i < num_planes; i++) {
-        Plane *plane = &planes[i];
+        Coefficients *plane = &planes[i];
         plane->size = size;
         while (plane->size < 8 && max_h * size % (plane->h * plane->size * 2) == 0 &&
                max_v * size % (plane->v * plane->size * 2) == 0)
@@ -35,14 +31,14 @@ int show(Plane *planes, int num_planes, size_t width, size_t height, int size, c
         plane->width = divided_up(width * plane->h * plane->size, 8 * max_h);
         plane->height = divided_up(height * plane->v * plane->size, 8 * max_v);
         plane->stride = (ptrdiff_t)(plane->columns * plane->size + 2);
-        uint8_t *room = malloc(plane->stride * plane->rows * plane->size + 1 + PADDING);
+        uint8_t *room = malloc(plane->stride * plane->rows * plane->size + 1 + PADDING_BYTES);
         if (!room) return 1;
         plane->samples = room + 1;
         for (size_t y = 0; y < plane->rows; y++)
             idct_row(plane->coefs + y * plane->columns * 64, plane->masks + y * plane->columns, plane->columns,
                      &plane->quantiser, plane->size, plane->samples + plane->stride * y * plane->size, plane->stride);
     }
-    const Plane *chroma = &planes[1];
+    const Coefficients *chroma = &planes[1];
     int x_step = 1, y_step = 1, mode = GREY, is_fancy = size > 1;
     if (num_planes == 3) {
         x_step = max_h * size / (chroma->h * chroma->size), y_step = max_v * size / (chroma->v * chroma->size);
@@ -66,5 +62,3 @@ int show(Plane *planes, int num_planes, size_t width, size_t height, int size, c
     for (int i = 0; i < num_planes; i++) free(planes[i].samples - 1);
     return 0;
 }
-
-const char *path_name(void) { return PATHS[simd_path()]; }

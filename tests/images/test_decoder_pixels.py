@@ -42,8 +42,8 @@ def by_path(library_file: Path, path: str) -> ctypes.CDLL:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PCR_EXP_SIMD", path)
         library = ctypes.CDLL(str(copy))
-        library.path_name.restype = ctypes.c_char_p
-        if library.path_name() != path.encode():
+        library.pcr_decoder_paths.restype = ctypes.c_char_p
+        if not library.pcr_decoder_paths().startswith(path.encode()):
             pytest.skip(f"this machine has no {path}")
     return library
 
@@ -136,7 +136,7 @@ def run_checked(command: list[str | Path], path: str, num_rounds: int) -> None:
         [*command, str(num_rounds), "1"], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
-    if done.stdout.strip() != path:
+    if done.stdout.partition(",")[0] != path:
         pytest.skip(f"this machine has no {path}")
 
 
