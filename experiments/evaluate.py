@@ -1,6 +1,6 @@
 """Evaluate trained networks at scan groups and decode modes. See `--help`."""
 
-from pcr_exp.cli.evaluate import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("evaluate")

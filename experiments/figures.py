@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcr_exp.cli.figures import figures as figures_of_every_user
 from pcr_exp.cli.launch import launch
 from pcr_exp.config.commands import FiguresConfig
+from pcr_exp.system.lazy import LazyFunction
 
 
 def figures(config: FiguresConfig) -> str:
     """Write the library's figures and tables and the papers'; returns "finished"."""
     from experiments.pages import PAGES
+    from pcr_exp.cli.figures import figures as figures_of_every_user
 
     return figures_of_every_user(config, PAGES, project)
 
@@ -24,10 +25,5 @@ def project(config: FiguresConfig, timing_root: str) -> str:
     return tables[1].read_text()
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(figures, "figures", FiguresConfig)
-
-
 if __name__ == "__main__":
-    main()
+    launch(figures, "figures", FiguresConfig, LazyFunction("pcr_exp.cli.figures", "plan"))

@@ -1,6 +1,6 @@
 """Encode a dataset's JPEG files as records. See `--help`."""
 
-from pcr_exp.cli.prepare import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("prepare")

@@ -1,6 +1,6 @@
 """Measure MS-SSIM, SSIM and bytes per scan group; draw them. See `--help`."""
 
-from pcr_exp.cli.quality import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("quality")

@@ -1,7 +1,4 @@
-"""The files of results/ that follow from committed rows: `rebuild` for tests, and `make figures`.
-
-    python -m experiments.redraw                          # all figures of results/, in place
-    python -m experiments.redraw results/quality          # what lies below a folder
+"""The files of results/ that follow from committed rows: for tests, and for `python -m experiments.redraw`.
 
 `results/made_by.yaml` names the pages of each folder. A folder keeps the figures that it has; tables that are
 no figure's are left as they are.
@@ -9,7 +6,6 @@ no figure's are left as they are.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +40,7 @@ from pcr_exp.config.measuring import QualityConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_crops, summarise_quality
-from pcr_exp.places import CHECKOUT, as_typed
+from pcr_exp.places import CHECKOUT
 
 RESULTS = (CHECKOUT or Path()) / "results"
 _TIMED = "timed"
@@ -77,9 +73,14 @@ def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
         return {str(path.relative_to(drawn)): path.read_bytes() for path in paths}
 
 
-def redraw(folders: Sequence[Path]) -> Iterator[Path]:
-    """Draw the committed figures of these folders again, in place; yields the PNG of each."""
-    for folder in folders:
+def redraw(below: Sequence[Path] = ()) -> Iterator[Path]:
+    """Draw committed figures again, in place; yields the PNG of each.
+
+    Args:
+        below: Folders, such as results/quality. Those of results/ that lie below one of them; none: all.
+    """
+    above = [folder.resolve() for folder in below or [RESULTS]]
+    for folder in (one for one in made_by(RESULTS) if any(map(one.is_relative_to, above))):
         files = rebuild(folder, pictures=True)
         for name in sorted(name for name in files if name.endswith(".png")):
             for ending in (*_PICTURES, ".csv"):
@@ -175,22 +176,3 @@ PAGES: dict[str, Page] = {
     "tolerance": lambda folder, out: write_tables(out, load_tolerance(folder)),
 }
 """Pages by the names that made_by.yaml calls them by."""
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Redraw what lies below the folders that were named; all, if none was.
-
-    Raises:
-        RunError: the package is installed without the repository.
-    """
-    if CHECKOUT is None:
-        raise RunError("redraw: wanted a checkout of the repository, whose results/ it draws.")
-    parser = argparse.ArgumentParser(
-        prog=as_typed("python -m experiments.redraw"), description=as_typed(__doc__ or "")
-    )
-    parser.add_argument("folders", nargs="*", type=Path, default=[RESULTS])
-    named = [folder.resolve() for folder in parser.parse_args(arguments).folders]
-    for path in redraw(
-        [one for one in made_by(RESULTS) if any(one.is_relative_to(above) for above in named)]
-    ):
-        print(path)

@@ -55,7 +55,7 @@ def report(config: ReportConfig) -> str:
     return "finished"
 
 
-def plan_report(config: ReportConfig) -> Planned:
+def plan(config: ReportConfig) -> Planned:
     """What it would read, and write anew."""
     from pcr_exp.cli.dry_run import Planned
 
@@ -63,10 +63,5 @@ def plan_report(config: ReportConfig) -> Planned:
     return Planned([f"claims.csv and claims.md from the files below {config.results_root}{renewed}"])
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(report, "report", ReportConfig, plan_report)
-
-
 if __name__ == "__main__":
-    main()
+    launch(report, "report", ReportConfig, plan)

@@ -1,6 +1,6 @@
 """Look at sweeps: `status`, `wait`, `table`, `stop`. See `--help`."""
 
-from pcr_exp.cli.sweep import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("sweep")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pcr_exp.cli.launch import launch
 from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.system.lazy import LazyFunction
 
 
 def throughput(config: ThroughputConfig) -> str:
@@ -31,10 +32,5 @@ def throughput(config: ThroughputConfig) -> str:
     return "finished"
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(throughput, "throughput", ThroughputConfig)
-
-
 if __name__ == "__main__":
-    main()
+    launch(throughput, "throughput", ThroughputConfig, LazyFunction("pcr_exp.cli.throughput", "plan"))

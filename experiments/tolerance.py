@@ -1,6 +1,6 @@
 """Ask which scan group a task tolerates, before any training. See `--help`."""
 
-from pcr_exp.cli.tolerance import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("tolerance")

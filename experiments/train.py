@@ -1,6 +1,6 @@
 """Train one model at one scan level; `-m` sweeps. See `--help`."""
 
-from pcr_exp.cli.train import main
+from pcr_exp.cli import start
 
 if __name__ == "__main__":
-    main()
+    start("train")

@@ -18,22 +18,12 @@ from omegaconf import DictConfig
 from experiments.comet.settings import ActivationStudyConfig
 from experiments.gpu.settings import GpuConfig
 from experiments.report import ReportConfig
-from pcr_exp.config.commands import DemoConfig, FiguresConfig, PrepareConfig, TrainConfig
+from pcr_exp.cli import schemas
 from pcr_exp.config.compose import load, prepare_hydra
-from pcr_exp.config.measuring import EvaluateConfig, QualityConfig, ToleranceConfig
-from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.places import CONFIGS
 
-SCHEMAS: dict[str, type] = {
-    "prepare": PrepareConfig,
-    "train": TrainConfig,
-    "quality": QualityConfig,
-    "throughput": ThroughputConfig,
-    "figures": FiguresConfig,
-    "demo": DemoConfig,
+SCHEMAS: dict[str, type] = schemas() | {
     "activation_study": ActivationStudyConfig,
-    "evaluate": EvaluateConfig,
-    "tolerance": ToleranceConfig,
     "gpu": GpuConfig,
     "report": ReportConfig,
 }

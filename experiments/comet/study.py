@@ -25,6 +25,7 @@ from pcr_exp.activations.kept import LiveBytes
 from pcr_exp.activations.packed import Packed, pack
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
+from pcr_exp.cli.dry_run import Planned
 from pcr_exp.cli.shown import show, track_files
 from pcr_exp.config.components import schemas
 from pcr_exp.config.related_methods import ActivationsConfig
@@ -336,3 +337,11 @@ def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batc
     if config.training.channels_last:
         model = model.to(memory_format=torch.channels_last)
     return model, Batch(inputs, labels)
+
+
+def plan(config: ActivationStudyConfig) -> Planned:
+    """One batch."""
+    sizes = len(config.bounds) * len(config.batch_sizes)
+    return Planned(
+        [f"one batch of {config.training.batch_size}, {sizes} bounds and sizes, into {config.out}"]
+    )

@@ -21,6 +21,7 @@ import torch
 from experiments.gpu.settings import GpuConfig
 from pcr_exp.analysis.reporting_rules import others_cpu_share
 from pcr_exp.analysis.runs import read_timed_runs
+from pcr_exp.cli.dry_run import Planned
 from pcr_exp.cli.shown import track_files
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
@@ -86,8 +87,13 @@ _SOON_S = 60
 Row = dict[str, Any]
 
 
+def plan(config: GpuConfig) -> Planned:
+    """One part, which begins nothing new after its time."""
+    return Planned([f"part {config.part}, into {config.out}"], {"seconds": config.max_s})
+
+
 def gpu(config: GpuConfig) -> str:
-    """Measure one part; returns "finished"."""
+    """One part: measure, write its rows and, if wanted, an archive; returns "finished"."""
     device = open_device(config.device)
     until_s = time.monotonic() + config.max_s
     out = Path(config.out) / config.part

@@ -12,10 +12,10 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from pcr_exp.errors import PcrExpError
 from pcr_exp.places import COMMAND
+from pcr_exp.system.lazy import LazyFunction
 
 LOOKING = {
     "inspect": "what is in records",
@@ -36,7 +36,11 @@ RUNNERS = {
     "figures": "figures and tables of runs and measurements on disk",
     "demo": "the whole way on embedded images, in minutes on two CPU cores",
 }
-"""Commands that a checkout has too, and what each is for. The module of its name has a `main`."""
+"""Commands that a checkout has too, and what each is for.
+
+Each is a module of this package: its function of the same name takes the command's settings, and `plan` says
+what that would do. `sweep` alone has no settings, and a `main`.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,5 +90,35 @@ def _unknown(name: str) -> str:
 def start_runner(name: str, arguments: Sequence[str]) -> int:
     """Run a runner as `python -m experiments.<name> <arguments>` does; most end the process."""
     sys.argv = [f"{COMMAND} {name}", *arguments]
-    import_module(f"pcr_exp.cli.{name}").main()
+    start(name)
     return 0
+
+
+def start(name: str) -> None:
+    """Run a runner on the command line of this process; its module is imported when a job begins."""
+    if name == "sweep":
+        from pcr_exp.cli.sweep import main as look_at_sweeps
+
+        return look_at_sweeps()
+    from pcr_exp.cli.launch import launch
+
+    module = f"pcr_exp.cli.{name}"
+    return launch(LazyFunction(module, name), name, schemas()[name], LazyFunction(module, "plan"))
+
+
+def schemas() -> dict[str, type]:
+    """The settings of each runner that has some, by its name."""
+    from pcr_exp.config.commands import DemoConfig, FiguresConfig, PrepareConfig, TrainConfig
+    from pcr_exp.config.measuring import EvaluateConfig, QualityConfig, ToleranceConfig
+    from pcr_exp.config.throughput import ThroughputConfig
+
+    return {
+        "prepare": PrepareConfig,
+        "tolerance": ToleranceConfig,
+        "train": TrainConfig,
+        "evaluate": EvaluateConfig,
+        "quality": QualityConfig,
+        "throughput": ThroughputConfig,
+        "figures": FiguresConfig,
+        "demo": DemoConfig,
+    }

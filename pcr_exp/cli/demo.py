@@ -1,36 +1,31 @@
-"""The whole slice on the embedded photographs: `make demo`. See `--help`."""
+"""The whole slice on the embedded photographs: `make demo`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pcr_exp.analysis.quality import is_measured
+from pcr_exp.analysis.report import Page, write_report
+from pcr_exp.cli.dry_run import NOT_KNOWN, Planned
 from pcr_exp.cli.figures import show
-from pcr_exp.cli.launch import launch
 from pcr_exp.cli.quality import quality
+from pcr_exp.cli.shown import track_files
 from pcr_exp.cli.train import draw
 from pcr_exp.config.commands import DemoConfig, TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.config.measuring import QualityConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pcr_exp.analysis.report import Page
-    from pcr_exp.runs.calibration import Calibration
+from pcr_exp.runs.calibration import Calibration, calibrated
+from pcr_exp.runs.train_run import run_training
 
 CONSOLE = Console()
 
 
 def demo(config: DemoConfig, pages: Sequence[Page] = ()) -> str:
     """Prepare, measure, train and draw, also `pages`; returns "finished"."""
-    from pcr_exp.analysis.report import write_report
-    from pcr_exp.cli.shown import track_files
-    from pcr_exp.runs.train_run import run_training
-
     grid = [
         train_config(config, f"dataset.label={label}", f"scan={scan}")
         for label in config.labels
@@ -64,8 +59,6 @@ def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
 
 def calibrate(config: DemoConfig) -> Calibration:
     """A bandwidth at which baseline is trained at `baseline_share` of this machine's speed, measured once."""
-    from pcr_exp.runs.calibration import calibrated
-
     CONSOLE.rule("how fast this machine trains")
     run = train_config(config, f"dataset.label={config.labels[0]}", "scan=baseline")
     # Beside the results, so that a second call goes on with the same storage.
@@ -82,8 +75,6 @@ def describe(storage: Calibration) -> str:
 
 def measure(config: DemoConfig, run: TrainConfig) -> None:
     """Make the records and measure MS-SSIM per scan group, unless that is done."""
-    from pcr_exp.analysis.quality import is_measured
-
     CONSOLE.rule("photographs, records, quality per scan group")
     out = Path(config.out) / "quality"
     if is_measured(out):
@@ -100,6 +91,7 @@ def measure(config: DemoConfig, run: TrainConfig) -> None:
     )
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(demo, "demo", DemoConfig)
+def plan(config: DemoConfig) -> Planned:
+    """Its grid of trainings."""
+    num_runs = len(config.labels) * len(config.scans)
+    return Planned([f"{num_runs} trainings on the embedded photographs, into {config.out}", NOT_KNOWN])

@@ -1,21 +1,30 @@
-"""Draw every figure that runs and measurements on disk allow; print the summary. See `--help`."""
+"""Draw every figure that runs and measurements on disk allow; print the summary."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pcr_exp.cli.launch import launch
+from pcr_exp.analysis.caption import of_runs
+from pcr_exp.analysis.comparison import (
+    compare_setting,
+    comparison_curves,
+    comparison_to_markdown,
+    draw_comparison,
+)
+from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.primary_metric import as_written
+from pcr_exp.analysis.report import Page, Report, write_report
+from pcr_exp.analysis.runs import read_runs
+from pcr_exp.analysis.summary import to_rich
+from pcr_exp.cli.dry_run import Planned
+from pcr_exp.cli.shown import track_files
 from pcr_exp.cli.terminal import print_figures, print_markdown, print_table
 from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pcr_exp.analysis.report import Page, Report
 
 
 def figures(
@@ -38,9 +47,6 @@ def figures(
             f"timing_root={config.timing_root}: wanted null. Times to accuracy are projected in a checkout "
             "of the repository."
         )
-    from pcr_exp.analysis.report import write_report
-    from pcr_exp.cli.shown import track_files
-
     report = write_report(
         config.runs_root,
         config.quality_root,
@@ -62,18 +68,6 @@ def figures(
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
-    from pcr_exp.analysis.caption import of_runs
-    from pcr_exp.analysis.comparison import (
-        compare_setting,
-        comparison_curves,
-        comparison_to_markdown,
-        draw_comparison,
-    )
-    from pcr_exp.analysis.figure import save_figure
-    from pcr_exp.analysis.measured_under import measured_line
-    from pcr_exp.analysis.primary_metric import as_written
-    from pcr_exp.analysis.runs import read_runs
-
     runs, out = read_runs(config.runs_root, config.target), Path(config.out)
     table = compare_setting(runs, key, reference)
     as_written(table).to_csv(out / "comparison.csv", index=False)
@@ -88,8 +82,6 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
 
 def show(report: Report) -> None:
     """Print the tables, what did not finish, and where the figures are."""
-    from pcr_exp.analysis.summary import to_rich
-
     for table in to_rich(report.summary):
         print_table(table)
     for run in report.unfinished.to_dict("records"):
@@ -103,6 +95,10 @@ def show(report: Report) -> None:
     print_figures(report.figures)
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(figures, "figures", FiguresConfig)
+def plan(config: FiguresConfig) -> Planned:
+    """What it would draw from."""
+    runs = (
+        sum(1 for _ in Path(config.runs_root).glob("*/rows.jsonl")) if Path(config.runs_root).is_dir() else 0
+    )
+    facts = [f"{runs} folders of runs below {config.runs_root}", f"measurements below {config.quality_root}"]
+    return Planned([*facts, f"into {config.out}"])

@@ -58,12 +58,12 @@ def launch(
     task: Callable[[T], str],
     config_name: str,
     schema: type[T],
-    plan: Callable[[T], Planned] | None = None,
+    plan: Callable[[T], Planned],
 ) -> None:
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
     `task` returns one word for the sweep's table, such as "finished" or "skipped"; `plan` answers
-    `--dry-run`, by default with what `dry_run.plan` knows. A job that fails does not stop a sweep, unless
+    `--dry-run`. Neither is called for `--help`. A job that fails does not stop a sweep, unless
     `runner=fail_fast`, or several processes make it: the others are in the middle of the job that failed
     here, and would wait for this one forever. Exits with status 1 if any job failed, with 130 or 143 if it
     was interrupted.
@@ -133,9 +133,7 @@ class Signalled:
 class Job(Generic[T]):
     """The task as Hydra calls it, here or in a launcher's process: picklable, if what it is given is."""
 
-    def __init__(
-        self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned] | None
-    ) -> None:
+    def __init__(self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned]) -> None:
         self.task = task
         self.schema = schema
         self.plan = plan
@@ -200,9 +198,7 @@ class Job(Generic[T]):
             return Outcome(name, FAILED, redacted_text(f"{type(error).__name__}: {error}"))
 
     def _planned(self, name: str, config: T) -> Outcome:
-        from pcr_exp.cli.dry_run import plan
-
-        planned = (self.plan or plan)(config)
+        planned = self.plan(config)
         print(planned.words)
         return Outcome(name, planned.status, planned.words, planned.amounts)
 

@@ -1,20 +1,32 @@
-"""Encode a dataset's JPEG files as records. See `--help`."""
+"""Encode a dataset's JPEG files as records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pcr_exp.cli.launch import launch
+from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files
+from pcr_exp.cli.shown import track_files
+from pcr_exp.cli.timed import WORDS, encode_seconds
 from pcr_exp.config.commands import PrepareConfig
-from pcr_exp.errors import printable
+from pcr_exp.datasets.photos import PhotosConfig
+from pcr_exp.datasets.sample import open_dataset
+from pcr_exp.errors import RecordError, printable
+from pcr_exp.images.codec import find_codec
+from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
+from pcr_exp.records.encode import EncodeReport
+from pcr_exp.records.fingerprint import sample_bytes
+from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
+from pcr_exp.runs.bars import counting_bar
 from pcr_exp.system import MIB
+from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.words import counted
 
-if TYPE_CHECKING:
-    from pcr_exp.records.encode import EncodeReport
+_SIZED = 500
+"""Files whose mean size stands for all."""
 
 
 def prepare(config: PrepareConfig) -> str:
@@ -27,10 +39,6 @@ def prepare(config: PrepareConfig) -> str:
             of_fold = replace(config.dataset, fold=fold)
             done = prepare(replace(config, dataset=of_fold, out=f"{config.out}/fold_{fold}"))
         return done
-    from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
-    from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
-    from pcr_exp.runs.bars import counting_bar
-
     in_bucket = "://" in config.records.root
     if config.check != "none":
         check = check_bucket if in_bucket else check_records
@@ -55,9 +63,6 @@ def prepare(config: PrepareConfig) -> str:
 def track(config: PrepareConfig, reports: Mapping[str, EncodeReport]) -> None:
     """Write encoded.csv, a row per split and encoding, and show it."""
     import pandas as pd
-
-    from pcr_exp.cli.shown import track_files
-    from pcr_exp.system.atomic import make_folder
 
     rows = [
         {"split": split, "encoding": encoding, "num_bytes": num_bytes, **counts_of(report)}
@@ -89,6 +94,26 @@ def describe(report: EncodeReport) -> str:
     return ", ".join(parts) + f"; {report.encode_s:.1f} s"
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(prepare, "prepare", PrepareConfig)
+def plan(config: PrepareConfig) -> Planned:
+    """Both encodings of all splits: of records that are there already, nothing."""
+    facts = [f"records of {config.dataset.name} below {config.records.root}"]
+    if _are_made(config):
+        return Planned([*facts, "there already: images are compared with them"])
+    if isinstance(config.dataset, PhotosConfig):
+        return Planned([*facts, f"{counted(num_in_files(config.dataset), 'image')}, made first", NOT_KNOWN])
+    samples = list(chain.from_iterable(open_dataset(config.dataset).splits.values()))
+    codec = find_codec(config.records.codec_id, "records.codec")
+    seconds = encode_seconds(samples, codec, config.records.max_pixels) / config.records.num_workers
+    some = samples[:_SIZED]
+    each_bytes = sum(sample_bytes(sample) or 0 for sample in some) / len(some)
+    facts.append(f"{counted(len(samples), 'image')}, twice their space; encoding {WORDS}")
+    return Planned(facts, {"seconds": seconds * len(samples), "disk_bytes": 2 * each_bytes * len(samples)})
+
+
+def _are_made(config: PrepareConfig) -> bool:
+    try:
+        return index_of(config.dataset, config.records, "train", "baseline") is not None
+    except RecordError:  # in a bucket there are none yet
+        if "://" in config.records.root:
+            return False
+        raise

@@ -1,16 +1,139 @@
-"""Ask which scan group a task tolerates, before any training. See `--help`."""
+"""Measure what a task tolerates on frozen features; draw it, and answer."""
 
-from pcr_exp.cli.launch import launch
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pcr_exp.analysis.tolerance import Facts, Measured
+from pcr_exp.analysis.tolerance_page import write_tolerance
+from pcr_exp.cli.dry_run import Planned, num_in_files, plan_forward
+from pcr_exp.cli.shown import show, track_files
 from pcr_exp.config.measuring import ToleranceConfig
+from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.errors import DatasetError
+from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
+from pcr_exp.measuring.tolerance.classifier import cross_validate
+from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
+from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples, similarity_of_groups
+from pcr_exp.records.dataset_facts import describe_dataset, facts_of_files
+from pcr_exp.records.fingerprint import dataset_images_key
+from pcr_exp.runs.bars import counting_bar
+from pcr_exp.runs.study_folder import claim_results
+from pcr_exp.system.words import counted
+from pcr_exp.training.clocks import open_device
+from pcr_exp.training.task import headline_of
 
 
 def tolerance(config: ToleranceConfig) -> str:
     """Measure one label of one dataset, and answer; returns "finished"."""
-    from pcr_exp.cli.studies import tolerance as study
+    torch.set_num_threads(1)  # of each of several threads
+    started_s = time.monotonic()
+    dataset = open_dataset(config.dataset)
+    with claim_results(config, words_of(config), dataset_images_key(dataset)) as out:
+        measured = measure(config, dataset)
+        notes = {
+            "wall_s": round(time.monotonic() - started_s, 1),
+            "cpu_s": round(time.process_time(), 1),
+            "num_threads": config.num_workers,
+        }
+        files = write_tolerance(out, measured, notes)
+    track_files(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
+    show(files)
+    return "finished"
 
-    return study.tolerance(config)
+
+def words_of(config: ToleranceConfig) -> list[str]:
+    """What the folder of the results is called."""
+    px = f"{config.image_size}px"
+    return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(tolerance, "tolerance", ToleranceConfig)
+def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
+    """Features, then predictions; both with a bar on stderr.
+
+    Raises:
+        DatasetError: the images are of one class.
+        PcrExpError: they cannot be measured.
+    """
+    label = config.dataset.label
+    samples = choose_samples(dataset, config.splits, config.max_images)
+    images = ImageFiles(
+        samples,
+        config.groups,
+        EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
+        decode=config.decode,
+        max_pixels=config.max_pixels,
+        script=config.records.scans.script,
+    )
+    found = features_of(config, images)
+    compared = found.positions[: config.num_similarity_images].tolist()
+    similarity = similarity_of_groups(images, compared, config.num_workers) if compared else None
+    kept = [samples[position] for position in found.positions]
+    labels = np.array([sample.labels[label] for sample in kept])
+    if len(set(labels)) < 2:
+        raise DatasetError(
+            f"dataset.label={label!r}: {counted(len(kept), 'image', 'are')} of one class; wanted two or more."
+        )
+    _, clusters = np.unique([sample.group or sample.id for sample in kept], return_inverse=True)
+    headline = headline_of(config.task).name
+    with counting_bar("classifiers") as tell:
+        predictions = cross_validate(
+            found.values,
+            labels,
+            clusters,
+            balanced=headline == EQUAL_CLASSES,
+            strengths=config.strengths,
+            num_folds=config.num_folds,
+            num_inner_folds=config.num_inner_folds,
+            seed=config.seed,
+            num_threads=config.num_workers,
+            progress=tell,
+        )
+    facts = Facts(
+        dataset=describe_dataset(config.dataset.name, facts_of_files(dataset, label)),
+        label=label,
+        headline=headline,
+        model=config.model.name,
+        image_size=config.image_size,
+        groups=config.groups,
+        num_classes=len(np.unique(labels)),
+        num_images=len(kept),
+        num_clusters=len(np.unique(clusters)),
+        num_rejected=len(found.rejected),
+        majority_share=float(np.bincount(labels).max() / len(labels)),
+        margin=config.margin,
+        num_folds=config.num_folds,
+        num_resamples=config.num_resamples,
+        seed=config.seed,
+        storage=asdict(config.storage),
+        images_per_record=config.dataset.images_per_record,
+        num_train_images=len(dataset.train),
+        decode=config.decode,
+        scans=config.records.scans.name,
+    )
+    return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes, similarity)
+
+
+def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
+    """What the backbone makes of the images, kept in `features_root`."""
+    backbone = open_backbone(config.model, open_device("auto"))
+    with counting_bar("images at every group") as tell:
+        return extract_features(
+            images,
+            backbone,
+            folder=Path(config.features_root),
+            num_threads=config.num_workers,
+            progress=tell,
+        )
+
+
+def plan(config: ToleranceConfig) -> Planned:
+    """Features of images x levels; classifiers come on top."""
+    there = num_in_files(config.dataset, config.splits)
+    num_images, levels = min(config.max_images or there, there), len(config.groups) + 1
+    facts = [f"{num_images:,} of {counted(there, 'image')} at {levels} levels, into {config.place}"]
+    return plan_forward(facts, config.model, num_images * levels, config.image_size)

@@ -1,18 +1,42 @@
-"""Train one model at one scan level; `-m` sweeps. See `--help`."""
+"""Train one model at one scan level; `-m` sweeps."""
 
+from __future__ import annotations
+
+import json
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+
+import torch
 
 from pcr_exp.cli.answers import answer_of, in_words
+from pcr_exp.cli.dry_run import Planned, index_of, num_in_files
 from pcr_exp.cli.jobs import note_run
-from pcr_exp.cli.launch import launch
+from pcr_exp.cli.timed import WORDS, update_seconds
 from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.scan import PolicyConfig
+from pcr_exp.errors import PcrExpError
+from pcr_exp.records.index import RecordIndex
+from pcr_exp.runs.data import images_key_of
+from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.runs.identity import run_id
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.system import MIB
+from pcr_exp.system.provenance import cpu_model, gpu_model
+from pcr_exp.system.words import counted
+from pcr_exp.training.clocks import open_device
+from pcr_exp.training.models import open_model
+
+_BYTES_PER_WEIGHT = 4
+_STATES = {"sgd": 2, "adamw": 3}
+"""Tensors of a checkpoint per weight: the weight itself, and what the optimizer keeps of it."""
 
 
 def train(config: TrainConfig) -> str:
     """One run; returns "finished" or "skipped"."""
-    from pcr_exp.runs.train_run import run_training
-
     done = run_training(config, draw=draw, claimed=note_run)
     if os.environ.get("RANK", "0") == "0" and (answer := answer_of(done.folder)) is not None:
         print(in_words(answer))
@@ -26,6 +50,113 @@ def draw(folder: Path) -> dict[str, Path]:
     return draw_run(folder)
 
 
-def main() -> None:
-    """Run it as the command line says."""
-    launch(train, "train", TrainConfig)
+def plan(config: TrainConfig) -> Planned:
+    """One run: whether it is done already, its images and bytes, and its seconds by runs like it."""
+    indexes = {
+        encoding: index_of(config.dataset, config.records, "train", encoding)
+        for encoding in {config.scan.encoding, "baseline"}
+    }
+    index, epochs = indexes[config.scan.encoding], config.training.epochs
+    status, where = _status(config) if index else ("new", "")
+    if status == "finished":
+        nothing = dict.fromkeys(("seconds", "read_bytes", "disk_bytes"), 0.0)
+        return Planned([f"finished: {where}"], nothing, "would be skipped")
+    num_images = index.num_samples if index else num_in_files(config.dataset, ["train"])
+    facts = [f"{config.model.name}, {config.scan.name}, {counted(epochs, 'epoch')}"]
+    facts += [f"continues {where}, which {status}"] if status != "new" else []
+    facts += [] if index else ["records are not made yet, and so bytes are not known"]
+    amounts = {"disk_bytes": float(_checkpoint_bytes(config, indexes["baseline"]))}
+    facts.append(f"{counted(num_images, 'image')} an epoch")
+    pace = find_pace(config)
+    facts.append(pace.words)
+    lasts_s = []
+    if index is not None:
+        at_most = index.epoch_bytes(min(config.scan.group, index.num_groups)) * epochs
+        amounts["read_bytes"] = float(at_most)
+        lasts_s.append(_storage_s(config.storage, at_most))
+    if pace.seconds_per_image is not None:
+        lasts_s.append(pace.seconds_per_image * num_images * epochs * config.echo.factor)
+        amounts["seconds"] = max(lasts_s)
+    stop_after_s = config.training.stop_after_s
+    if stop_after_s is not None:
+        facts.append(f"stops after {stop_after_s:g} s")
+        amounts |= _until(stop_after_s, amounts)
+    if isinstance(config.scan, PolicyConfig):
+        facts.append("a policy: bytes are those of the group that it begins with")
+    return Planned(facts, amounts)
+
+
+def _status(config: TrainConfig) -> tuple[str, str]:
+    try:
+        path = Path(config.runs_root) / run_id(config, images_key_of(config))
+    except PcrExpError:
+        return "new", ""
+    return RunDirectory(path).status, str(path)
+
+
+def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
+    limit = storage.bandwidth_mib_per_s
+    return 0.0 if limit is None else num_bytes / (limit * MIB)
+
+
+def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
+    """What changes where training stops after so many seconds: it reads a share of the bytes."""
+    share = min(1.0, stop_s / amounts["seconds"]) if amounts.get("seconds") else 1.0
+    read = {"read_bytes": amounts["read_bytes"] * share} if "read_bytes" in amounts else {}
+    return {"seconds": min(stop_s, amounts.get("seconds", stop_s)), **read}
+
+
+def _checkpoint_bytes(config: TrainConfig, index: RecordIndex | None) -> int:
+    """Weights and what the optimizer keeps of them; the model is made without memory for its weights."""
+    num_classes = len(index.classes[config.dataset.label]) if index else 1000
+    with torch.device("meta"):
+        model = open_model(replace(config.model, pretrained=False, weights=None), num_classes)
+    num_weights = sum(parameter.numel() for parameter in model.parameters())
+    return num_weights * _BYTES_PER_WEIGHT * _STATES.get(config.training.optimizer, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of training per image trained on, without waiting for data."""
+
+    seconds_per_image: float | None
+    words: str
+
+
+def find_pace(config: TrainConfig) -> Pace:
+    """The median of finished runs of the same model, input size and processes in `runs_root`, made here.
+
+    Runs of other machines do not count. Where there is none, updates on random pixels are timed; evaluation
+    and decoding come on top.
+    """
+    like = f"{config.model.name} at {config.training.image_size} px"
+    found = list(finished_paces(config))
+    if found:
+        middle = median(found)
+        of = f"the median of {counted(len(found), 'finished run')} of {like} on this machine"
+        return Pace(middle, f"{1 / middle:.3g} images/s, {of}")
+    try:
+        seconds = update_seconds(config) / config.world_size
+    except PcrExpError as error:
+        return Pace(None, f"seconds are not known: {error}")
+    rate = f"{1 / seconds:.3g} images/s of updates alone"
+    return Pace(seconds, f"{rate}, {WORDS}: evaluation and decoding come on top")
+
+
+def finished_paces(config: TrainConfig) -> Iterator[float]:
+    """Seconds per image of every finished run like this one, on this machine, directly below `runs_root`."""
+    wanted = (config.model.name, config.training.image_size, config.world_size)
+    machine = (cpu_model(), gpu_model(open_device(config.training.device)))
+    for path in sorted(Path(config.runs_root).glob("*/rows.jsonl")):
+        directory = RunDirectory(path.parent)
+        manifest = directory.manifest()
+        if manifest is None or (manifest.cpu, manifest.gpu) != machine or directory.status != "finished":
+            continue
+        ran = directory.config()
+        if (ran["model"]["name"], ran["training"]["image_size"], ran.get("world_size", 1)) != wanted:
+            continue
+        last = json.loads(path.read_text().splitlines()[-1])
+        seconds = float(last["wall_s"]) - float(last["wait_s"])
+        num_images = float(last.get("samples_trained", last["samples_seen"]))
+        if seconds > 0 and num_images > 0:
+            yield seconds / num_images

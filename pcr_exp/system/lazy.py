@@ -1,4 +1,4 @@
-"""torch, imported when it is first used: that takes seconds, and composing a configuration needs none of it.
+"""Imported when it is first used: torch takes seconds, and composing a configuration needs none of it.
 
 For the modules that hold a component's settings and the component itself:
 
@@ -8,6 +8,7 @@ For the modules that hold a component's settings and the component itself:
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 
@@ -19,6 +20,17 @@ class LazyModule:
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(importlib.import_module(self._name), attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyFunction:
+    """Stands for a function, whose module is imported when it is first called. Can be pickled."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        return getattr(importlib.import_module(self.module), self.name)(*arguments)
 
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, m
     program = (
         "from pcr_exp.cli.launch import launch\n"
         "from pcr_exp.config.commands import FiguresConfig\n"
-        f"launch({task}, 'figures', FiguresConfig)"
+        f"launch({task}, 'figures', FiguresConfig, print)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, timeout=120, check=False
@@ -162,7 +162,7 @@ def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> N
         "    try: os.kill(os.getpid(), signal.SIGINT)\n"
         "    except KeyboardInterrupt: raise AttributeError('as OmegaConf does')\n"
         "launch.prepare_hydra = interrupted\n"
-        "launch.launch(print, 'figures', FiguresConfig)"
+        "launch.launch(print, 'figures', FiguresConfig, print)"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
@@ -177,7 +177,7 @@ def test_a_failed_job_stops_a_sweep_of_several_processes(
     program = (
         "from pcr_exp.cli.launch import launch\n"
         "from pcr_exp.config.commands import FiguresConfig\n"
-        "launch(lambda config: print('began') or 1 / 0, 'figures', FiguresConfig)"
+        "launch(lambda config: print('began') or 1 / 0, 'figures', FiguresConfig, print)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, "-m", "out=one,two", f"hydra.sweep.dir={tmp_path}"],

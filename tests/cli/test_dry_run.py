@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -16,25 +14,29 @@ from jpeg_photos import PHOTO, to_jpeg
 from omegaconf import OmegaConf
 from runner_processes import call
 
-from experiments.activation_study import plan_activations
-from experiments.gpu.__main__ import plan_gpu
-from experiments.report import plan_report
-from pcr_exp.cli import pace as pace_of
-from pcr_exp.cli import timed
-from pcr_exp.cli.dry_run import PLANS, WOULD_RUN, Planned, plan
+from pcr_exp.cli import schemas, timed
+from pcr_exp.cli import train as training
+from pcr_exp.cli.dry_run import WOULD_RUN, Planned
 from pcr_exp.cli.jobs import Outcome, amounts_in_words, total_amounts
-from pcr_exp.cli.pace import find_pace
+from pcr_exp.cli.train import find_pace
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import ConfigError, DatasetError, RecordError
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import new_manifest, write_manifest
 
-OF_THE_PAPERS: dict[str, Callable[[Any], Planned]] = {
-    "activation_study": plan_activations,
-    "gpu": plan_gpu,
-    "report": plan_report,
+MODULES = {name: f"pcr_exp.cli.{name}" for name in schemas()} | {
+    "activation_study": "experiments.comet.study",
+    "gpu": "experiments.gpu.parts",
+    "report": "experiments.report",
 }
+"""Where each command is planned."""
+
+
+def plan(runner: str, *overrides: str) -> Planned:
+    """What the command would do with these overrides."""
+    planned: Planned = import_module(MODULES[runner]).plan(compose(runner, *overrides))
+    return planned
 
 
 @pytest.mark.parametrize("runner", sorted(SCHEMAS))
@@ -42,15 +44,9 @@ def test_every_runner_says_what_it_would_do_and_does_nothing(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    planned = OF_THE_PAPERS.get(runner, plan)(compose(runner))
+    planned = plan(runner)
     assert planned.status == WOULD_RUN and planned.facts
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_runner_without_a_plan_says_where_it_would_write() -> None:
-    assert plan(SimpleNamespace(out="results/mine")).facts == ["into results/mine"]
-    assert plan(SimpleNamespace()).facts == ["nothing is known of it"]
-    assert {*PLANS} <= {*SCHEMAS.values()}
 
 
 @pytest.mark.program
@@ -113,7 +109,7 @@ def test_seconds_are_those_of_finished_runs_like_it_on_this_machine(
     def refuses(_: TrainConfig) -> float:
         raise ConfigError("no such model")
 
-    monkeypatch.setattr(pace_of, "update_seconds", refuses)
+    monkeypatch.setattr(training, "update_seconds", refuses)
     unknown = find_pace(replace(config, runs_root=str(tmp_path / "nothing")))
     assert (unknown.seconds_per_image, unknown.words) == (None, "seconds are not known: no such model")
 
@@ -121,31 +117,28 @@ def test_seconds_are_those_of_finished_runs_like_it_on_this_machine(
 @pytest.mark.parametrize("runner", ["train", "prepare", "quality", "tolerance", "evaluate", "throughput"])
 def test_a_folder_that_is_not_there_is_an_error(runner: str, tmp_path: Path) -> None:
     root = [] if runner in ("tolerance", "throughput") else [f"records.root={tmp_path}"]
-    config = compose(runner, "dataset=folder", f"dataset.root={tmp_path}/nowhere", *root)
     with pytest.raises(DatasetError, match="nowhere does not exist"):
-        plan(config)
+        plan(runner, "dataset=folder", f"dataset.root={tmp_path}/nowhere", *root)
 
 
 def test_records_that_nobody_makes_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no records can be opened at"):
-        plan(compose("train", f"records.root={tmp_path}", "records.auto_prepare=false"))
+        plan("train", f"records.root={tmp_path}", "records.auto_prepare=false")
 
 
 def test_images_are_counted_where_they_lie(tmp_path: Path, photos: tuple[str, ...]) -> None:
     few = ("dataset.tune_fraction=0",)
-    made = plan(compose("prepare", *photos, *few))
+    made = plan("prepare", *photos, *few)
     assert "32 images, twice their space" in made.words
     sizes = sum(path.stat().st_size for path in tmp_path.rglob("*.jpg"))
     assert made.amounts["disk_bytes"] == 2 * sizes and made.amounts["seconds"] > 0
-    trained = plan(compose("train", *photos, *few, "training.image_size=32", "training.epochs=1"))
+    trained = plan("train", *photos, *few, "training.image_size=32", "training.epochs=1")
     assert "16 images an epoch" in trained.words and "records are not made yet" in trained.words
     assert trained.amounts["seconds"] > 0
-    looked = plan(
-        compose("evaluate", *photos, *few, "split=all", "model=shufflenet_v2_x0_5", "image_size=32")
-    )
+    looked = plan("evaluate", *photos, *few, "split=all", "model=shufflenet_v2_x0_5", "image_size=32")
     assert "5 levels of photos" in looked.words and "no records are made" in looked.words
     assert "32 images" in looked.words and looked.amounts["seconds"] > 0
-    unmeasured = plan(compose("quality", *photos, few[0], "groups=[1,10]", "max_images=5"))
+    unmeasured = plan("quality", *photos, few[0], "groups=[1,10]", "max_images=5")
     assert "5 of 16 images of photos at 2 groups" in unmeasured.words
     assert "seconds are not known" in unmeasured.words and not unmeasured.amounts
     assert [path.name for path in tmp_path.iterdir()] == ["photos"], "nothing was made"
@@ -154,17 +147,17 @@ def test_images_are_counted_where_they_lie(tmp_path: Path, photos: tuple[str, ..
 def test_quality_times_an_image_of_records(photos: tuple[str, ...]) -> None:
     made = compose("prepare", *photos)
     prepare_records(made.dataset, made.records)
-    planned = plan(compose("quality", *photos, "groups=[1,10]"))
+    planned = plan("quality", *photos, "groups=[1,10]")
     assert "16 of 16 images" in planned.words and planned.amounts["seconds"] > 0
-    assert "compared with them" in plan(made).words
+    assert "compared with them" in plan("prepare", *photos).words
 
 
 def test_what_is_not_known_is_said_to_be_not_known(tmp_path: Path) -> None:
-    planned = plan(compose("train", "model=resnet18", "training.image_size=37", f"records.root={tmp_path}"))
+    planned = plan("train", "model=resnet18", "training.image_size=37", f"records.root={tmp_path}")
     assert "read_bytes" not in planned.amounts
     weights = 11.7e6 * 4 * 2  # resnet18's and their momentum; its head is of 1,000 classes
     assert planned.amounts["disk_bytes"] == pytest.approx(weights, rel=0.01)
-    assert "seconds are not known" in plan(compose("demo")).words
+    assert "seconds are not known" in plan("demo").words
 
 
 def test_a_run_of_a_minute_takes_a_minute(tmp_path: Path, photos: tuple[str, ...]) -> None:
@@ -173,13 +166,13 @@ def test_a_run_of_a_minute_takes_a_minute(tmp_path: Path, photos: tuple[str, ...
     given = (*photos, "model=resnet18", "training.image_size=64", "training.epochs=1000")
     given += (f"runs_root={tmp_path}/runs",)
     finished_run(compose("train", *given), "a", wall_s=41.0)
-    whole = plan(compose("train", *given)).amounts
+    whole = plan("train", *given).amounts
     assert whole["seconds"] > 60 and whole["read_bytes"] > 0
-    minute = plan(compose("train", *given, "training.stop_after_s=60"))
+    minute = plan("train", *given, "training.stop_after_s=60")
     assert minute.amounts["seconds"] == 60 and "stops after 60 s" in minute.facts
     assert minute.amounts["read_bytes"] == pytest.approx(whole["read_bytes"] * 60 / whole["seconds"])
     assert minute.amounts["disk_bytes"] == whole["disk_bytes"]
-    long = plan(compose("train", *given, "training.stop_after_s=1e9"))
+    long = plan("train", *given, "training.stop_after_s=1e9")
     assert long.amounts == whole, "all epochs are done before"
 
 

@@ -32,7 +32,7 @@ def task(config):
     return "finished"
 
 if __name__ == "__main__":
-    launch(task, "figures", FiguresConfig)
+    launch(task, "figures", FiguresConfig, print)
 """
 
 

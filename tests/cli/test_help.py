@@ -104,6 +104,10 @@ for command in (["train"], ["evaluate"], ["figures"], ["sweep"], ["inspect"], []
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
         main([*command, "--help"])
     assert "usage" in said.getvalue(), command
+from experiments.redraw import main
+with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+    main(["--help"])
+assert "results/quality" in said.getvalue()
 print(*sorted({"torch", "torchvision", "matplotlib", "pandas", "scipy", "cv2"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True)

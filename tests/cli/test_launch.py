@@ -36,7 +36,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launched]:
         unlogged = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
         monkeypatch.setattr("sys.argv", ["figures", *typed, *unlogged])
         with pytest.raises(SystemExit) as ended:
-            launch(task, "figures", FiguresConfig)
+            launch(task, "figures", FiguresConfig, print)
         return int(ended.value.code or 0)
 
     yield give

@@ -6,13 +6,14 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 import pytest
 
-from experiments import catalogue, rebuild
+from experiments import catalogue, redraw
 from experiments.report import ReportConfig, report
 from pcr_exp import places
-from pcr_exp.cli import RUNNERS, main, start_runner
+from pcr_exp.cli import RUNNERS, main, schemas, start_runner
 from pcr_exp.errors import RunError
 from pcr_exp.system.provenance import command_line
 
@@ -33,9 +34,15 @@ def test_every_command_is_a_module_that_a_checkout_runs_as_well() -> None:
     assert set(RUNNERS) == set(places.INSTALLED)
     checkout = {path.stem: path.read_text() for path in (REPO / "experiments").glob("[a-z]*.py")}
     for name in RUNNERS:
-        assert callable(import_module(f"pcr_exp.cli.{name}").main)
-        assert callable(import_module(f"experiments.{name}").main)
-        assert checkout[name].endswith("    main()\n")
+        assert f'start("{name}")\n' in checkout[name] or f'"{name}", ' in checkout[name]
+
+
+@pytest.mark.parametrize("name", sorted(schemas()))
+def test_a_command_is_done_and_planned_with_its_own_settings(name: str) -> None:
+    module = import_module(f"pcr_exp.cli.{name}")
+    for function in (getattr(module, name), module.plan):
+        assert get_type_hints(function)["config"] is schemas()[name]
+    assert schemas().keys() | {"sweep"} == RUNNERS.keys()
 
 
 @pytest.mark.parametrize(
@@ -51,12 +58,12 @@ def test_a_mistyped_command_names_the_nearest(typed: str, hint: str, capsys: Out
 def test_a_runner_reads_what_stands_behind_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     monkeypatch.setattr(sys, "argv", ["pcr-exp", "figures", "out=a"])
-    monkeypatch.setattr("pcr_exp.cli.figures.main", lambda: seen.append(sys.argv))
+    monkeypatch.setattr("pcr_exp.cli.launch.launch", lambda *given: seen.append([*sys.argv, given[1]]))
     assert start_runner("figures", ["out=a"]) == 0
-    assert seen == [["pcr-exp figures", "out=a"]]
+    assert seen == [["pcr-exp figures", "out=a", "figures"]]
 
 
-@pytest.mark.parametrize(("module", "name"), [(rebuild, "redraw"), (catalogue, "catalogue")])
+@pytest.mark.parametrize(("module", "name"), [(redraw, "redraw"), (catalogue, "catalogue")])
 def test_what_needs_a_checkout_says_so(
     module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

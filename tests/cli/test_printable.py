@@ -113,8 +113,8 @@ def test_remarks_that_records_bring_along_are_shown(
     import pcr_exp.records.bucket  # noqa: F401  # a first import below would keep what is put in place here
 
     folder, config = hostile.parent, compose("prepare", "dataset=photos")
-    monkeypatch.setattr("pcr_exp.records.prepare.prepare_records", lambda *_, **__: folder)
-    monkeypatch.setattr("pcr_exp.records.prepare.read_remarks", lambda _: [HOSTILE])
+    monkeypatch.setattr("pcr_exp.cli.prepare.prepare_records", lambda *_, **__: folder)
+    monkeypatch.setattr("pcr_exp.cli.prepare.read_remarks", lambda _: [HOSTILE])
     with caplog.at_level(logging.INFO):
         preparing.prepare(replace(config))
     assert SHOWN in lines(capsys.readouterr().out)

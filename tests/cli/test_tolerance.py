@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from composing import compose
 
-from pcr_exp.cli.studies import tolerance as study
+from pcr_exp.cli import tolerance as study
 from pcr_exp.errors import ConfigError, DatasetError
 from pcr_exp.measuring.tolerance.features import Backbone
 

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.gpu.__main__ import gpu
-from experiments.gpu.parts import PARTS
+from experiments.gpu.parts import PARTS, gpu
 from experiments.report import report
 from experiments.throughput import throughput
 from pcr_exp.analysis.report import Report
@@ -135,9 +134,9 @@ def test_the_demo_shows_its_report_and_each_of_its_runs(
     monkeypatch.setattr("pcr_exp.cli.demo.measure", lambda *_: None)
     monkeypatch.setattr("pcr_exp.cli.demo.calibrate", lambda _: storage)
     monkeypatch.setattr("pcr_exp.cli.demo.show", lambda _: None)
-    monkeypatch.setattr("pcr_exp.analysis.report.write_report", lambda *_, **__: report)
+    monkeypatch.setattr("pcr_exp.cli.demo.write_report", lambda *_, **__: report)
     monkeypatch.setattr(
-        "pcr_exp.runs.train_run.run_training",
+        "pcr_exp.cli.demo.run_training",
         lambda run, **_: trained.append((run.scan.name, run.tracking)),
     )
     asked = ("labels=[photo]", "scans=[baseline,group_1]", f"out={tmp_path}", "tracking=wandb")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments.gpu.__main__ import gpu
+from experiments.gpu.parts import gpu
 from experiments.gpu.settings import GpuConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError, RunError

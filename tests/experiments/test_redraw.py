@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from experiments import rebuild as redrawing
-from experiments.rebuild import RESULTS, main, rebuild, redraw, with_copy
+from experiments.rebuild import RESULTS, rebuild, redraw, with_copy
+from experiments.redraw import main
 from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.figure import new_figure, only_figures, save_figure
 from pcr_exp.analysis.made_by import hardware_of, made_by
