@@ -135,7 +135,6 @@ class DatasetLoader:
             "eval_crop_fraction": eval_crop_fraction,
             "antialias": antialias,
         }
-        storage = getattr(records.storage, "opened", None)
         self._consensus = _open_consensus(world_size)
         self._policy = policy_of_scan(
             scan,
@@ -143,7 +142,7 @@ class DatasetLoader:
                 seed=seed,
                 consensus=self._consensus,
                 index=records.index,
-                supplied=storage.supplied if storage is not None else lambda: (0, 0.0),
+                counts=records.storage.counts,
             ),
         )
         self._loader = RecordLoader(

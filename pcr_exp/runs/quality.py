@@ -103,7 +103,7 @@ def training_quality(
 
 def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
     """Return every scan group that the run may read, repeats of echoed samples included, rising."""
-    run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index, supplied=lambda: (0, 0.0))
+    run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index)
     policy = open_policy(config.scan, run)
     return sorted({*policy.candidates, *config.echo.repeat_groups})
 
