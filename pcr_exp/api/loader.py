@@ -20,6 +20,7 @@ from pcr_exp.api.arguments import named_as_arguments
 from pcr_exp.api.following import Observer, Position
 from pcr_exp.api.scan import Scan, asks_the_model, policy_of_scan
 from pcr_exp.config.check import require
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import ANTIALIAS, LoaderConfig, StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
@@ -27,7 +28,7 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
-from pcr_exp.loading.transform import EvalTransform, TrainTransform, Transform
+from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, SimilarityProbe
@@ -332,8 +333,10 @@ def _transform(
         )
     require(image_size >= 1, "image_size", image_size, "at least 1")
     antialias = given.pop("antialias", ANTIALIAS)
-    kind = TrainTransform if augment else EvalTransform
-    return kind(image_size, AugmentConfig(**given), antialias=antialias)
+    settings = CropSettings(
+        train_px=image_size, eval_px=image_size, augment=AugmentConfig(**given), antialias=antialias
+    )
+    return train_transform(settings) if augment else eval_transform(settings)
 
 
 def _open_consensus(world_size: int) -> Consensus:

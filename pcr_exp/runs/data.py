@@ -18,7 +18,7 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.loading.transform import eval_transform, train_transform
 from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
@@ -191,13 +191,6 @@ def majority_share(records: RecordSet, label: str) -> float | None:
     return float(counts.max() / counts.sum()) if counts.sum() else None
 
 
-def training_transform(config: TrainConfig) -> TrainTransform:
-    """Make what augments the images of training."""
-    return TrainTransform(
-        config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
-    )
-
-
 def training_loader(
     config: TrainConfig, data: RunData, policy: ScanPolicy, processes: Processes
 ) -> RecordLoader:
@@ -206,7 +199,7 @@ def training_loader(
         data.train,
         policy,
         config.loader,
-        transform=training_transform(config),
+        transform=train_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
@@ -230,7 +223,7 @@ def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
         records,
         StaticScan(records.index.num_groups),
         config.loader,
-        transform=training_transform(config),
+        transform=train_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
@@ -264,9 +257,7 @@ def validation_loader(
         records,
         StaticScan(group or 1),
         config.loader,
-        transform=EvalTransform(
-            config.training.eval_image_size, config.dataset.augment, antialias=config.loader.antialias
-        ),
+        transform=eval_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
