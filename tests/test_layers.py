@@ -1,6 +1,7 @@
 """The plan of the layout: a package imports only packages to its left, and none imports the reproduction."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,9 @@ def test_every_package_is_on_the_plan() -> None:
 def test_no_catch_all_modules() -> None:
     catch_all = {"utils", "util", "helpers", "common", "misc"}
     assert [path for path in [*LIBRARY, *REPRODUCTION] if path.stem in catch_all] == []
+
+
+def test_a_storage_is_asked_for_nothing_that_the_protocol_does_not_promise() -> None:
+    asked = re.compile(r"(get|has)attr\([\w.]*\b_?(storage|inner|place|remote)\b")
+    assert asked.search('getattr(self._records.storage, "reads_many", False)')
+    assert [str(path) for path in [*LIBRARY, *REPRODUCTION] if asked.search(path.read_text())] == []

@@ -20,9 +20,9 @@ from pcr_exp.config.scan import scan_of
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.shared_buffers import Slab
 from pcr_exp.loading.tasks import EncodedImages, Files
-from pcr_exp.loading.transform import TrainTransform
+from pcr_exp.loading.transform import train_transform
 from pcr_exp.loading.workers import START_METHOD, BatchDecoder, prepare_process
-from pcr_exp.measuring.throughput.job import AUGMENT, Job
+from pcr_exp.measuring.throughput.job import Job
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
@@ -102,7 +102,7 @@ def _decode_for(
 ) -> None:
     prepare_process()
     scan = scan_of(job.loader)
-    transform = TrainTransform(job.image_size, AUGMENT, antialias=job.settings.antialias)
+    transform = train_transform(job.crops)
     decode = _open(folder, scan.encoding).open_decoder(job.decode)
     decoder = BatchDecoder(transform, decode=decode, seed=job.seed)
     batches = list(_batches(files, decoder, job, scan.group))

@@ -126,7 +126,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         self.images_as = images_as
         self.decode = decode
         self.seed = seed
-        self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index, lambda: (0, 0.0)))
+        self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index))
         WholeImageTransform(transform, images_as)  # refuses another `images_as`
         self._ends = np.cumsum(records.index.sizes)
         # In shared memory: workers that live through several epochs see it too.
@@ -216,7 +216,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         return record, index - (int(self._ends[record - 1]) if record else 0)
 
     def _by_epoch(self) -> ScanPolicy:
-        if not getattr(self._policy, "by_epoch", False):
+        if not self._policy.by_epoch:
             raise ConfigError(
                 f"scan={self.scan!r}: images cannot be read by index at what this policy chooses, since it "
                 "follows training, which a dataset in worker processes never sees. Use .loader(...) and "
@@ -246,8 +246,8 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         if self._reader is None or self._reader[0] != os.getpid():
             largest = int(self.records.index.sizes.max(initial=1))
             kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * largest))
-            remote = getattr(self.records.storage, "is_remote", False)
-            threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if remote else None
+            is_remote = self.records.storage.is_remote
+            threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if is_remote else None
             self._reader = os.getpid(), SingleImages(self.records, kept), threads
         return self._reader[1], self._reader[2]
 

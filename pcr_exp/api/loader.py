@@ -20,6 +20,7 @@ from pcr_exp.api.arguments import named_as_arguments
 from pcr_exp.api.following import Observer, Position
 from pcr_exp.api.scan import Scan, asks_the_model, policy_of_scan
 from pcr_exp.config.check import require
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import ANTIALIAS, LoaderConfig, StorageConfig
 from pcr_exp.errors import ConfigError, LoaderError
@@ -27,7 +28,7 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
-from pcr_exp.loading.transform import EvalTransform, TrainTransform, Transform
+from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, SimilarityProbe
@@ -135,7 +136,6 @@ class DatasetLoader:
             "eval_crop_fraction": eval_crop_fraction,
             "antialias": antialias,
         }
-        storage = getattr(records.storage, "opened", None)
         self._consensus = _open_consensus(world_size)
         self._policy = policy_of_scan(
             scan,
@@ -143,7 +143,7 @@ class DatasetLoader:
                 seed=seed,
                 consensus=self._consensus,
                 index=records.index,
-                supplied=storage.supplied if storage is not None else lambda: (0, 0.0),
+                counts=records.storage.counts,
             ),
         )
         self._loader = RecordLoader(
@@ -333,8 +333,10 @@ def _transform(
         )
     require(image_size >= 1, "image_size", image_size, "at least 1")
     antialias = given.pop("antialias", ANTIALIAS)
-    kind = TrainTransform if augment else EvalTransform
-    return kind(image_size, AugmentConfig(**given), antialias=antialias)
+    settings = CropSettings(
+        train_px=image_size, eval_px=image_size, augment=AugmentConfig(**given), antialias=antialias
+    )
+    return train_transform(settings) if augment else eval_transform(settings)
 
 
 def _open_consensus(world_size: int) -> Consensus:

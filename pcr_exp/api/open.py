@@ -56,7 +56,6 @@ def open(
     """
     require(max_pixels >= 1, "max_pixels", max_pixels, "at least 1")
     storage = PerProcessStorage(expanded(os.fspath(root)))
-    storage.opened  # noqa: B018 (an address that cannot be opened says why)
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
     require_files(records)

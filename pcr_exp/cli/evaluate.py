@@ -12,11 +12,12 @@ import torch
 from pcr_exp.analysis.evaluation import TABLE_FILE, check_headline, levels_markdown, write_evaluation
 from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files, plan_forward
 from pcr_exp.cli.shown import show, track_files
+from pcr_exp.config.crops import crops_of
 from pcr_exp.config.measuring import ALL, IMAGE_SIZE, EvaluateConfig
 from pcr_exp.datasets.sample import Sample, open_images
 from pcr_exp.errors import ConfigError, DatasetError, ImageError
 from pcr_exp.images.codec import find_codec
-from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.loading.transform import EvalTransform, eval_transform
 from pcr_exp.measuring.evaluated_images import file_batches, record_batches
 from pcr_exp.measuring.evaluation import (
     Level,
@@ -58,9 +59,11 @@ def evaluate(config: EvaluateConfig) -> str:
     if config.split == ALL and any(run.dataset_name == config.dataset.name for run in runs):
         log.warning("split=all: these runs are scored on images that they were trained on, among others")
     image_size = runs[0].image_size if runs else config.image_size or IMAGE_SIZE
-    transform = EvalTransform(image_size, config.dataset.augment, antialias=config.loader.antialias)
+    crops = crops_of(config.dataset.augment, config.loader, image_size)
     levels = levels_of(config.groups, config.decodes, config.records.scans.name)
-    images = (images_in_files if config.split == ALL else images_in_records)(config, levels, transform)
+    images = (images_in_files if config.split == ALL else images_in_records)(
+        config, levels, eval_transform(crops)
+    )
     outputs, num_outputs = outputs_of(config, images.classes)
     open_task(config.task, images.classes)  # refuses what does not suit it
     trained = open_trained(config, runs, num_outputs, device)
@@ -81,7 +84,7 @@ def evaluate(config: EvaluateConfig) -> str:
             "split": config.split,
             "fingerprint": images.fingerprint,
             "image_size_px": image_size,
-            "antialias": config.loader.antialias,
+            "antialias": crops.antialias,
             "headline": headline.name,
             "model": runs[0].model_name if runs else config.model.name,
             "num_threads": torch.get_num_threads(),

@@ -11,10 +11,10 @@ from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import write_tolerance
 from pcr_exp.cli.dry_run import Planned, num_in_files, plan_forward
 from pcr_exp.cli.shown import show, track_files
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.measuring import ToleranceConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import DatasetError
-from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
 from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
@@ -61,11 +61,17 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
     """
     label = config.dataset.label
     samples = choose_samples(dataset, config.splits, config.max_images)
+    crops = CropSettings(
+        train_px=config.image_size,
+        eval_px=config.image_size,
+        augment=config.dataset.augment,
+        antialias=config.antialias,
+        decode=config.decode,
+    )
     images = ImageFiles(
         samples,
         config.groups,
-        EvalTransform(config.image_size, config.dataset.augment, antialias=config.antialias),
-        decode=config.decode,
+        crops,
         max_pixels=config.max_pixels,
         script=config.records.scans.script,
     )

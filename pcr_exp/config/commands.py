@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from pcr_exp.config.check import expanded, require
+from pcr_exp.config.crops import CropSettings, crops_of
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes, num_slots
 from pcr_exp.config.records import RecordsConfig
@@ -138,6 +139,12 @@ class TrainConfig(RunnerConfig):
         """Batches that a global batch is made of."""
         training = self.training
         return num_slots(training.batch_size, training.global_batch_size, self.world_size)
+
+    @property
+    def crops(self) -> CropSettings:
+        """What is trained and evaluated on."""
+        training = self.training
+        return crops_of(self.dataset.augment, self.loader, training.image_size, training.eval_image_size)
 
 
 @dataclass(kw_only=True, slots=True)

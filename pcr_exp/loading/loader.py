@@ -253,8 +253,7 @@ class RecordLoader:
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
-        knows = getattr(self._policy, "by_epoch", False)
-        at_start = self._config.shuffle_records * self._num_lanes if knows else at_once
+        at_start = self._config.shuffle_records * self._num_lanes if self._policy.by_epoch else at_once
         under_way = by_calls(in_flight, self._reads_per_call(in_flight))
         ahead = reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
@@ -262,7 +261,7 @@ class RecordLoader:
         return in_flight, self._config.records_ahead or ahead
 
     def _reads_per_call(self, in_flight: int) -> int:
-        return reads_per_call(in_flight, getattr(self._records.storage, "reads_many", False))
+        return reads_per_call(in_flight, self._records.storage.reads_many)
 
     @property
     def _largest_group(self) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import ANTIALIAS
 from pcr_exp.images.codec import Pixels, Source
@@ -74,6 +75,16 @@ class EvalTransform:
         resample(image.part(0, 0, height, width), resized, antialias=self.antialias)
         top, left = round((rows - self.image_size) / 2), round((columns - self.image_size) / 2)
         out[:] = resized[top : top + self.image_size, left : left + self.image_size]
+
+
+def train_transform(crops: CropSettings) -> TrainTransform:
+    """Makes the random crops of `crops`."""
+    return TrainTransform(crops.train_px, crops.augment, antialias=crops.antialias)
+
+
+def eval_transform(crops: CropSettings, px: int | None = None) -> EvalTransform:
+    """Makes the centre crops of `crops`, or as they are but of `px`."""
+    return EvalTransform(px or crops.eval_px, crops.augment, antialias=crops.antialias)
 
 
 def random_crop(height: int, width: int, config: AugmentConfig, draws: Sequence[float]) -> Crop:

@@ -25,6 +25,7 @@ from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Probe, Sca
 
 if TYPE_CHECKING:
     from pcr_exp.policies.consensus import Consensus
+    from pcr_exp.storage.protocol import Counts
 
 _MEMORY = 0.5
 """Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
@@ -79,7 +80,7 @@ class BalancedScan(OneGroup):
         group: int,
         floor: ScanPolicy,
         bytes_per_image: Mapping[int, float],
-        supplied: Callable[[], tuple[int, float]],
+        counts: Callable[[], Counts],
         consensus: Consensus,
         *,
         every_steps: int,
@@ -91,7 +92,7 @@ class BalancedScan(OneGroup):
         Args:
             group: The one to begin with.
             floor: Its group is read where this one's is lower.
-            supplied: Bytes that storage delivered, and the seconds that it had reads to do.
+            counts: What storage delivered so far, and how long it was busy.
             every_steps: Updates between two decisions.
             headroom: Share by which supply must exceed consumption at a higher group than the current.
             max_slowdown: Share of speed that a group may cost for other reasons than its bytes.
@@ -99,7 +100,7 @@ class BalancedScan(OneGroup):
         super().__init__(group, bytes_per_image)
         self._floor = floor
         self._bytes_per_image = dict(bytes_per_image)
-        self._supplied = supplied
+        self._counts = counts
         self._consensus = consensus
         self._every_steps = every_steps
         self._headroom = headroom
@@ -117,7 +118,8 @@ class BalancedScan(OneGroup):
     def observe(self, update: Update) -> None:
         """Count; every so many updates, decide."""
         self._floor.observe(update)
-        now = (update.train_s, update.wait_s, *self._supplied())
+        counts = self._counts()
+        now = (update.train_s, update.wait_s, counts.bytes_read, counts.busy_s)
         if self._began is None:  # what a session's first update took is not known
             self._began = now
             return
@@ -196,7 +198,7 @@ def open_balanced(config: BalancedConfig, run: PolicyInputs) -> BalancedScan:
         config.group,
         floor,
         {group: run.index.mean_prefix_bytes(group) for group in groups},
-        run.supplied,
+        run.counts,
         run.consensus,
         every_steps=config.every_steps,
         headroom=config.headroom,

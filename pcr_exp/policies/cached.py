@@ -66,8 +66,8 @@ class CachedScan(OneGroup):
 
     def __init__(self, config: CachedConfig, index: RecordIndex, seed: int) -> None:
         super().__init__(config.group, [config.cached_group, config.group])
-        self.kept_bytes = planned_cache(index, config.cached_group, config.cache_mib * MIB, seed)
-        """By record, the bytes that the cache is to keep; of others none."""
+        self._planned = planned_cache(index, config.cached_group, config.cache_mib * MIB, seed)
+        self.kept_bytes = self._planned
         self._cached_group = config.cached_group
         self._share = config.share
         self._seed = seed
@@ -76,7 +76,7 @@ class CachedScan(OneGroup):
         """The lower group, if the record was drawn for it."""
         from pcr_exp.system.randomness import Purpose, stream
 
-        if epoch == 0 or record not in self.kept_bytes:
+        if epoch == 0 or record not in self._planned:
             return self.current
         draw = stream(self._seed, Purpose.CACHED, epoch, record).random()
         return self._cached_group if draw < self._share else self.current

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from pcr_exp.config.check import require
 from pcr_exp.config.components import build, register
 from pcr_exp.config.scan import ScanConfig
+from pcr_exp.storage.protocol import Counts
 from pcr_exp.system.columns import Column
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ def declared_columns(policy: object) -> tuple[Column, ...]:
 class ScanPolicy(Protocol):
     """Decides; see the module's text for who calls what."""
 
+    by_epoch: bool = False
+    """Whether a record's group follows from the epoch alone: such a policy needs not be told of training."""
+    kept_bytes: Mapping[int, int] | None = None
+    """By record, the bytes that a cache is to keep, of others none; None: it keeps what is read."""
+
     @property
     def candidates(self) -> tuple[int, ...]:
         """Every scan group that `group` may give, rising."""
@@ -175,8 +181,8 @@ class PolicyInputs:
     """Among the run's ranks."""
     index: RecordIndex
     """The index of the records that are trained on."""
-    supplied: Callable[[], tuple[int, float]]
-    """Bytes that storage delivered, and the seconds that it had reads to do."""
+    counts: Callable[[], Counts] = Counts
+    """What storage delivered so far."""
 
 
 def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:
@@ -200,7 +206,7 @@ class StaticScan:
     """One scan group for the whole run."""
 
     by_epoch = True
-    """Whether a record's group follows from the epoch alone: such a policy needs not be told of training."""
+    kept_bytes: Mapping[int, int] | None = None
 
     def __init__(self, group: int) -> None:
         self.candidates: tuple[int, ...] = (group,)

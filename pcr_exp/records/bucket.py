@@ -27,7 +27,7 @@ from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.open import open_remote
 from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import StorageBelow
+from pcr_exp.storage.protocol import Below
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def prepare_in_bucket(
     if before.keys() >= set(_INDEXES) and not is_finished(folder):
         _write_small_files(before, folder)
     local = replace(records, root=records.staging)
-    stored = StorageBelow(storage, name)
+    stored = Below(storage, name)
     made = prepare_records(dataset, local, progress, on_report, stored=stored)
     send(made, storage, name, before, on_change=records.on_change)
     return made
@@ -95,7 +95,7 @@ def check_bucket(
     with TemporaryDirectory() as temporary:
         _write_small_files(small, Path(temporary) / name)
         local = replace(records, root=temporary)
-        below = StorageBelow(storage, name)
+        below = Below(storage, name)
         found = check_records(dataset, local, contents=contents, progress=progress, stored=below)
     return f"{found}; {len(sizes)} objects below {storage}/{name} are as their indexes say"
 

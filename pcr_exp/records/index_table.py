@@ -41,7 +41,7 @@ from pcr_exp.records.index import (
 )
 from pcr_exp.records.strict_json import MAX_HEX_KEY, MAX_WORD, UnfitError
 from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.system.atomic import write_atomic
 
 MAGIC = b"\x89PCT\r\n\x1a\n"
@@ -180,7 +180,7 @@ def write_index(folder: Path, index: RecordIndex) -> None:
     write_atomic(folder / INDEX_FILE, [data])
 
 
-def read_index(storage: RangeReader, folder: str) -> RecordIndex:
+def read_index(storage: Storage, folder: str) -> RecordIndex:
     """The index of the records in `folder`, by its table if it has one.
 
     Raises:
@@ -201,7 +201,7 @@ def read_index(storage: RangeReader, folder: str) -> RecordIndex:
     return found if found is not None else parse_index(data, path)
 
 
-def unfit_table(storage: RangeReader, folder: str) -> str | None:
+def unfit_table(storage: Storage, folder: str) -> str | None:
     """Why `index.table` is left alone and `index.json` parsed instead; None if it is not so, or not there.
 
     Raises:
@@ -215,7 +215,7 @@ def unfit_table(storage: RangeReader, folder: str) -> str | None:
     return None
 
 
-def _by_table(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
+def _by_table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | None:
     """The index by its table, if there is one that is of this index."""
     try:
         return _table(storage, folder, index_bytes)
@@ -224,7 +224,7 @@ def _by_table(storage: RangeReader, folder: str, index_bytes: int) -> RecordInde
         return None
 
 
-def _table(storage: RangeReader, folder: str, index_bytes: int) -> RecordIndex | None:
+def _table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | None:
     """The index by its table; None if there is none. Raises UnfitError or PcrExpError where it is unfit."""
     path = path_below(folder, TABLE_FILE)
     try:

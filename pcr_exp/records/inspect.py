@@ -16,13 +16,12 @@ from pcr_exp.records.format import HEADER_START, REMEDY, stated_header_bytes, un
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex
 from pcr_exp.records.index_table import path_below, unfit_table
-from pcr_exp.records.listing import names_in
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import record_file
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.open import PerProcessStorage
 from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 
 SUFFIX = ".pcr"
 
@@ -99,19 +98,14 @@ def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
 
 
 def no_records(storage: PerProcessStorage) -> RecordError:
-    """No index lies at an address.
-
-    Raises:
-        StorageError: it cannot be opened.
-    """
-    storage.opened  # noqa: B018 (an address that cannot be opened says why)
+    """No index lies at an address."""
     return RecordError(
         f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
         f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
     )
 
 
-def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
+def index_of_record(storage: Storage, file: str) -> RecordIndex:
     """The index that a record alone would have: a header, then groups that say where they end.
 
     What classes its labels count is not known: they are called by their numbers.
@@ -149,7 +143,7 @@ def index_of_record(storage: RangeReader, file: str) -> RecordIndex:
     )
 
 
-def find_record(storage: RangeReader, file: str) -> Found:
+def find_record(storage: Storage, file: str) -> Found:
     """A record of a folder: by its index, if that lists it, and else by what it says itself.
 
     Raises:
@@ -163,7 +157,7 @@ def find_record(storage: RangeReader, file: str) -> Found:
     return Found(RecordSet(storage, "", index=index_of_record(storage, file)), range(1))
 
 
-def exists(storage: RangeReader, path: str, refusals: list[RefusedError] | None = None) -> bool:
+def exists(storage: Storage, path: str, refusals: list[RefusedError] | None = None) -> bool:
     """Whether a file lies there; a refusal is added to `refusals`, as it may mean that there is none."""
     try:
         with opening():
@@ -215,7 +209,7 @@ def look_around(root: str) -> tuple[list[Found], list[Fault]]:
     found: list[Found] = []
     faults: list[Fault] = []
     for folder in FOLDERS:
-        names = names_in(storage, folder)
+        names = storage.names(folder)
         stored = None if names is None else {name for name in names if name.endswith(SUFFIX)}
         path = path_below(folder, INDEX_FILE)
         if not exists(storage, path):
@@ -237,7 +231,7 @@ def look_around(root: str) -> tuple[list[Found], list[Fault]]:
     return found, faults
 
 
-def _probed(storage: RangeReader, folder: str) -> list[str]:
+def _probed(storage: Storage, folder: str) -> list[str]:
     """The first record that every encode writes, if it is there."""
     first = record_file(0)
     return [first] if exists(storage, path_below(folder, first)) else []

@@ -20,7 +20,7 @@ from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, look, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.lock import hold_when_free
 
@@ -62,7 +62,7 @@ def prepare_records(
     on_report: OnReport | None = None,
     *,
     thorough: bool = True,
-    stored: RangeReader | None = None,
+    stored: Storage | None = None,
 ) -> Path:
     """Encode all splits, unless that is done already: then the dataset itself need not be there.
 
@@ -149,7 +149,7 @@ def check_records(
     *,
     contents: bool = False,
     progress: Progress | None = None,
-    stored: RangeReader | None = None,
+    stored: Storage | None = None,
 ) -> str:
     """Compare every image with what the records were made of, and change nothing; says what was found.
 

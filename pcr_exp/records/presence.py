@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pcr_exp.errors import MissingFileError, RecordError
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 
 _MAX_LOCAL, _MAX_REMOTE = 2**14, 64
 """Records that are looked at; of more, as many at random: a tenth of a second, and a few requests."""
 _NUM_THREADS = 16
 
 
-def require_files(records: RecordSet, storage: RangeReader | None = None) -> None:
+def require_files(records: RecordSet, storage: Storage | None = None) -> None:
     """Compare the sizes of record files with the index, up to the end of their first scan group.
 
     Prefixes that were copied alone are welcome; an index has checked that its groups have room for the
@@ -34,8 +34,7 @@ def require_files(records: RecordSet, storage: RangeReader | None = None) -> Non
         StorageError: the storage cannot tell.
     """
     place = storage or records.storage
-    is_remote = getattr(place, "is_remote", False)
-    count, limit = len(records.index.records), _MAX_REMOTE if is_remote else _MAX_LOCAL
+    count, limit = len(records.index.records), _MAX_REMOTE if place.is_remote else _MAX_LOCAL
     # An index cannot know which of its records will be looked at.
     numbers = range(count) if count <= limit else random.SystemRandom().sample(range(count), limit)
 
@@ -55,7 +54,7 @@ def require_files(records: RecordSet, storage: RangeReader | None = None) -> Non
                 "1 alone. Copy the record again from where it was made, or encode again."
             )
 
-    if is_remote:
+    if place.is_remote:
         with ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-sizes") as threads:
             list(threads.map(check, numbers))
     else:

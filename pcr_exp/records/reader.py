@@ -24,7 +24,7 @@ from pcr_exp.records.groups import (
 from pcr_exp.records.headers import KnownHeaders
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.records.index_table import read_index
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class RecordSet:
 
     def __init__(
         self,
-        storage: RangeReader,
+        storage: Storage,
         folder: str,
         max_samples: int | None = None,
         *,
@@ -62,7 +62,7 @@ class RecordSet:
         self.codec = find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
-    def storage(self) -> RangeReader:
+    def storage(self) -> Storage:
         """Where the bytes come from."""
         return self._storage
 
@@ -99,23 +99,18 @@ class RecordSet:
         try:
             return read()
         except RecordError as error:
-            was_cached = self._forget(self.path(record))
-            if not (was_cached or getattr(self._storage, "is_remote", False)):
+            was_cached = self._storage.forget(self.path(record))
+            if not (was_cached or self._storage.is_remote):
                 raise
             log.warning("%s It is read once more, since it came from %s.", error, self._storage)
         try:
             return read()
         except RecordError as error:
-            self._forget(self.path(record))
+            self._storage.forget(self.path(record))
             raise RecordError(
                 f"{error} It was read twice from {self._storage}, and was wrong both times: either it is "
                 "damaged there, or something on the way (a proxy, a cache) damages it each time."
             ) from error
-
-    def _forget(self, path: str) -> bool:
-        """Whether a cache kept something of the file, of which it now keeps nothing."""
-        forget: Callable[[str], bool] | None = getattr(self._storage, "forget", None)
-        return forget is not None and forget(path)
 
     def stored(self, record: int) -> RecordEntry:
         """A record as it lies there: with all samples, whatever `max_samples` is."""
@@ -151,14 +146,14 @@ class RecordSet:
         return prefix, damaged
 
     def read_prefixes(self, wanted: Sequence[tuple[int, int]]) -> list[RecordPrefix]:
-        """As `read_prefix` of each (record, group), by one call of the storage, whose `reads_many` is true.
+        """As `read_prefix` of each (record, group), by one call of the storage.
 
         Raises:
             RecordError, StorageError: as `read_prefix`, of any of them; nothing is read twice.
         """
         sizes = [self.index.prefix_bytes(*one) for one in wanted]
         places = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
-        found = self._storage.read_many(places)  # type: ignore[attr-defined]
+        found = self._storage.read_many(places)
         return [
             self._prefix_of(data, record, group, size)
             for data, (record, group), size in zip(found, wanted, sizes, strict=True)

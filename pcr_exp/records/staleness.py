@@ -27,7 +27,7 @@ from pcr_exp.records.sources import (
     write_source,
 )
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def of_other_bytes(
     folder: Path,
     files: Mapping[str, Path | PackedImage],
     images: Mapping[str, SourceImage],
-    stored: RangeReader | None = None,
+    stored: Storage | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> list[str]:
     """Ids of those files that differ from what the records in `folder` hold of them, sorted.
@@ -90,7 +90,7 @@ class Comparison:
         dataset: DatasetConfig,
         records: RecordsConfig,
         folder: Path,
-        stored: RangeReader | None = None,
+        stored: Storage | None = None,
     ) -> None:
         """`folder` holds the splits of the records; `stored` does, if records themselves are not there."""
         self._stored = stored

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from pcr_exp.config.check import require
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import StorageConfig
@@ -17,7 +18,7 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.loading.transform import eval_transform, train_transform
 from pcr_exp.policies.policy import ScanPolicy, StaticScan
 from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
@@ -35,9 +36,6 @@ from pcr_exp.system.keys import key_of
 from pcr_exp.system.machine import drop, resident_share_of
 from pcr_exp.training.distributed.processes import Processes
 
-REQUEST_COLUMNS = ("num_requests", "num_retries", "cached_bytes")
-"""Columns of rows that storage and cache count beside `bytes_read`."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunData:
@@ -48,23 +46,10 @@ class RunData:
     """What scan policies and tuning look at; may hold no image."""
     val: RecordSet
     """What is reported."""
-    storage: CountingStorage
-    """What `train` is read through, where no cache has it."""
-    cache: CachedStorage | None = None
-    """What stands between the two, if `storage.cache` says so."""
 
     def num_classes(self, label: str) -> int:
         """Classes of a label."""
         return len(self.train.index.classes[label])
-
-    def count_requests(self) -> Callable[[], tuple[int, ...]]:
-        """Begin to count; what comes gives REQUEST_COLUMNS since then."""
-
-        def counted() -> tuple[int, ...]:
-            return *self.storage.requests(), 0 if self.cache is None else self.cache.cached_bytes
-
-        before = counted()
-        return lambda: tuple(now - then for now, then in zip(counted(), before, strict=True))
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
@@ -99,41 +84,37 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
     max_pixels = config.records.max_pixels
     train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
     require_files(train, open_root(config.records))  # what is no part of training is not slowed down
-    cache = None if plain else _open_cache(config, train)
-    if cache is not None:
-        train = RecordSet(cache, train.folder, max_pixels=max_pixels, index=train.index)
     tune, val = (
         open_unthrottled(config.dataset, config.records, split, "baseline") for split in ("tune", "val")
     )
     _check_label(config, train.index)
-    return RunData(train, tune, val, storage, cache)
+    return RunData(train, tune, val)
 
 
-def _open_cache(config: TrainConfig, train: RecordSet) -> CachedStorage | None:
-    place, max_bytes = config.storage.cache, round(config.storage.cache_mib * MIB)
-    if place is None:
-        return None
-    # An encode of other files has another fingerprint; records that were added to keep theirs.
-    key = key_of({"root": config.records.root, "fingerprint": train.index.fingerprint})
-    return CachedStorage(train.storage, open_cache(place, max_bytes, key))
+def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunData:
+    """Read the training records through the cache that `storage.cache` names, if it names one.
 
-
-def keep_as_planned(policy: ScanPolicy, data: RunData, storage: StorageConfig) -> None:
-    """Let the cache keep what a policy has planned for it, if the policy plans that: `scan=cached`.
+    It keeps what is read, or what the policy has planned for it (`scan=cached`).
 
     Raises:
         ConfigError: the cache is smaller than the plan says.
+        StorageError: there can be no cache.
     """
-    planned: dict[int, int] | None = getattr(policy, "kept_bytes", None)
-    if planned is None or data.cache is None:
-        return
-    if sum(planned.values()) > storage.cache_mib * MIB:
-        raise ConfigError(
-            f"storage.cache_mib={storage.cache_mib:g}: wanted {sum(planned.values()) / MIB:.1f} or more, "
-            "which scan.cache_mib has planned."
-        )
-    limits = {data.train.path(record): num_bytes for record, num_bytes in planned.items()}
-    data.cache.may_keep = lambda path: limits.get(path, 0)
+    place, mib, train = config.storage.cache, config.storage.cache_mib, data.train
+    if place is None:
+        return data
+    keep = None
+    if policy.kept_bytes is not None:
+        planned = sum(policy.kept_bytes.values()) / MIB
+        wanted = f"{planned:.1f} or more, which scan.cache_mib has planned"
+        require(planned <= mib, "storage.cache_mib", mib, wanted)
+        keep = {train.path(record): num_bytes for record, num_bytes in policy.kept_bytes.items()}
+    # An encode of other files has another fingerprint; records that were added to keep theirs.
+    key = key_of({"root": config.records.root, "fingerprint": train.index.fingerprint})
+    cached = CachedStorage(train.storage, open_cache(place, round(mib * MIB), key), keep)
+    return replace(
+        data, train=RecordSet(cached, train.folder, max_pixels=train.max_pixels, index=train.index)
+    )
 
 
 def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordSet:
@@ -210,13 +191,6 @@ def majority_share(records: RecordSet, label: str) -> float | None:
     return float(counts.max() / counts.sum()) if counts.sum() else None
 
 
-def training_transform(config: TrainConfig) -> TrainTransform:
-    """Make what augments the images of training."""
-    return TrainTransform(
-        config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
-    )
-
-
 def training_loader(
     config: TrainConfig, data: RunData, policy: ScanPolicy, processes: Processes
 ) -> RecordLoader:
@@ -225,7 +199,7 @@ def training_loader(
         data.train,
         policy,
         config.loader,
-        transform=training_transform(config),
+        transform=train_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
@@ -249,7 +223,7 @@ def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
         records,
         StaticScan(records.index.num_groups),
         config.loader,
-        transform=training_transform(config),
+        transform=train_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
@@ -283,9 +257,7 @@ def validation_loader(
         records,
         StaticScan(group or 1),
         config.loader,
-        transform=EvalTransform(
-            config.training.eval_image_size, config.dataset.augment, antialias=config.loader.antialias
-        ),
+        transform=eval_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,

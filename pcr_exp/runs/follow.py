@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from pcr_exp.config.commands import TrainConfig
-from pcr_exp.runs.data import REQUEST_COLUMNS, open_data
+from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.session import open_session, set_up_torch
+from pcr_exp.runs.session import COUNTED, open_session, set_up_torch
 from pcr_exp.storage.bucket import new_bucket_path
 from pcr_exp.storage.open import is_limited
 from pcr_exp.system.process import handled_signals
@@ -28,7 +28,7 @@ from pcr_exp.training.weights import load_checkpoint
 
 State = dict[str, Any]
 
-_OF_STORAGE = ("bytes_read", *REQUEST_COLUMNS)
+
 _COUNTED = {column.name for column in COLUMNS if column.grows and column.combine == "sum"}
 _MEANS = ("epoch_loss", "interval_loss")
 
@@ -112,7 +112,7 @@ def share_of_state(states: Sequence[State], rank: int, world_size: int) -> State
     return {
         **first,
         "progress": _progress(first["progress"], [state["progress"] for state in own]),
-        **{name: sum(state.get(name, 0) for state in own) for name in _OF_STORAGE},
+        **{name: sum(state.get(name, 0) for state in own) for name in COUNTED},
         "exchange": _exchange(states, own),
     }
 

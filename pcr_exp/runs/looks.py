@@ -17,7 +17,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.loading.transform import eval_transform
 from pcr_exp.measuring.tolerance.answer import loss_bounds
 from pcr_exp.measuring.tolerance.features import extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import RecordImages
@@ -200,7 +200,7 @@ class Probes:
     def _loss_bounds(self, probe: ToleranceProbe) -> dict[int, float]:
         config, sample = self.config, self._sample(probe.num_images)
         groups = sorted({*probe.candidates, sample.full_group})
-        transform = EvalTransform(probe.image_size, config.dataset.augment, antialias=config.loader.antialias)
+        transform = eval_transform(config.crops, probe.image_size)
         # Neither torch's random state nor its number of threads may tell that there was a probe.
         with torch.random.fork_rng():
             backbone = open_backbone(EfficientNetLiteConfig(pretrained=True), self.trainer.device)
@@ -211,9 +211,7 @@ class Probes:
 
     def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:
         config, sample = self.config, self._sample(probe.num_images)
-        transform = EvalTransform(
-            config.training.image_size, config.dataset.augment, antialias=config.loader.antialias
-        )
+        transform = eval_transform(config.crops, config.training.image_size)
 
         def batches(group: int) -> Iterator[SampleBatch]:
             label, batch_size = config.dataset.label, config.training.batch_size
@@ -244,6 +242,6 @@ class Probes:
     def _sample(self, num_images: int) -> FixedSample:
         if self.sample is None or len(self.sample) < num_images:
             train = self.data.train
-            decode = train.open_decoder(self.config.loader.decode)
+            decode = train.open_decoder(self.config.crops.decode)
             self.sample = FixedSample(train, num_images, decode=decode)
         return self.sample

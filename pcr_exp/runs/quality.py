@@ -23,6 +23,7 @@ from pcr_exp.errors import StorageError
 from pcr_exp.images.codec import Pixels
 from pcr_exp.images.ms_ssim import WINDOW_PX, ms_ssim, scales_that_fit
 from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.loading.transform import train_transform
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, open_policy
@@ -30,7 +31,7 @@ from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import counting_bar
-from pcr_exp.runs.data import as_found, open_data, training_transform
+from pcr_exp.runs.data import as_found, open_data
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.randomness import Purpose, stream
@@ -103,7 +104,7 @@ def training_quality(
 
 def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
     """Return every scan group that the run may read, repeats of echoed samples included, rising."""
-    run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index, supplied=lambda: (0, 0.0))
+    run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index)
     policy = open_policy(config.scan, run)
     return sorted({*policy.candidates, *config.echo.repeat_groups})
 
@@ -118,12 +119,11 @@ class _Measurement:
     """How the crops are made, and what they have in common at all groups."""
 
     def __init__(self, config: TrainConfig, records: RecordSet, num_images: int) -> None:
-        index, size_px = records.index, config.training.image_size
+        index, self._crops = records.index, config.crops
+        size_px = self._crops.train_px
         self.num_images = min(num_images, index.num_samples)
-        self._decode, self._antialias = config.loader.decode, config.loader.antialias
-        self._transform = training_transform(config)
-        decode = records.open_decoder(self._decode)
-        self._sample = FixedSample(records, num_images, decode=decode)
+        self._transform = train_transform(self._crops)
+        self._sample = FixedSample(records, num_images, decode=records.open_decoder(self._crops.decode))
         crop = np.zeros((size_px, size_px, 3), dtype=np.uint8)
         self._num_scales = scales_that_fit(crop, crop) if size_px >= WINDOW_PX else 0
         self._decided_by = {
@@ -131,10 +131,7 @@ class _Measurement:
             "records": index.fingerprint,
             "encoding": index.encoding,
             "num_images": self.num_images,
-            "decode": self._decode,
-            "antialias": self._antialias,
-            "augment": asdict(config.dataset.augment),
-            "image_size": size_px,
+            **self._crops.key(),
         }
 
     def file(self, group: int) -> str:
@@ -154,8 +151,8 @@ class _Measurement:
             alike = values.get(group, [1.0] if self._num_scales else [])
             yield GroupQuality(
                 group=group,
-                decode=self._decode,
-                antialias=self._antialias,
+                decode=self._crops.decode,
+                antialias=self._crops.antialias,
                 ms_ssim_mean=float(np.mean(alike)) if alike else None,
                 ms_ssim_std=float(np.std(alike)) if alike else None,
                 num_images=self.num_images,

@@ -20,10 +20,11 @@ from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
-from pcr_exp.runs.data import REQUEST_COLUMNS, RunData, keep_as_planned, training_loader, validation_loader
+from pcr_exp.runs.data import RunData, training_loader, validation_loader, with_cache
 from pcr_exp.runs.looks import Probes, Validation, ValidationBatches
 from pcr_exp.runs.predictions import Predictions, open_predictions
 from pcr_exp.runs.rows import team_row
+from pcr_exp.storage.protocol import Counts
 from pcr_exp.system.columns import Column
 from pcr_exp.system.machine import OthersCpu
 from pcr_exp.training.clocks import Clocks, StopAfter, cpu_threads, synchronizer
@@ -37,6 +38,9 @@ from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.report import Progress, Row
 from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer
+
+COUNTED = ("bytes_read", "num_requests", "num_retries", "cached_bytes")
+"""Columns of rows, and parts of `Counts`, that go on over sessions."""
 
 
 def check_precision(config: TrainConfig, trainer: Trainer) -> None:
@@ -71,10 +75,8 @@ class Session:
     clocks: Clocks
     validation: Validation
     probes: Probes
-    session_bytes: Callable[[], int]
-    """Bytes of training records that storage delivered to this process in this session."""
-    session_requests: Callable[[], tuple[int, ...]]
-    """(requests, of which made again) for them, and bytes that a cache gave in place of storage."""
+    session_counts: Callable[[], Counts]
+    """What storage delivered of training records to this process in this session."""
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
@@ -85,9 +87,7 @@ class Session:
     processes: Processes = field(default_factory=Processes)
     others_cpu: OthersCpu | None = None
     """Of the first process: what others take from the run's processes on its host."""
-    earlier_bytes: int = 0
-    """The same, of the sessions before."""
-    earlier_requests: tuple[int, ...] = (0, 0, 0)
+    earlier_counts: Counts = field(default_factory=Counts)
     """The same, of the sessions before."""
     earlier_probe_bytes: int = 0
     """Bytes that a scan policy's probes had read by then."""
@@ -105,12 +105,12 @@ class Session:
 
     def bytes_read(self) -> int:
         """Return the bytes of training records that storage delivered here since the run began."""
-        return self.earlier_bytes + self.session_bytes()
+        return self._counted()["bytes_read"]
 
-    def requests(self) -> dict[str, int]:
-        """Return REQUEST_COLUMNS of this process since the run began."""
-        counts = zip(REQUEST_COLUMNS, self.earlier_requests, self.session_requests(), strict=True)
-        return {name: before + now for name, before, now in counts}
+    def _counted(self) -> dict[str, int]:
+        """Return COUNTED of this process since the run began."""
+        counts = self.earlier_counts + self.session_counts()
+        return {name: getattr(counts, name) for name in COUNTED}
 
     def rows(
         self,
@@ -166,11 +166,11 @@ class Session:
             self.echo,
             self.loader.effort,
             num_workers=self.num_workers,
-            bytes_read=self.session_bytes() - probe_bytes,
+            bytes_read=self.session_counts().bytes_read - probe_bytes,
             counters=row,
         )
         group = {"scan_group": group_number(self.encoding, row["scan_group"])}
-        return group | self.trainer.kept.columns() | stages | self.requests()
+        return group | self.trainer.kept.columns() | stages | self._counted()
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):
@@ -190,8 +190,7 @@ class Session:
             "progress": self.progress.state_dict(),
             "policy": self.policy.state_dict(),
             "clocks": self.clocks.state_dict(),
-            "bytes_read": self.bytes_read(),
-            **self.requests(),
+            **self._counted(),
             "predictions": None if self.predictions is None else self.predictions.state(),
         }
 
@@ -201,8 +200,7 @@ class Session:
         self.progress = Progress.from_state(state["progress"])
         self.policy.load_state_dict(state["policy"])
         self.clocks.load_state_dict(state["clocks"])
-        self.earlier_bytes = state["bytes_read"]
-        self.earlier_requests = tuple(state.get(name, 0) for name in REQUEST_COLUMNS)
+        self.earlier_counts = Counts(**{name: state[name] for name in COUNTED})
         self.earlier_probe_bytes = self.progress.probe_bytes
         if self.predictions is not None and state.get("predictions") is not None:
             self.predictions.load_state(state["predictions"])
@@ -247,9 +245,9 @@ def open_session(
     require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     policy = open_policy(
-        config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.storage.supplied)
+        config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
     )
-    keep_as_planned(policy, data, config.storage)
+    data = with_cache(config, data, policy)
     check_bounds(config)
     trainer = Trainer(
         model,
@@ -262,7 +260,7 @@ def open_session(
         task=task,
     )
     check_precision(config, trainer)
-    index_bytes, requests_since = data.storage.bytes_read, data.count_requests()
+    counts, of_index = data.train.storage.counts, data.train.storage.counts()
     with (
         closing(training_loader(config, data, policy, processes)) as loader,
         ExitStack() as others,
@@ -294,8 +292,7 @@ def open_session(
                 tune_loss=lambda: _loss(trainer, batches["tune"]),
                 steps_per_epoch=loader.num_batches,
             ),
-            session_bytes=lambda: data.storage.bytes_read - index_bytes,
-            session_requests=requests_since,
+            session_counts=lambda: counts() - of_index,
             echo=config.echo,
             num_workers=config.loader.num_workers,
             encoding=config.scan.encoding,

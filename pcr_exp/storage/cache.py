@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,7 +24,7 @@ import xxhash
 from filelock import FileLock
 
 from pcr_exp.errors import StorageError
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Counts, Range, Storage, Wrapped
 from pcr_exp.system.atomic import (
     TEMPORARY_SUFFIX,
     create_temporary,
@@ -105,9 +105,14 @@ class DiskCache:
     lock, which the kernel drops when its holder dies, guards the sum of all sizes.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
-        """Raises StorageError if there is no such cache and none can be made, or others can write to it."""
+    def __init__(self, folder: Path, max_bytes: int, key: str = "") -> None:
+        """Open the cache in `folder`; prefixes of another `key` are of other records, and never met.
+
+        Raises:
+            StorageError: there is no such cache and none can be made, or others can write to it.
+        """
         self._folder = _cache_folder(folder)
+        self._key = key
         self._max_bytes = max_bytes
         self._lock = FileLock(self._folder / "lock", thread_local=False, fallback_to_soft=False)
         self._threads = threading.Lock()
@@ -190,7 +195,7 @@ class DiskCache:
         temporary.replace(self._folder / _USED)
 
     def _file(self, path: str) -> Path:
-        return self._folder / f"{path}{_SUFFIX}"
+        return self._folder / self._key / f"{path}{_SUFFIX}"
 
 
 def _num_kept(file: Path) -> int | None:
@@ -245,16 +250,16 @@ def _make_tagged(named: Path, folder: Path) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-class CachedStorage:
+class CachedStorage(Wrapped):
     """Another storage's records, beginnings of which come from a cache. Other files pass through it."""
 
-    def __init__(self, inner: RangeReader, cache: PrefixCache) -> None:
-        self.inner = inner
-        self.is_remote = getattr(inner, "is_remote", False)
+    def __init__(self, inner: Storage, cache: PrefixCache, keep: Mapping[str, int] | None = None) -> None:
+        """`keep`: by path, the bytes that may be kept of it, of others none; None: all that are read."""
+        super().__init__(inner)
+        self.reads_many = False
         self.cached_bytes = 0
         """Bytes that the cache gave in place of the storage."""
-        self.may_keep: Callable[[str], int | None] = lambda _: None
-        """Given a path, the bytes of it that may be kept; None: all that are read."""
+        self._keep = keep
         self._cache = cache
         self._lock = threading.Lock()
 
@@ -273,24 +278,24 @@ class CachedStorage:
             return self.inner.read(path, offset, length)
         prefix = held + self.inner.read(path, len(held), end - len(held))
         self._count(len(held) - offset)
-        limit = self.may_keep(path)
-        self._cache.put(path, prefix if limit is None else prefix[:limit])
+        self._cache.put(path, prefix if self._keep is None else prefix[: self._keep.get(path, 0)])
         return prefix[offset:end]
 
-    def size(self, path: str) -> int:
-        """As the inner storage's `size`."""
-        return self.inner.size(path)
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As `read` of each range, one after the other."""
+        return Storage.read_many(self, ranges)
 
     def forget(self, path: str) -> bool:
         """Keep nothing of a file, as what is kept of it is damaged; whether something was kept."""
         return self._cache.forget(path)
 
+    def counts(self) -> Counts:
+        """What the inner storage counts, and what the cache saved it."""
+        return self.inner.counts() + Counts(cached_bytes=self.cached_bytes)
+
     def _count(self, num_bytes: int) -> None:
         with self._lock:
             self.cached_bytes += num_bytes
-
-    def __str__(self) -> str:
-        return str(self.inner)
 
 
 def open_cache(place: str, max_bytes: int, key: str) -> PrefixCache:
@@ -309,21 +314,6 @@ def open_cache(place: str, max_bytes: int, key: str) -> PrefixCache:
     if "://" in place:
         raise StorageError(f"storage.cache={place!r}: wanted memory, or a local folder.")
     try:
-        return _Keyed(DiskCache(Path(os.path.expandvars(place)).expanduser(), max_bytes), key)
+        return DiskCache(Path(os.path.expandvars(place)).expanduser(), max_bytes, key)
     except StorageError as error:
         raise StorageError(f"storage.cache={place!r}: {error}") from error
-
-
-class _Keyed:
-    def __init__(self, cache: PrefixCache, key: str) -> None:
-        self._cache = cache
-        self._key = key
-
-    def get(self, path: str) -> bytes:
-        return self._cache.get(f"{self._key}/{path}")
-
-    def put(self, path: str, prefix: bytes) -> None:
-        self._cache.put(f"{self._key}/{path}", prefix)
-
-    def forget(self, path: str) -> bool:
-        return self._cache.forget(f"{self._key}/{path}")

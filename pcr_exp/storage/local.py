@@ -8,12 +8,13 @@ from pathlib import Path
 
 from pcr_exp.errors import MissingFileError, StorageError
 from pcr_exp.storage.many_reads import find_many_reads
+from pcr_exp.storage.protocol import Range, Storage
 from pcr_exp.system.regular import open_regular, require_regular
 
 _MAX_TOGETHER_BYTES = 2**24
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """Files below `root`, read with plain `pread` (thread safe: no file position is shared).
 
     The kernel is told not to read ahead: beyond a prefix lie bytes that nobody will ask for, and disks are
@@ -44,19 +45,19 @@ class LocalStorage:
         except OSError as error:
             raise _unreadable(Path(file), error) from error
 
-    def read_many(self, places: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """For each (path, offset, length) what `read` gives; small ones by one call, where that was built.
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As `read` of each range; small ones by one call, where that was built.
 
         Raises:
             StorageError: as `read`, of the first file that cannot be read.
         """
         library = find_many_reads()
-        if library is None or sum(length for _, _, length in places) > _MAX_TOGETHER_BYTES:
-            return [self.read(*place) for place in places]
+        if library is None or sum(length for _, _, length in ranges) > _MAX_TOGETHER_BYTES:
+            return super().read_many(ranges)
         try:
-            return library.read([(f"{self._root}/{path}", offset, length) for path, offset, length in places])
+            return library.read([(f"{self._root}/{path}", offset, length) for path, offset, length in ranges])
         except OSError:
-            return [self.read(*place) for place in places]  # says what is wrong with which
+            return super().read_many(ranges)  # says what is wrong with which
 
     def size(self, path: str) -> int:
         """Length of a file in bytes. Raises StorageError if it is missing, or no regular file."""
@@ -67,6 +68,17 @@ class LocalStorage:
         except OSError as error:
             raise _unreadable(file, error) from error
         return status.st_size
+
+    def names(self, folder: str) -> set[str]:
+        """Names of the files right in a folder. Raises StorageError if it cannot be listed."""
+        path = self.root / folder
+        try:
+            with os.scandir(path) as entries:
+                return {entry.name for entry in entries if not entry.is_dir()}
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+        except OSError as error:
+            raise StorageError(f"{path} cannot be listed: {error.strerror or error}.") from error
 
     def __str__(self) -> str:
         return str(self.root)

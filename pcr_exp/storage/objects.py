@@ -26,6 +26,7 @@ from pcr_exp.storage.object_errors import (
     is_refusal,
     status_of,
 )
+from pcr_exp.storage.protocol import Counts, WritableStorage
 from pcr_exp.storage.remote import CONNECT_TIMEOUT_S, SILENCE_TIMEOUT_S, request_headers
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _client_process: int | None = None
 Answer = TypeVar("Answer")
 
 
-class ObjectStorage:
+class ObjectStorage(WritableStorage):
     """Objects below an address. Every read is one ranged request, and no more is read than was asked for.
 
     An object that is another than at its first read, by its ETag, is an error: records of two encodes would
@@ -96,10 +97,9 @@ class ObjectStorage:
         self._asked_to_wait = AskedToWait()
         self._tags = SeenTags()
 
-    @property
-    def num_retries(self) -> int:
+    def counts(self) -> Counts:
         """Requests that were made again."""
-        return self._retrying.num_retries
+        return Counts(self._retrying.num_retries, self._retrying.num_retries)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Bytes `[offset, offset + length)` of an object; fewer at its end.
@@ -158,6 +158,14 @@ class ObjectStorage:
             return [(str(found["path"]), int(found["size"])) for page in pages for found in page]
 
         yield from self._ask(attempt, folder)
+
+    def names(self, folder: str) -> set[str] | None:
+        """Names of the objects right in a folder. Raises StorageError as `read` does; http lists nothing."""
+        if self.url.startswith("http"):
+            return None
+        below = f"{folder}/" if folder else ""
+        names = (path.removeprefix(below) for path, _ in self.sizes(folder))
+        return {name for name in names if "/" not in name}
 
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
         """Write an object where there is none; in parts, if it is large. False: there is one, and it stays.

@@ -15,7 +15,7 @@ from pcr_exp.redaction import redacted_text
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.objects import SCHEMES, ObjectStorage, usable
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage, Wrapped
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import ChangingStorage, Throttle, ThrottledStorage
 
@@ -27,7 +27,7 @@ def open_storage(
     bucket: str | Path | None = None,
     client: str = "auto",
     options: Mapping[str, Any] | None = None,
-) -> RangeReader:
+) -> Storage:
     """Storage at a local folder or an address (`scheme://...`), throttled if `config` limits anything.
 
     Args:
@@ -40,7 +40,7 @@ def open_storage(
     Raises:
         StorageError: the address cannot be opened, or the throttle at `bucket` enforces other limits.
     """
-    inner: RangeReader = open_remote(root, client, options) if "://" in root else LocalStorage(root)
+    inner: Storage = open_remote(root, client, options) if "://" in root else LocalStorage(root)
     if not is_limited(config):
         return inner
     throttle = Throttle.create(config, bucket)
@@ -51,7 +51,7 @@ def open_storage(
 
 def open_root(
     records: RecordsConfig, config: StorageConfig | None = None, *, bucket: str | Path | None = None
-) -> RangeReader:
+) -> Storage:
     """Storage at `records.root`, as `records` says how; unthrottled without `config`.
 
     Raises:
@@ -96,44 +96,28 @@ def is_limited(config: StorageConfig) -> bool:
     return any(limits)
 
 
-class PerProcessStorage:
-    """The unthrottled storage at an address, which is all that is pickled of it.
+class PerProcessStorage(Wrapped):
+    """The unthrottled storage at an address, which is all that is pickled of it; it counts.
 
     Connections, and the thread that a driver of fsspec runs, do not survive a fork: a child opens anew.
     """
 
     def __init__(self, root: str) -> None:
-        """`root`: a local folder or an fsspec address. Nothing is opened yet."""
+        """`root`: a local folder or an address. Raises StorageError if it cannot be opened."""
         self.root = root
-        self._opened: tuple[int, CountingStorage] | None = None
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the opened storage's `read`."""
-        return self.opened.read(path, offset, length)
-
-    def size(self, path: str) -> int:
-        """As the opened storage's `size`."""
-        return self.opened.size(path)
+        self._opened: tuple[int, Storage] | None = None
+        super().__init__(self.inner)
 
     @property
-    def is_remote(self) -> bool:
-        """Whether what comes may be damaged on its way, and be right when it is read again."""
-        return self.opened.is_remote
-
-    @property
-    def opened(self) -> CountingStorage:
-        """This process's own.
-
-        Raises:
-            StorageError: the address cannot be opened.
-        """
+    def inner(self) -> Storage:
+        """This process's own."""
         if self._opened is None or self._opened[0] != os.getpid():
             storage = open_storage(self.root, StorageConfig(name="unlimited"))
             self._opened = os.getpid(), CountingStorage(storage)
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, object]:
-        return {"root": self.root, "_opened": None}
+        return self.__dict__ | {"_opened": None, "_inner": None}
 
     def __str__(self) -> str:
         return redacted_text(self.root)

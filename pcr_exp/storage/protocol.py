@@ -1,37 +1,162 @@
-"""The protocol of storages: range reads; and a folder of a storage, as a storage."""
+"""What every storage is, and what one is that wraps another. Nothing else is ever asked of a storage."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from operator import add, sub
+from typing import TypeAlias
 
-
-class RangeReader(Protocol):
-    """Where bytes come from. Paths are relative to the storage's root."""
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on; fewer at the end of the file."""
-        ...
-
-    def size(self, path: str) -> int:
-        """Bytes in the file."""
-        ...
+Range: TypeAlias = tuple[str, int, int]
+"""Path, offset and length."""
 
 
 @dataclass(frozen=True, slots=True)
-class StorageBelow:
-    """What lies below `folder` in `inner`."""
+class Counts:
+    """What storage did so far. They add up over layers and sessions, and subtract over time."""
 
-    inner: RangeReader
-    folder: str
+    num_requests: int = 0
+    """Each read is one, and each time that it was made again another."""
+    num_retries: int = 0
+    """Requests that repeat one which failed on its way."""
+    bytes_read: int = 0
+    cached_bytes: int = 0
+    """Bytes that a cache gave in place of storage."""
+    busy_s: float = 0.0
+    """Seconds with reads in flight, however many."""
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(*map(sub, astuple(self), astuple(other)))
+
+
+class Storage(ABC):
+    """Where bytes come from. Thread safe; paths are relative to its root, which `str` tells."""
+
+    is_remote = False
+    """Whether what comes may be damaged on its way, and be whole when it is read again."""
+    reads_many = False
+    """Whether several ranges come sooner by one call than one after the other."""
+
+    @abstractmethod
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """`length` bytes of a file from `offset` on; fewer at its end. Raises StorageError."""
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """Bytes in a file. Raises StorageError."""
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As `read` of each range, one after the other. Raises StorageError of the first that fails."""
+        return [self.read(*one) for one in ranges]
+
+    def names(self, folder: str) -> set[str] | None:  # noqa: ARG002
+        """Names of the files right in a folder, none if it is not there; None if it cannot be listed."""
+        return None
+
+    def forget(self, path: str) -> bool:  # noqa: ARG002
+        """Keep nothing of a file, as what is kept of it is damaged; whether something was kept."""
+        return False
+
+    def counts(self) -> Counts:
+        """What it did, as far as it counts."""
+        return Counts()
+
+
+class WritableStorage(Storage):
+    """One that records can be sent to."""
+
+    @abstractmethod
+    def size_or_none(self, path: str) -> int | None:
+        """As `size`; None if there is no such file."""
+
+    @abstractmethod
+    def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
+        """(path, bytes) of every file below a folder. Raises StorageError."""
+
+    @abstractmethod
+    def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
+        """Write a file where there is none; False: there is one, and it stays.
+
+        Of two writers one wins; a file of these bytes counts as written. With `replaces`, what is there is
+        replaced if it is those bytes. Raises StorageError.
+        """
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there. Raises StorageError."""
+
+
+class Wrapped(Storage):
+    """Another storage, passed on whole: a wrapper overrides what it changes."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.is_remote = inner.is_remote
+        self.reads_many = inner.reads_many
+
+    @property
+    def inner(self) -> Storage:
+        """What is wrapped."""
+        return self._inner
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`."""
-        return self.inner.read(f"{self.folder}/{path}", offset, length)
+        """As the inner storage's."""
+        return self.inner.read(path, offset, length)
 
     def size(self, path: str) -> int:
-        """As the inner storage's `size`."""
-        return self.inner.size(f"{self.folder}/{path}")
+        """As the inner storage's."""
+        return self.inner.size(path)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As the inner storage's."""
+        return self.inner.read_many(ranges)
+
+    def names(self, folder: str) -> set[str] | None:
+        """As the inner storage's."""
+        return self.inner.names(folder)
+
+    def forget(self, path: str) -> bool:
+        """As the inner storage's."""
+        return self.inner.forget(path)
+
+    def counts(self) -> Counts:
+        """As the inner storage's."""
+        return self.inner.counts()
 
     def __str__(self) -> str:
-        return f"{self.inner}/{self.folder}"
+        return str(self.inner)
+
+
+class Below(Wrapped):
+    """What lies below a folder of another storage."""
+
+    def __init__(self, inner: Storage, folder: str) -> None:
+        super().__init__(inner)
+        self._folder = folder
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """As the inner storage's."""
+        return self.inner.read(f"{self._folder}/{path}", offset, length)
+
+    def size(self, path: str) -> int:
+        """As the inner storage's."""
+        return self.inner.size(f"{self._folder}/{path}")
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As the inner storage's."""
+        return self.inner.read_many([(f"{self._folder}/{path}", start, size) for path, start, size in ranges])
+
+    def names(self, folder: str) -> set[str] | None:
+        """As the inner storage's."""
+        return self.inner.names(f"{self._folder}/{folder}" if folder else self._folder)
+
+    def forget(self, path: str) -> bool:
+        """As the inner storage's."""
+        return self.inner.forget(f"{self._folder}/{path}")
+
+    def __str__(self) -> str:
+        return f"{self.inner}/{self._folder}"

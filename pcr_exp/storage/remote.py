@@ -16,6 +16,7 @@ from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
 from pcr_exp.storage import failures
 from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.protocol import Counts, Storage
 
 if TYPE_CHECKING:
     from pcr_exp.storage.retry import Retrying
@@ -33,7 +34,7 @@ _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 Answer = TypeVar("Answer")
 
 
-class FsspecStorage:
+class FsspecStorage(Storage):
     """Files below an fsspec address. Every read is a ranged request of exactly the bytes asked for.
 
     Over HTTP, no more is read than was asked for, a file whose ETag changes is an error, and a request that
@@ -48,7 +49,6 @@ class FsspecStorage:
         """
         self.url = url.rstrip("/")
         self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
-        """Whether what comes may be damaged on its way, and be right when it is read again."""
         self._retrying: Retrying | None = None
         self._tags = SeenTags()
         try:
@@ -72,10 +72,10 @@ class FsspecStorage:
             ) from error
         self._root = root.rstrip("/")
 
-    @property
-    def num_retries(self) -> int:
-        """Requests that were made again; of drivers that do so themselves, 0."""
-        return 0 if self._retrying is None else self._retrying.num_retries
+    def counts(self) -> Counts:
+        """Requests that were made again; of drivers that do so themselves, none."""
+        num_retries = 0 if self._retrying is None else self._retrying.num_retries
+        return Counts(num_retries, num_retries)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Bytes `[offset, offset + length)` of a file; fewer at its end.

@@ -32,7 +32,7 @@ from pathlib import Path
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.bucket import Bucket, Limits, new_bucket_path, remove_own
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Range, Storage, Wrapped
 from pcr_exp.system import MIB
 
 _NS_PER_S = 1_000_000_000
@@ -178,18 +178,14 @@ class Throttle:
         return Throttle.open, (str(self.path),)
 
 
-class ThrottledStorage:
+class ThrottledStorage(Wrapped):
     """Another storage at the speed that a throttle allows. Cached bytes are charged like any others."""
 
-    def __init__(self, inner: RangeReader, throttle: Throttle) -> None:
-        self.inner = inner
+    def __init__(self, inner: Storage, throttle: Throttle) -> None:
+        super().__init__(inner)
         self.throttle = throttle
-        self.is_remote = getattr(inner, "is_remote", False)
-
-    @property
-    def num_retries(self) -> int:
-        """As the inner storage's."""
-        return getattr(self.inner, "num_retries", 0)
+        # Reads of what is far away would not be under way together, but come one by one.
+        self.reads_many = not inner.is_remote
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """As the inner storage's `read`, which overlaps the wait.
@@ -206,21 +202,14 @@ class ThrottledStorage:
             self.throttle.wait_until(due_ns)
         return data
 
-    @property
-    def reads_many(self) -> bool:
-        """Whether one call may do several reads: not of what is far away, which would come one by one."""
-        return not self.is_remote
-
-    def read_many(self, places: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """For each (path, offset, length) what `read` gives; all are under way together, and due together.
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """As `read` of each range; all are under way together, and due together.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
-        due_ns = self.throttle.reserve(*(self._charged(length) for _, _, length in places))
-        together: Callable[[Sequence[tuple[str, int, int]]], list[bytes]] | None
-        together = getattr(self.inner, "read_many", None)
-        found = together(places) if together else [self.inner.read(*place) for place in places]
+        due_ns = self.throttle.reserve(*(self._charged(length) for _, _, length in ranges))
+        found = self.inner.read_many(ranges)
         self.throttle.wait_until(due_ns)
         return found
 
@@ -253,7 +242,7 @@ class ChangingStorage(ThrottledStorage):
 
     def __init__(
         self,
-        inner: RangeReader,
+        inner: Storage,
         throttle: Throttle,
         changes_s: Sequence[float],
         shares: Sequence[float],

@@ -59,7 +59,7 @@ def test_one_image_takes_a_small_read_for_each_group(split: Path, monkeypatch: p
     monkeypatch.setattr(dataset, "_MAX_GAP_BYTES", 0)  # the groups of these records lie next to each other
     train = pcr.open(split, scan="group_2", label="number")
     train[16]  # what finds pieces is kept
-    storage = train.records.storage.opened
+    storage = train.records.storage.inner
     before = storage.num_reads, storage.bytes_read
     train[20]
     read = storage.num_reads - before[0], storage.bytes_read - before[1]
@@ -69,9 +69,9 @@ def test_one_image_takes_a_small_read_for_each_group(split: Path, monkeypatch: p
 def test_neighbours_come_with_one_read(split: Path) -> None:
     train = pcr.open(split, scan="group_2", label="number")
     train[16]
-    before = train.records.storage.opened.num_reads
+    before = train.records.storage.inner.num_reads
     train.__getitems__(range(16, 32))
-    assert train.records.storage.opened.num_reads - before == 1  # the groups are small, and near each other
+    assert train.records.storage.inner.num_reads - before == 1  # the groups are small, and near each other
 
 
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])

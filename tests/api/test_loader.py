@@ -277,7 +277,7 @@ def test_a_schedule_reads_what_it_says(open_loader: Open, split: Path) -> None:
     scan = {"name": "schedule", "groups": [1, 10], "milestones": [1]}
     dataset = pcr.open(split, scan=scan, label="number", transform=random_crop)
     loader = open_loader(dataset, shuffle=False)  # which reads nothing ahead of its epoch
-    storage, index = dataset.records.storage.opened, dataset.records.index
+    storage, index = dataset.records.storage.inner, dataset.records.index
     for group in (1, 10):
         before = storage.bytes_read
         taken(iter(loader))

@@ -13,7 +13,6 @@ from pcr_exp.cli import main
 from pcr_exp.records import index_table as stored_index
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, parse_index
 from pcr_exp.records.index_table import write_index
-from pcr_exp.records.listing import names_in
 from pcr_exp.storage import objects
 from pcr_exp.storage.open import PerProcessStorage
 
@@ -112,8 +111,8 @@ def test_names_in_a_bucket(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.store import LocalStore
 
     storage = PerProcessStorage("s3://bucket/train")
-    opened = storage.opened.inner
+    opened = storage.inner.inner
     assert isinstance(opened, objects.ObjectStorage)
     monkeypatch.setattr(opened, "_store", LocalStore(copy))
-    assert names_in(storage, "pcr") == {path.name for path in (copy / "pcr").iterdir()}
-    assert names_in(storage, "") == set() == names_in(storage, "tune/pcr")
+    assert storage.names("pcr") == {path.name for path in (copy / "pcr").iterdir()}
+    assert storage.names("") == set() == storage.names("tune/pcr")

@@ -19,9 +19,9 @@ from experiments.pcr import scan_scripts as family
 from experiments.pcr import scan_scripts as program
 from experiments.pcr.scan_script_costs import CutImages, Similarities, cpu_ms
 from experiments.pcr.scan_scripts_page import draw_folder, tables
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
-from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.tolerance.images import ImageFiles
 
 pytestmark = needs_jpegtran
@@ -99,9 +99,10 @@ def test_similarity_is_taken_once_of_what_is_held_alike(monkeypatch: pytest.Monk
 
 def test_tolerance_looks_at_the_groups_of_the_script(tmp_path: Path) -> None:
     samples = write_samples(tmp_path, "fine", num_images=2)
-    transform = EvalTransform(SIZE_PX, AugmentConfig(eval_crop_fraction=1.0))
+    augment = AugmentConfig(eval_crop_fraction=1.0)
+    crops = CropSettings(train_px=SIZE_PX, eval_px=SIZE_PX, augment=augment)
     spectral, default = (
-        ImageFiles(samples, groups, transform, decode="scaled", max_pixels=10**6, script=script)
+        ImageFiles(samples, groups, crops, max_pixels=10**6, script=script)
         for groups, script in (((1, 3, 6), family.named_scripts()["spectral"]), ((1, 3, 10), DEFAULT))
     )
     views, usual = spectral.views(1), default.views(1)

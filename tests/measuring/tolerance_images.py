@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.datasets.sample import Sample
-from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.measuring.tolerance.features import Backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles
 from pcr_exp.training.normalization import Normalization
@@ -60,5 +60,6 @@ def write_samples(folder: Path, kind: str, num_images: int = 60) -> list[Sample]
 
 def image_files(samples: list[Sample], groups: tuple[int, ...] = GROUPS) -> ImageFiles:
     """Whole images, not resized."""
-    transform = EvalTransform(SIZE_PX, AugmentConfig(eval_crop_fraction=1.0))
-    return ImageFiles(samples, groups, transform, decode="unsmoothed", max_pixels=10**6)
+    augment = AugmentConfig(eval_crop_fraction=1.0)
+    crops = CropSettings(train_px=SIZE_PX, eval_px=SIZE_PX, augment=augment, decode="unsmoothed")
+    return ImageFiles(samples, groups, crops, max_pixels=10**6)

@@ -14,6 +14,7 @@ from pcr_exp.policies.pace import Stretch, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
 from pcr_exp.policies.smallest import CosineScan
+from pcr_exp.storage.protocol import Counts
 
 # The shares of ImageNet's bytes, of a mean of 108 kB.
 SHARES = (0.063, 0.143, 0.210, 0.282, 0.463, 0.611, 0.622, 0.700, 0.782, 1.0)
@@ -53,9 +54,10 @@ class Simulation:
         self.waits: list[float] = []
         self.decisions: list[Decision] = []
 
-    def supplied(self) -> tuple[int, float]:
+    def counts(self) -> Counts:
         arrived = [(size, took) for end, size, took, _ in self.done if end <= self.now_s]
-        return int(sum(size for size, _ in arrived)), sum(took for _, took in arrived)
+        num_bytes = int(sum(size for size, _ in arrived))
+        return Counts(bytes_read=num_bytes, busy_s=sum(took for _, took in arrived))
 
     def read(self, policy: ScanPolicy) -> None:
         group = policy.group(0, len(self.done))
@@ -89,7 +91,7 @@ class Simulation:
 def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
     settings = {"every_steps": 10, "headroom": 0.1, "max_slowdown": 0.05} | given
     floor = floor or StaticScan(1)
-    return BalancedScan(1, floor, BYTES, simulation.supplied, Alone(), **settings)  # type: ignore[arg-type]
+    return BalancedScan(1, floor, BYTES, simulation.counts, Alone(), **settings)  # type: ignore[arg-type]
 
 
 @settings(max_examples=60, deadline=None)

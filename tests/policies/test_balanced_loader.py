@@ -14,10 +14,11 @@ from pcr_exp.policies.policy import StaticScan, Update
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 
-class ChangingStorage:
+class ChangingStorage(Storage):
     """Throttled storage whose bandwidth the test changes."""
 
     def __init__(self, folder: Path, bandwidth_mib_per_s: float) -> None:
@@ -49,7 +50,7 @@ def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
     storage = CountingStorage(changing)
     records = RecordSet(storage, "pcr")
     policy = BalancedScan(
-        *(1, StaticScan(1), sizes, storage.supplied, Alone()), every_steps=5, headroom=0.1, max_slowdown=0.9
+        *(1, StaticScan(1), sizes, storage.counts, Alone()), every_steps=5, headroom=0.1, max_slowdown=0.9
     )
     config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=2)
     loader = open_loader(policy=policy, records=records, config=config)

@@ -12,6 +12,7 @@ from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone, Consensus, ProcessGroup, open_consensus
 from pcr_exp.policies.plateau import PlateauScan
 from pcr_exp.policies.policy import StaticScan, TrialProbe, Update
+from pcr_exp.storage.protocol import Counts
 
 CPU = torch.device("cpu")
 
@@ -33,11 +34,11 @@ def balanced_of(rank: int, consensus: Consensus) -> list[int | None]:
     steps = 0
     sizes = {1: 10.0, 5: 50.0, 10: 100.0}
 
-    def supplied() -> tuple[int, float]:
-        return steps * (2000, 20)[rank], float(steps)
+    def counts() -> Counts:
+        return Counts(bytes_read=steps * (2000, 20)[rank], busy_s=float(steps))
 
     policy = BalancedScan(
-        *(1, StaticScan(1), sizes, supplied, consensus), every_steps=2, headroom=0.1, max_slowdown=0.05
+        *(1, StaticScan(1), sizes, counts, consensus), every_steps=2, headroom=0.1, max_slowdown=0.05
     )
     groups = []
     for _ in range(9):

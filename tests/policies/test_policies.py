@@ -32,7 +32,7 @@ INDEX = RecordIndex(
 
 
 def opened(config: ScanConfig, seed: int = 0) -> ScanPolicy:
-    return open_policy(config, PolicyInputs(seed, Alone(), INDEX, supplied=lambda: (0, 0.0)))
+    return open_policy(config, PolicyInputs(seed, Alone(), INDEX))
 
 
 def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images: int = 8) -> Update:

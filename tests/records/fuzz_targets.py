@@ -31,6 +31,7 @@ from pcr_exp.records.receipts import read_receipts, read_rejected
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.sources import read_images, read_source
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 MAX_PIXELS = 2**18
@@ -80,7 +81,7 @@ def folder() -> Path:
     return root
 
 
-class Files:
+class Files(Storage):
     """The records of a folder, some of them replaced."""
 
     def __init__(self, root: Path, replaced: dict[str, bytes]) -> None:

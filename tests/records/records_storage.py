@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pcr_exp.storage.protocol import Storage
 
-class FolderStorage:
+
+class FolderStorage(Storage):
     """Range reads from a folder, each one noted."""
 
     def __init__(self, root: Path) -> None:
@@ -22,7 +24,7 @@ class FolderStorage:
         return (self.root / path).stat().st_size
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Range reads from a dict of files."""
 
     def __init__(self, files: dict[str, bytes]) -> None:

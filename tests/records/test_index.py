@@ -19,6 +19,7 @@ from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.records.index import RecordEntry, RecordIndex, dump_index, parse_index
 from pcr_exp.records.index_table import read_index
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.protocol import Storage
 
 
 def make_index(num_records: int = 2, num_groups: int = 3) -> RecordIndex:
@@ -239,7 +240,7 @@ def test_no_index_says_how_to_make_one(tmp_path) -> None:  # type: ignore[no-unt
 
 
 def test_a_storage_s_own_error_is_passed_on() -> None:
-    class Down:
+    class Down(Storage):
         def size(self, path: str) -> int:
             raise StorageError(f"{path}: the server is down.")
 

@@ -16,6 +16,7 @@ from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.protocol import Counts
 from pcr_exp.training.trainer import Trainer
 
 
@@ -24,16 +25,31 @@ def floor() -> ScanConfig:
     return ScheduleConfig(name="schedule", groups=[2, 5], milestones=[3])
 
 
+def supply_at(bytes_per_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def counts(storage: CountingStorage) -> Counts:
+        return Counts(bytes_read=storage.bytes_read, busy_s=storage.bytes_read / bytes_per_s)
+
+    monkeypatch.setattr(CountingStorage, "counts", counts)
+
+
 @pytest.fixture
 def fast_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 TB/s, so that a loaded machine, which reads slower than it trains on tiny images, climbs as well."""
-    monkeypatch.setattr(CountingStorage, "supplied", lambda self: (self.bytes_read, self.bytes_read / 1e12))
+    monkeypatch.setattr(
+        CountingStorage,
+        "counts",
+        lambda self: Counts(bytes_read=self.bytes_read, busy_s=self.bytes_read / 1e12),
+    )
 
 
 @pytest.fixture
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 bytes/s, so that even a loaded machine trains faster than group 1 can be read."""
-    monkeypatch.setattr(CountingStorage, "supplied", lambda self: (self.bytes_read, self.bytes_read / 100))
+    monkeypatch.setattr(
+        CountingStorage,
+        "counts",
+        lambda self: Counts(bytes_read=self.bytes_read, busy_s=self.bytes_read / 100),
+    )
 
 
 @pytest.mark.usefixtures("slow_storage")

@@ -19,11 +19,12 @@ from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
 from pcr_exp.loading.fixed_sample import FixedSample
+from pcr_exp.loading.transform import train_transform
 from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.policies.smallest import MssimConfig
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.runs import quality as quality_module
-from pcr_exp.runs.data import open_data, training_transform
+from pcr_exp.runs.data import open_data
 from pcr_exp.runs.quality import GroupQuality, groups_read, training_quality
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
@@ -48,7 +49,7 @@ def test_it_is_the_similarity_of_the_crops_that_training_gets(own_records: Any) 
     (measured,) = training_quality(config, progress=False, num_images=6)
     records = open_data(config).train
     sample = FixedSample(records, 6, decode=open_decoder("scaled", "pcr"))
-    transform = training_transform(config)
+    transform = train_transform(config.crops)
     values = []
     for i in range(6):
         draws = stream(0, Purpose.QUALITY, i).random(transform.num_draws).tolist()

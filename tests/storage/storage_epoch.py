@@ -25,7 +25,7 @@ from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage, Wrapped
 from pcr_exp.system.machine import drop
 
 _CURRENT = 1
@@ -65,7 +65,7 @@ def read_epochs(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class LimitedStorage:
+class LimitedStorage(Wrapped):
     """Threads that read from it are in a control group of the kernel from then on, and no others.
 
     A process reads besides what it is asked for: modules on first use, pages of libraries that had gone. On a
@@ -73,8 +73,9 @@ class LimitedStorage:
     therefore no measure of its records.
     """
 
-    def __init__(self, inner: RangeReader) -> None:
-        self.inner = inner
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.reads_many = False
         self.tasks: Path | None = None
         """The group's list of threads; None: nobody is limited yet."""
         self._this_thread = threading.local()
@@ -83,14 +84,11 @@ class LimitedStorage:
         if self.tasks is not None and not hasattr(self._this_thread, "limited"):
             self.tasks.write_text(str(threading.get_native_id()))
             self._this_thread.limited = True
-        return self.inner.read(path, offset, length)
-
-    def size(self, path: str) -> int:
-        return self.inner.size(path)
+        return super().read(path, offset, length)
 
 
 def loader_of(
-    storage: RangeReader, spec: dict[str, Any], config: StorageConfig, num_workers: int
+    storage: Storage, spec: dict[str, Any], config: StorageConfig, num_workers: int
 ) -> RecordLoader:
     return RecordLoader(
         RecordSet(storage, spec["folder"]),

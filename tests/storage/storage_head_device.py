@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage, Wrapped
 
 _MIB = 2**20
 
@@ -50,11 +50,12 @@ class Head:
         return until_s
 
 
-class HeadStorage:
+class HeadStorage(Wrapped):
     """Another storage, whose reads end when the head has served them. Every thread has its own connection."""
 
-    def __init__(self, inner: RangeReader, address: str) -> None:
-        self._inner = inner
+    def __init__(self, inner: Storage, address: str) -> None:
+        super().__init__(inner)
+        self.reads_many = False
         self._address = address
         self._this_thread = threading.local()
 
@@ -63,12 +64,9 @@ class HeadStorage:
         if connection is None:
             connection = self._this_thread.connection = Client(self._address)
         connection.send(length)
-        data = self._inner.read(path, offset, length)
+        data = super().read(path, offset, length)
         connection.recv()
         return data
-
-    def size(self, path: str) -> int:
-        return self._inner.size(path)
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ def test_a_longer_answer_is_not_read_to_its_end(server: RangeServer, storage: St
     misbehave(server, None, sends_more_bytes=num_more)
     with pytest.raises(StorageError, match=r"a\.pcr: the server sends more than the 100 bytes"):
         storage.read("a.pcr", 50, 100)
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
     assert server.num_body_bytes < 64 * 2**20, "what lies in the sockets' buffers"
 
 
@@ -68,7 +68,7 @@ def test_endless_chunks_are_not_read_to_their_end(server: RangeServer, storage: 
     misbehave(server, None, is_chunked=True, sends_more_bytes=64 * GIB)
     with pytest.raises(StorageError, match=r"a\.pcr: the server (sends more than the 100|does not tell its)"):
         storage.read("a.pcr", 50, 100)
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
     assert server.num_body_bytes < 64 * 2**20
 
 
@@ -79,7 +79,7 @@ def test_nothing_compressed_is_asked_for_or_taken(server: RangeServer, storage: 
         with pytest.raises(StorageError, match=r"sends it compressed \(Content-Encoding: gzip\)"):
             attempt()
     assert set(server.accepted_encodings) == {"identity"}
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_other_bytes_than_those_asked_for_are_not_taken(server: RangeServer, storage: Storage) -> None:
@@ -94,7 +94,7 @@ def test_an_object_that_is_replaced_meanwhile_is_an_error(server: RangeServer, s
     misbehave(server, None, revision=7)
     with pytest.raises(StorageError, match=r'a\.pcr was replaced .* its ETag is "7", .* was "0"'):
         storage.read("a.pcr", 10, 10)
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 @pytest.mark.parametrize("page", ["login.html", "page.pcr"])
@@ -111,7 +111,7 @@ def test_a_web_page_is_called_one(
         wanted = "a web page and no record: a login page, or one"
     with pytest.raises(StorageError, match=wanted):
         storage.read(page, 0, 100)
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_a_circle_of_redirects_ends_after_ten(server: RangeServer, storage: Storage) -> None:
@@ -119,7 +119,7 @@ def test_a_circle_of_redirects_ends_after_ten(server: RangeServer, storage: Stor
     with pytest.raises(StorageError, match=r"redirects more than ten times, perhaps in a circle"):
         storage.read("a.pcr", 0, 10)
     assert 10 <= len(server.requests) <= 11
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_a_server_says_how_long_to_wait(server: RangeServer, storage: Storage) -> None:

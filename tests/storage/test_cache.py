@@ -66,8 +66,7 @@ def test_the_limit_is_met_to_the_byte_and_nothing_is_evicted(
 
 
 def test_what_may_be_kept_can_be_planned(records: CountingStorage, cache: PrefixCache) -> None:
-    storage = CachedStorage(records, cache)
-    storage.may_keep = {"a.pcr": 700, "b.pcr": 0, "c.pcr": 0}.get
+    storage = CachedStorage(records, cache, {"a.pcr": 700})
     for _ in range(2):
         assert storage.read("a.pcr", 0, 1000) == CONTENT[:1000]
         assert storage.read("b.pcr", 0, 1000) == CONTENT[:1000]

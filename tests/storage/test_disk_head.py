@@ -22,7 +22,7 @@ from storage_head_device import HeadStorage, head_device
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.records.index import parse_index
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -33,7 +33,7 @@ NUM_IMAGES = 240
 MIB = 2**20
 
 
-def read_together(storage: RangeReader, num_readers: int, num_reads: int, num_bytes: int) -> float:
+def read_together(storage: Storage, num_readers: int, num_reads: int, num_bytes: int) -> float:
     """Seconds until so many threads have shared out so many reads, each one at a time."""
 
     def read() -> None:

@@ -100,7 +100,7 @@ def test_what_fails_twice_is_asked_for_three_times_and_counted(
         ("GET", "/bucket/a.pcr", "bytes=100-1099")
     ] * 3
     assert len(server.requests) == 3 + num_looks
-    assert storage.num_retries == 2
+    assert storage.counts().num_retries == 2
 
 
 def test_what_always_fails_is_given_up(server: RangeServer, storage: ObjectStorage) -> None:
@@ -119,7 +119,7 @@ def test_what_will_not_pass_is_asked_for_once(
         storage.read("a.pcr", 0, 10)
     looks_for_a_page = storage.url.startswith("http") and "knows_ranges" in fault
     assert len(server.requests) == 1 + looks_for_a_page
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_an_object_that_is_replaced_meanwhile_is_an_error(
@@ -131,7 +131,7 @@ def test_an_object_that_is_replaced_meanwhile_is_an_error(
         StorageError, match=r'a\.pcr was replaced while it was in use: its ETag is "7", .* was "0"'
     ):
         storage.read("a.pcr", 10, 10)
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_missing_objects_and_web_pages_are_called_so(storage: ObjectStorage) -> None:
@@ -152,7 +152,7 @@ def test_a_server_that_is_gone_and_one_without_a_name(monkeypatch: pytest.Monkey
     unknown = ObjectStorage("http://nowhere.invalid/records")
     with pytest.raises(StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"):
         unknown.read("a.pcr", 0, 10)
-    assert unknown.num_retries == 0
+    assert unknown.counts().num_retries == 0
 
 
 def test_dns_that_fails_for_the_moment_may_pass() -> None:

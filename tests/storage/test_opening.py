@@ -20,6 +20,7 @@ from pcr_exp.storage import open as storage_open
 from pcr_exp.storage.object_errors import explained, is_refusal
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.opening import is_opening, opening
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.remote import FsspecStorage
 
 for package in ("aiohttp", "obstore", "tenacity"):
@@ -81,7 +82,7 @@ def test_a_run_asks_a_closed_port_as_often_as_ever(
         storage.read("a.pcr", 0, 10)
     with opening(), pytest.raises(StorageError, match="tried 2 times"):
         storage.read("a.pcr", 0, 10)
-    assert storage.num_retries == 6 + 1
+    assert storage.counts().num_retries == 6 + 1
 
 
 @pytest.mark.parametrize("open_records", OPENERS)
@@ -166,7 +167,7 @@ def test_a_client_that_looks_for_credentials_in_a_cloud_has_none(
 
 
 def test_the_error_of_an_index_begins_with_the_cause() -> None:
-    class Storage:
+    class Refusing(Storage):
         def __init__(self, error: PcrExpError) -> None:
             self.error = error
 
@@ -178,9 +179,9 @@ def test_the_error_of_an_index_begins_with_the_cause() -> None:
             raise AssertionError((path, offset, length))
 
     with pytest.raises(StorageError, match=r"^the server is down"):
-        read_index(Storage(StorageError("the server is down.")), "x")
+        read_index(Refusing(StorageError("the server is down.")), "x")
     with pytest.raises(RecordError, match=r"^no records can be opened at x/index\.json: not there"):
-        read_index(Storage(MissingFileError("not there.")), "x")
+        read_index(Refusing(MissingFileError("not there.")), "x")
     assert not is_opening()
 
 

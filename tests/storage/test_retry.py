@@ -71,7 +71,7 @@ def test_what_fails_twice_is_asked_for_three_times(
     assert storage.read("a.pcr", 100, 1000) == CONTENT[100:1100]
     assert server.requests == [("GET", "/a.pcr", "bytes=100-1099")] * 3
     # aiohttp repeats a request by itself, once, whose connection ends without a word.
-    assert storage.num_retries == (1 if fault == "reset" else 2)
+    assert storage.counts().num_retries == (1 if fault == "reset" else 2)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_always_fails_is_given_up(
     with pytest.raises(StorageError, match=rf"a\.pcr cannot be read: .*({words}).*It was tried 7 times in"):
         storage.read("a.pcr", 0, 1000)
     assert len(server.requests) == (14 if fault == "reset" else 7)
-    assert storage.num_retries == 6
+    assert storage.counts().num_retries == 6
 
 
 def test_a_size_is_asked_for_again_too(server: RangeServer, storage: FsspecStorage) -> None:
@@ -121,7 +121,7 @@ def test_what_will_not_pass_is_asked_for_once(
     with pytest.raises(StorageError, match=wanted):
         storage.read("a.pcr", 0, 10)
     assert len(server.requests) == 1
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
     with pytest.raises(StorageError, match=wanted):
         storage.size("a.pcr")
     assert len(server.requests) == 3, "HEAD and GET of the size"
@@ -198,7 +198,7 @@ def test_a_web_page_is_called_one(server: RangeServer, storage: FsspecStorage) -
         storage.read("login.html", 0, 10)
     with pytest.raises(StorageError, match=page):
         storage.size("login.html")
-    assert storage.num_retries == 0
+    assert storage.counts().num_retries == 0
 
 
 def test_a_login_page_that_one_is_sent_on_to_is_named(server: RangeServer, storage: FsspecStorage) -> None:
@@ -214,13 +214,13 @@ def test_retries_are_logged_and_counted(
     misbehave(server, 3, status=503)
     with caplog.at_level(logging.WARNING, "pcr_exp"):
         counting.read("a.pcr", 0, 10)
-    assert (counting.num_retries, counting.num_reads, counting.bytes_read) == (3, 1, 10)
+    assert (counting.counts().num_retries, counting.num_reads, counting.bytes_read) == (3, 1, 10)
     (said,) = [record.getMessage() for record in caplog.records]  # of many in five seconds, one
     assert f"{server.url}/a.pcr: ClientResponseError: 503" in said
     assert "Attempt 2 of 7 follows in" in said and "(1 repeated so far)" in said
     throttled = open_storage(server.url, StorageConfig(name="slow", bandwidth_mib_per_s=1000))
-    assert throttled.num_retries == 0 and throttled.is_remote
-    assert CountingStorage(LocalStorage(".")).num_retries == 0
+    assert throttled.counts().num_retries == 0 and throttled.is_remote
+    assert CountingStorage(LocalStorage(".")).counts().num_retries == 0
 
 
 def test_waiting_to_try_again_can_be_cancelled(

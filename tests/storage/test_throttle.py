@@ -14,6 +14,7 @@ from storage_disk_head import DiskHead
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.throttle import ReadCancelledError, Throttle, ThrottledStorage, interruptible
 
 MIB = 2**20
@@ -195,12 +196,12 @@ def test_a_read_is_charged_for_and_returns_the_bytes(tmp_path: Path) -> None:
 def test_the_real_read_overlaps_the_wait() -> None:
     clock = FakeClock()
 
-    class SlowInner:
-        def read(self, _path: str, _offset: int, length: int) -> bytes:
+    class SlowInner(Storage):
+        def read(self, path: str, offset: int, length: int) -> bytes:  # noqa: ARG002
             clock.wait(0.2)
             return bytes(length)
 
-        def size(self, _path: str) -> int:
+        def size(self, path: str) -> int:  # noqa: ARG002
             return MIB
 
     storage = ThrottledStorage(SlowInner(), clock.throttle(bandwidth_mib_per_s=4))

@@ -22,7 +22,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 from experiments.loaders.peers.catalogue import SourceImage
 from pcr_exp.measuring.throughput.job import AUGMENT, Images, Job
 from pcr_exp.storage.open import is_limited, open_storage
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 
 
 def worker_settings(job: Job) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
 
 
 def _read_through(
-    storage: RangeReader, folder: Path, decode: Callable[[bytes], Any], path: str
+    storage: Storage, folder: Path, decode: Callable[[bytes], Any], path: str
 ) -> Image.Image | torch.Tensor:
     """One request for the whole file. Its size is asked of the file system, at no charge."""
     file = Path(path)

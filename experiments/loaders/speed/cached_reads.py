@@ -28,6 +28,7 @@ from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.storage.cache import CachedStorage, MemoryCache, PrefixCache
 from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.protocol import Storage
 
 GROUP_SHARES = {1: 0.061, 2: 0.138, 5: 0.466, 10: 1.0}
 """Of a record's bytes, by scan group, on 1,000 ImageNet images."""
@@ -60,7 +61,7 @@ READINGS = {
 }
 
 
-class ZerosStorage:
+class ZerosStorage(Storage):
     """Files of any length, all zeros."""
 
     def read(self, path: str, offset: int, length: int) -> bytes:  # noqa: ARG002

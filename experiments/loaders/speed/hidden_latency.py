@@ -32,7 +32,7 @@ def measure_latency(
     num_records = len(records.index.records)
     mean_bytes = records.index.epoch_bytes(group) / num_records
     in_flight = reads_in_flight(storage, mean_bytes)
-    per_call = reads_per_call(in_flight, getattr(records.storage, "reads_many", False))
+    per_call = reads_per_call(in_flight, records.storage.reads_many)
     under_way = by_calls(in_flight, per_call)
     fetcher: Fetcher[int, RecordPrefix] = Fetcher(
         lambda record: records.read_prefix(record, group),

@@ -20,7 +20,7 @@ from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.read_ahead import reads_ahead, reads_in_flight
 from pcr_exp.storage.open import open_remote
-from pcr_exp.storage.protocol import RangeReader
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.storage.throttle import Throttle, ThrottledStorage
 from pcr_exp.system import MIB
 
@@ -31,7 +31,7 @@ _AT_ONCE = 8
 
 
 def measure_reads(
-    remote: RangeReader, read_bytes: int, storage: StorageConfig, *, repeats: int, seconds: float
+    remote: Storage, read_bytes: int, storage: StorageConfig, *, repeats: int, seconds: float
 ) -> list[dict[str, Any]]:
     """Rows of reads of one size, as fast as the throttle lets them come."""
     throttled = ThrottledStorage(remote, Throttle.create(storage))

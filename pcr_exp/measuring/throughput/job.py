@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
+from pcr_exp.config.crops import CropSettings, crops_of
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.scan import scan_of
@@ -42,6 +43,11 @@ class Job:
     """Speed of the consumer that batches are handed to; None takes them as fast as they come."""
     cores: int | None = None
     """Cores that the loader is confined to, with as many workers; None: all."""
+
+    @property
+    def crops(self) -> CropSettings:
+        """Ours."""
+        return crops_of(AUGMENT, self.settings, self.image_size)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them."""

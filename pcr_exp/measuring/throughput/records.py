@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pcr_exp.config.scan import scan_of
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.transform import TrainTransform
-from pcr_exp.measuring.throughput.job import AUGMENT, Images, Job
+from pcr_exp.loading.transform import train_transform
+from pcr_exp.measuring.throughput.job import Images, Job
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -24,7 +24,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
         records,
         StaticScan(scan.group),
         replace(job.settings, decode=job.decode),
-        transform=TrainTransform(job.image_size, AUGMENT, antialias=job.settings.antialias),
+        transform=train_transform(job.crops),
         label=job.label,
         batch_size=job.batch_size,
         seed=job.seed,

@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.datasets.sample import Dataset, Sample, place
 from pcr_exp.images.codec import Pixels
@@ -17,7 +18,7 @@ from pcr_exp.images.decode import ProgressiveJpeg
 from pcr_exp.images.jpeg import join_pieces
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample
-from pcr_exp.loading.transform import EvalTransform
+from pcr_exp.loading.transform import EvalTransform, eval_transform
 
 
 class Views(NamedTuple):
@@ -64,21 +65,20 @@ class ImageFiles:
         self,
         samples: Sequence[Sample],
         groups: Sequence[int],
-        transform: EvalTransform,
+        crops: CropSettings,
         *,
-        decode: str,
         max_pixels: int,
         script: ScanScript = DEFAULT,
     ) -> None:
-        """`decode` is a mode of `loader.decode`; files of more than `max_pixels` are refused."""
+        """What is looked at are the centre crops; files of more than `max_pixels` are refused."""
         self.groups = tuple(groups)
         self._samples = samples
-        self._transform = transform
+        self._transform = eval_transform(crops)
         self._max_pixels = max_pixels
         self._codec = ProgressiveJpeg(script)
-        self._decoder = self._codec.open_decoder(decode, max_pixels)
-        fraction = transform.config.eval_crop_fraction
-        self._settings = [transform.image_size, fraction, transform.antialias, decode, list(groups)]
+        self._decoder = self._codec.open_decoder(crops.decode, max_pixels)
+        fraction = crops.augment.eval_crop_fraction
+        self._settings = [crops.eval_px, fraction, crops.antialias, crops.decode, list(groups)]
         if script != DEFAULT:
             self._settings.append(script.id)
 
