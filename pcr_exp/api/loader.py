@@ -107,7 +107,8 @@ class DatasetLoader:
             reads_in_flight: Reads under way at a time (None: 4).
             timeout_s: An error, if nothing has come for this long (None: no limit).
             on_corrupt: `fail` stops at the first image that is damaged; `replace` takes another of its
-                record, which follows from seed and epoch, and logs it.
+                record, which follows from seed and epoch, and logs it. A file that was damaged before it was
+                stored may pass: decoding ends behind a crop's last row.
             crop_scale: With `image_size`: smallest and largest share of an image's area that a random crop
                 takes (None: 0.08 and 1).
             crop_ratio: Lowest and highest columns / rows of it (None: 3/4 and 4/3).

@@ -42,7 +42,9 @@ class LoaderConfig:
     with `scaled` there is less to filter. Runs from before there was a choice did not."""
     on_corrupt: str = "fail"
     """`fail` stops at the first image that came damaged twice; `replace` trains on another of its record
-    instead, which follows from the seed and the epoch, says so, and counts it in rows (`num_replaced`)."""
+    instead, which follows from the seed and the epoch, says so, and counts it in rows (`num_replaced`).
+    Records' checksums see all damage since they were written. Files that were damaged before are not always
+    noticed: decoding ends behind a crop's last row."""
     timeout_s: float | None = 300.0
     """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 

@@ -47,22 +47,20 @@ from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progres
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
 _SMALLEST_SCALED_PX = 16
 """Below this, several of libjpeg-turbo's scales give the same number of pixels."""
+_COMPLETE = prefix_of(DEFAULT, 3, DEFAULT.num_groups)
+"""Every bit of every coefficient, of one component as well: what libjpeg does not smooth."""
 
 
 def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
-    """Decode a JPEG, complete or a prefix of its scans, to uint8 [H, W, 3] RGB.
+    """`decode_jpeg` of a whole image, complete or a prefix of its scans, as libjpeg shows it.
 
-    libjpeg-turbo with accurate DCT and smooth chroma upsampling: scan group 10 gives the pixels of the
-    original baseline file, bit for bit, and Pillow's. `strict` refuses a scan that is cut short; a file that
-    has only its first scans is whole, as far as libjpeg is concerned. Four-component images (CMYK, YCCK) go
-    through Pillow, which knows Adobe's inverted inks, as do files whose subsampling libjpeg-turbo's own
-    interface does not know.
+    Scan group 10 gives the pixels of the original baseline file, bit for bit, and Pillow's.
 
     Raises:
         RecordError: it cannot be decoded, or has more pixels than `max_pixels` (`records.max_pixels`); the
             message starts with `name`.
     """
-    return _decode(jpeg, name, _check(jpeg, name, max_pixels))
+    return decode_jpeg(jpeg, smoothing=True, max_pixels=max_pixels, name=name)
 
 
 def decode_jpeg(
@@ -70,19 +68,26 @@ def decode_jpeg(
     rectangle: tuple[int, int, int, int] | None = None,
     scale: Fraction | float = 1,
     *,
+    smoothing: bool = False,
     max_pixels: int = MAX_PIXELS,
+    name: str = "the image",
 ) -> Pixels:
-    """Decode a JPEG, or a rectangle of it, to uint8 [rows, columns, 3] RGB; libjpeg's block smoothing is off.
+    """Decode a JPEG, or a rectangle of it, to uint8 [rows, columns, 3] RGB.
 
     Pixels are libjpeg-turbo's (accurate DCT, smooth chroma upsampling), by `decoder.c` where it was built and
     the file is one for it, else by libjpeg-turbo, which smooths a file that lacks scans. The GIL is released.
+    A scan that is cut short is refused; a file that has only its first scans is whole. Images of four
+    components (CMYK, YCCK) go through Pillow, which knows Adobe's inverted inks, as do files whose
+    subsampling libjpeg-turbo's own interface does not know.
 
     Args:
         data: The file; a prefix of a progressive one's scans with the end-of-image marker behind it is whole.
-        rectangle: (top, left, rows, columns) in pixels at `scale`; the whole image if not given. Damage
-            behind its last row may be passed over.
+        rectangle: (top, left, rows, columns) in pixels at `scale`; the whole image if not given. Scans are
+            read up to its last row: damage behind it may be passed over.
         scale: 1, 1/2, 1/4 or 1/8 of the size, rounded up.
+        smoothing: Smooth a file that lacks scans over its blocks, as programs built on libjpeg do.
         max_pixels: Images that have more are refused.
+        name: What errors call the image.
 
     Raises:
         RecordError: the file cannot be decoded, or has more pixels than `max_pixels`.
@@ -91,14 +96,15 @@ def decode_jpeg(
     denominator = next((d for d in (1, 2, 4, 8) if scale * d == 1), None)
     if denominator is None:
         raise ValueError(f"scale: 1, 1/2, 1/4 or 1/8 is wanted, not {scale}")
-    name = "the image"
     frame = _check(data, name, max_pixels)
     height, width = -(-frame.height_px // denominator), -(-frame.width_px // denominator)
     top, left, rows, columns = rectangle or (0, 0, height, width)
-    if min(top, left, rows - 1, columns - 1) < 0 or top + rows > height or left + columns > width:
+    fits = min(top, left, rows - 1, columns - 1) >= 0 and top + rows <= height and left + columns <= width
+    if rectangle is not None and not fits:
         raise ValueError(f"rectangle: {rectangle} is not within the {height} rows and {width} columns")
     decoder = find_decoder()
     if decoder is not None:
+        decoder = decoder.only(_COMPLETE) if smoothing else decoder
         try:
             return decoder.decode(data, denominator, top, left, rows, columns)
         except ImageError:
@@ -166,9 +172,10 @@ def _colours(jpeg: Buffer) -> str:
 
 
 def _baseline(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
-    if frame.code == PROGRESSIVE_CODE:  # it might lack scans, and would be smoothed
-        return _whole(jpeg, name, frame)
-    return decoded_by(find_decoder(), jpeg, partial(_in_parts, jpeg, name, frame), 1)
+    # A progressive one might lack scans, and would be smoothed: libjpeg is not asked for parts of it.
+    by_libjpeg = _whole if frame.code == PROGRESSIVE_CODE else _in_parts
+    decoder = find_decoder()
+    return decoded_by(decoder and decoder.only(_COMPLETE), jpeg, partial(by_libjpeg, jpeg, name, frame), 1)
 
 
 def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:

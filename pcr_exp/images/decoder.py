@@ -128,7 +128,8 @@ class JpegDecoder:
     ) -> Pixels:
         """uint8 [rows, columns, 3] RGB: a rectangle in pixels at 1/denominator of the size, rounded up.
 
-        Scans are read up to the rectangle's last row: damage behind it is not seen.
+        Scans are read up to the rectangle's last row: damage behind it is not seen. (In records it is: their
+        checksums are compared before anything is decoded.)
 
         Args:
             jpeg: The file; a prefix of a progressive one's scans is whole if the end-of-image marker follows.

@@ -30,6 +30,7 @@ from jpeg_photos import KINDS, PHOTO, groups_of, merge_tables, needs_jpegtran, t
 
 from pcr_exp import images
 from pcr_exp.config.dataset import AugmentConfig
+from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.config.scan_scripts import JpegScan
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
@@ -39,7 +40,7 @@ from pcr_exp.images.codec import Source
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.decoded import PartlyDecodedImage
 from pcr_exp.images.decoder import JpegDecoder, find_decoder
-from pcr_exp.images.jpeg import EOI, join_pieces, split_scans
+from pcr_exp.images.jpeg import EOI, check_frame, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import TrainTransform
 
@@ -382,6 +383,39 @@ def test_records_show_the_same_with_it_and_without(
             transform(with_it, draws, outs[0])
             transform(without, draws, outs[1])
             assert np.array_equal(*outs)
+
+
+@pytest.mark.parametrize("group", [0, 1, 5, 6, 9, 10])
+@pytest.mark.parametrize("kind", ["444", "420", "grey", "rgb", "cmyk", "tiny"])
+def test_whole_images_look_the_same_with_it_and_without(
+    ours: JpegDecoder, kind: str, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`quality` and single images: smoothed where scans are missing, by it where none are."""
+    jpeg = join_pieces(groups_of(kind)[:group]) if group else KINDS[kind]
+    wanted = decoding._decode(jpeg, "it", check_frame(jpeg, MAX_PIXELS))
+    left = []
+    monkeypatch.setattr(decoding, "_decode", lambda *given: left.append(given) or wanted)
+    monkeypatch.setattr(decoding, "find_decoder", lambda: ours)
+    assert np.array_equal(decoding.decode(jpeg), wanted)
+    is_complete = group in (0, 10) or (kind == "grey" and group >= 6)  # which has six scans
+    assert bool(left) == (kind not in COVERED or not is_complete)
+    rectangle = decode_jpeg(jpeg, (0, 0, 2, 1), smoothing=True)
+    assert np.array_equal(rectangle, wanted[:2, :1])
+
+
+@pytest.mark.parametrize("group", [1, 7, 10])
+def test_progressive_files_in_baseline_records_are_decoded_in_parts_if_nothing_is_smoothed(
+    ours: JpegDecoder, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jpeg = join_pieces(groups_of("420")[:group])
+    with_it, without = (decoded_by(monkeypatch, found, jpeg, 0) for found in (ours, None))
+    parts = [image.part(64, 32, 20, 30) for image in (with_it, without)]
+    assert (parts[0].pixels.shape[0] < 151) == (group == 10)
+    found, wanted = (
+        part.pixels[int(part.top) :, int(part.left) :][: int(part.rows), : int(part.columns)]
+        for part in parts
+    )
+    assert np.array_equal(found, wanted)
 
 
 FIRST, SECOND = (join_pieces(groups_of("420")[:group]) for group in (1, 2))

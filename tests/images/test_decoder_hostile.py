@@ -185,6 +185,23 @@ def test_damaged_records_show_what_they_show_today(
     assert 150 < num_errors < 550
 
 
+@pytest.mark.parametrize("group", [0, 5, 10])
+def test_damaged_files_are_decoded_whole_as_today(
+    checked: Path, ours: JpegDecoder, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As single images and `quality` see them."""
+
+    def whole(by: JpegDecoder | None, jpeg: bytes) -> np.ndarray | str:
+        monkeypatch.setattr(decoding, "find_decoder", lambda: by)
+        try:
+            return decoding.decode(jpeg, "sample 7")
+        except RecordError as error:
+            return str(error)
+
+    for jpeg in damaged(checked, list(records(group)), 300, seed=30 + group):
+        assert are_same(whole(ours, jpeg), whole(None, jpeg))
+
+
 def test_a_scan_that_is_hidden_is_smoothed_as_today(
     ours: JpegDecoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
