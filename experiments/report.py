@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pcr_exp.cli.launch import launch
-from pcr_exp.config.check import expanded
+from pcr_exp.config.check import PATH, check_fields
 from pcr_exp.config.commands import RunnerConfig, TrackingConfig, no_tracking
 from pcr_exp.errors import RunError
 
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 class ReportConfig(RunnerConfig):
     """Settings of `python -m experiments.report`."""
 
-    results_root: str = "results"
+    results_root: Annotated[str, PATH] = "results"
     """The folder of committed results that claims are decided by; the table and the page go there, too."""
-    readme: str | None = None
+    readme: Annotated[str | None, PATH] = None
     """A page whose short table of claims is renewed, between the two lines that mark it; null: none."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
 
     def __post_init__(self) -> None:
-        self.results_root = expanded(self.results_root)
-        self.readme = None if self.readme is None else expanded(self.readme)
+        check_fields(self)
 
 
 def report(config: ReportConfig) -> str:

@@ -12,7 +12,8 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeAlias
+from inspect import formatannotation
+from typing import Any, TypeAlias, get_type_hints
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -98,7 +99,7 @@ def _settings(scan: Scan) -> ScanConfig:
         )
     schema = component("scan", name).schema
     assert schema is not None
-    known = {field.name: field.type for field in fields(schema)}
+    known = {name: formatannotation(hint) for name, hint in get_type_hints(schema).items()}
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise ConfigError(f"scan={scan!r}: {name} has no {unknown[0]!r}; it has {', '.join(sorted(known))}.")

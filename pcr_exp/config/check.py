@@ -1,11 +1,106 @@
-"""Refusing a value by its key."""
+"""Refusing a value by its key. A bound of one setting stands in its field, a rule over several is `require`d.
+
+@dataclass(kw_only=True, slots=True)
+class LoaderConfig:
+lanes: Annotated[int, at_least(1)] = 8
+
+def __post_init__(self) -> None:
+check_fields(self, "loader")
+"""
 
 from __future__ import annotations
 
+import functools
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
 
 from pcr_exp.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Which values a setting may have, and the words that say so."""
+
+    holds: Callable[[Any], bool]
+    wanted: str
+
+
+PATH: Final = object()
+"""Beside the type of a field that holds a path, or several: `~` becomes the home it stands for."""
+
+
+def at_least(low: int, wanted: str = "") -> Bound:
+    """A finite number that is not below `low`."""
+    said = wanted or ("0 or more" if low == 0 else f"at least {low}")
+    return Bound(lambda value: low <= value < math.inf, said)
+
+
+def above(low: int, wanted: str = "") -> Bound:
+    """A number above `low`."""
+    return Bound(lambda value: value > low, wanted or f"above {low}")
+
+
+def one_of(*choices: str) -> Bound:
+    """One of these words."""
+    return Bound(lambda value: value in choices, " or ".join(choices))
+
+
+def or_null(bound: Bound, wanted: str = "") -> Bound:
+    """The same, or null."""
+    return Bound(lambda value: value is None or bound.holds(value), wanted or f"null or {bound.wanted}")
+
+
+def each(holds: Callable[[Any], bool], wanted: str) -> Bound:
+    """A list, or a dict of values, each of which is like this."""
+    return Bound(lambda given: all(map(holds, _items(given))), wanted)
+
+
+def any_each(holds: Callable[[Any], bool], wanted: str) -> Bound:
+    """The same, of one item or more."""
+    return Bound(lambda given: bool(given) and all(map(holds, _items(given))), wanted)
+
+
+def _items(given: Any) -> Iterable[Any]:
+    return given.values() if isinstance(given, Mapping) else given
+
+
+RATE = or_null(above(0), "a rate above 0, or null for no limit")
+SHARE = Bound(lambda value: 0 < value <= 1, "a share in (0, 1]")
+INNER_SHARE = Bound(lambda value: 0 < value < 1, "a share in (0, 1)")
+
+
+def check_fields(config: object, prefix: str = "") -> None:
+    """Expand the paths of a dataclass of settings, and refuse values that are out of their fields' bounds.
+
+    Args:
+        config: Its fields' bounds stand in their annotations, also those of its bases.
+        prefix: What keys begin with, such as `loader`.
+
+    Raises:
+        SettingError: says the key, what was given and what was wanted.
+    """
+    for name, marks in _marks(type(config)).items():  # type: ignore[arg-type]  # classes can be hashed
+        value = getattr(config, name)
+        for mark in marks:
+            if isinstance(mark, Bound):
+                require(mark.holds(value), f"{prefix}.{name}" if prefix else name, value, mark.wanted)
+            elif value is not None:
+                setattr(config, name, expanded(value) if isinstance(value, str) else [*map(expanded, value)])
+
+
+@functools.cache
+def _marks(schema: type) -> dict[str, list[Any]]:
+    """Bounds and PATH beside the types of fields; those of a base hold where a class does not say its own."""
+    found: dict[str, list[Any]] = {}
+    for cls in reversed(schema.__mro__):
+        for name, hint in get_type_hints(cls, include_extras=True).items():
+            beside = getattr(hint, "__metadata__", ())
+            if marks := [mark for mark in beside if mark is PATH or isinstance(mark, Bound)]:
+                found[name] = marks
+    return found
 
 
 def require(ok: bool, key: str, given: object, wanted: str) -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import expanded, require
+from pcr_exp.config.check import (
+    INNER_SHARE,
+    PATH,
+    SHARE,
+    Bound,
+    at_least,
+    check_fields,
+    one_of,
+    or_null,
+    require,
+)
 from pcr_exp.config.crops import CropSettings, crops_of
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes, num_slots
@@ -21,9 +31,9 @@ from pcr_exp.config.training import ModelConfig, TaskConfig, TrainingConfig
 class TrackingConfig:
     """Where curves go besides the run directory."""
 
-    name: str = MISSING
+    name: Annotated[str, one_of("none", "wandb")] = MISSING
     """`none` or `wandb`."""
-    mode: str = "offline"
+    mode: Annotated[str, one_of("offline", "online")] = "offline"
     """Of wandb: `offline` writes files, `online` uploads while it runs."""
     project: str = "pcr-exp"
     """The W&B project."""
@@ -33,8 +43,7 @@ class TrackingConfig:
     """Words to find runs by."""
 
     def __post_init__(self) -> None:
-        require(self.name in ("none", "wandb"), "tracking.name", self.name, "none or wandb")
-        require(self.mode in ("offline", "online"), "tracking.mode", self.mode, "offline or online")
+        check_fields(self, "tracking")
 
 
 def no_tracking() -> TrackingConfig:
@@ -60,9 +69,9 @@ class StudyConfig(RunnerConfig):
     """What the programs share that measure the images of one dataset."""
 
     dataset: DatasetConfig = MISSING
-    out_root: str = MISSING
+    out_root: Annotated[str, PATH] = MISSING
     """Results lie in `<out_root>/<id>`: the id is readable, and ends in a key of all that decides them."""
-    out: str | None = None
+    out: Annotated[str | None, PATH] = None
     """This folder instead. If it has results of other settings or images, nothing is measured."""
 
     @property
@@ -70,16 +79,9 @@ class StudyConfig(RunnerConfig):
         """The folder of the results, for people."""
         return f"{self.out_root}/<id>" if self.out is None else self.out
 
-    def expand_places(self) -> None:
-        """Put the user's home in place of `~`."""
-        self.out_root = expanded(self.out_root)
-        self.out = None if self.out is None else expanded(self.out)
-
 
 OF_THE_COMMAND = ("smoke", "dry_run")
 """Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
-
-CHECKS = ("none", "times", "content")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -88,17 +90,16 @@ class PrepareConfig(RunnerConfig):
 
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
-    check: str = "none"
+    check: Annotated[str, one_of("none", "times", "content")] = "none"
     """Compare every image with what the records were made of, and change nothing: `times` (`--check`) by
     names, labels, sizes and times, `content` (`--check=content`) byte by byte as well."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
-    out: str = "outputs/prepare/${dataset.name}"
+    out: Annotated[str, PATH] = "outputs/prepare/${dataset.name}"
     """Where the table of what was encoded goes, if it is tracked."""
 
     def __post_init__(self) -> None:
-        self.out = expanded(self.out)
         self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # as once
-        require(self.check in CHECKS, "check", self.check, " or ".join(CHECKS))
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -117,17 +118,16 @@ class TrainConfig(RunnerConfig):
     training: TrainingConfig = MISSING
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    world_size: int = 1
+    world_size: Annotated[int, at_least(1)] = 1
     """Processes that train together; each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
     seed: int = 0
     """Seed of weights, orders and augmentation."""
-    runs_root: str = "outputs/runs"
+    runs_root: Annotated[str, PATH] = "outputs/runs"
     """Folder in which each run has a folder of its own."""
 
     def __post_init__(self) -> None:
-        self.runs_root = expanded(self.runs_root)
-        require(self.world_size >= 1, "world_size", self.world_size, "at least 1")
+        check_fields(self)
         check_lanes(self.loader.lanes, self.num_slots, self.world_size)
         num_groups = self.records.num_groups
         if num_groups is not None:
@@ -151,13 +151,13 @@ class TrainConfig(RunnerConfig):
 class FiguresConfig:
     """Settings of `python -m experiments.figures`."""
 
-    runs_root: str = "outputs/runs"
+    runs_root: Annotated[str, PATH] = "outputs/runs"
     """Folder of finished runs."""
-    quality_root: str = "outputs/quality"
+    quality_root: Annotated[str, PATH] = "outputs/quality"
     """Folder of what `quality` measured."""
-    out: str = "outputs/figures"
+    out: Annotated[str, PATH] = "outputs/figures"
     """Folder of figures and tables."""
-    target: float | None = None
+    target: Annotated[float | None, or_null(SHARE, "a share in (0, 1], or null")] = None
     """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
     exclusive_only: bool = True
     """Whether seconds are shown only of runs that had the machine to themselves: others took at most 5 % of
@@ -166,48 +166,43 @@ class FiguresConfig:
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None
     """The value of `compare` that the others are compared with."""
-    timing_root: str | None = None
+    timing_root: Annotated[str | None, PATH] = None
     """Folder of short exclusive runs (`training.stop_after_s`), whose seconds per epoch times the epochs of
     the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
-    targets_root: str = "outputs/fair_baseline"
+    targets_root: Annotated[str, PATH] = "outputs/fair_baseline"
     """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
     dry_run: bool = False
     """As RunnerConfig's."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
 
     def __post_init__(self) -> None:
-        for key in ("runs_root", "quality_root", "out", "targets_root"):
-            setattr(self, key, expanded(getattr(self, key)))
-        self.timing_root = None if self.timing_root is None else expanded(self.timing_root)
-        there = self.target is None or 0 < self.target <= 1
-        require(there, "target", self.target, "a share in (0, 1], or null")
+        check_fields(self)
         given = self.compare is None or self.reference is not None
         require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
+
+
+_WITH_BASELINE = Bound(lambda scans: "baseline" in scans, "scan levels with baseline among them")
+_LIMITED = Bound(INNER_SHARE.holds, f"{INNER_SHARE.wanted}: at 1 storage is no limit")
 
 
 @dataclass(kw_only=True, slots=True)
 class DemoConfig(RunnerConfig):
     """`python -m experiments.demo`: the whole slice on the embedded images."""
 
-    labels: list[str] = MISSING
+    labels: Annotated[list[str], Bound(bool, "at least one label of the dataset")] = MISSING
     """Tasks, the first being the one whose table is shown as the result."""
-    scans: list[str] = MISSING
+    scans: Annotated[list[str], _WITH_BASELINE] = MISSING
     """Options of the group `scan` to train at, `baseline` among them."""
     overrides: list[str] = field(default_factory=list)
     """Settings of every training run, as on the command line of `experiments.train`."""
-    baseline_share: float = 0.5
+    baseline_share: Annotated[float, _LIMITED] = 0.5
     """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
-    quality_images: int = 100
+    quality_images: Annotated[int, at_least(1)] = 100
     """Images whose MS-SSIM is measured."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     """Of its measurements, each of its runs, and its report."""
-    out: str = "outputs/demo"
+    out: Annotated[str, PATH] = "outputs/demo"
     """Folder of everything that it makes."""
 
     def __post_init__(self) -> None:
-        self.out = expanded(self.out)
-        require(bool(self.labels), "labels", self.labels, "at least one label of the dataset")
-        require("baseline" in self.scans, "scans", self.scans, "scan levels with baseline among them")
-        require(self.quality_images >= 1, "quality_images", self.quality_images, "at least 1")
-        share = self.baseline_share
-        require(0 < share < 1, "baseline_share", share, "a share in (0, 1): at 1 storage is no limit")
+        check_fields(self)

@@ -5,10 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import expanded, pair, require
+from pcr_exp.config.check import (
+    INNER_SHARE,
+    PATH,
+    SHARE,
+    Bound,
+    at_least,
+    check_fields,
+    or_null,
+    pair,
+    require,
+)
+
+_WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
+_NAME = Bound(
+    lambda name: re.fullmatch(_WORD, name) is not None,
+    "a word of the letters a to z and A to Z, digits, and . _ - inside it, as it names files",
+)
+_FEW = Bound(lambda share: 0 <= share < 1, "a share of the training images, 0 or more and below 1")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -21,7 +39,7 @@ class AugmentConfig:
     """Smallest and largest ratio of a crop's width to its height."""
     horizontal_flip: bool = True
     """Mirror half of the training images."""
-    eval_crop_fraction: float = 0.875
+    eval_crop_fraction: Annotated[float, SHARE] = 0.875
     """Validation: the short side becomes image_size / fraction, then a centre crop of image_size."""
 
     def __post_init__(self) -> None:
@@ -29,12 +47,7 @@ class AugmentConfig:
         require(0 < low <= high <= 1, "dataset.augment.crop_scale", self.crop_scale, "0 < low <= high <= 1")
         low, high = pair("dataset.augment.crop_ratio", self.crop_ratio)
         require(0 < low <= high, "dataset.augment.crop_ratio", self.crop_ratio, "0 < low <= high")
-        require(
-            0 < self.eval_crop_fraction <= 1,
-            "dataset.augment.eval_crop_fraction",
-            self.eval_crop_fraction,
-            "a share in (0, 1]",
-        )
+        check_fields(self, "dataset.augment")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,63 +77,42 @@ class PaperConfig:
 class DatasetConfig:
     """Which images, which label, and how the paper stores and trains on them."""
 
-    name: str = MISSING
+    name: Annotated[str, _NAME] = MISSING
     """A word of your choice, in the names of runs, records and quality files. The kind of dataset is another
     matter: that is the option of the group `dataset`."""
-    root: str | None = None
+    root: Annotated[str | None, PATH] = None
     """Folder in the dataset's official layout; `~` is your home."""
     label: str = MISSING
     """The named label that is trained on."""
-    images_per_record: int = MISSING
+    images_per_record: Annotated[int, at_least(1)] = MISSING
     """Images of a record, which one request reads."""
     targets: dict[str, float] = field(default_factory=dict)
     """By the name of a task's headline (such as top1), the value in (0, 1] that times are measured to;
     declared before any run."""
-    tune_fraction: float = 0.1
+    tune_fraction: Annotated[float, _FEW] = 0.1
     """Share of the training images that is never trained on: what scan policies, probes and tuning look at
     (0: none is held out, and what needs them refuses)."""
     split_seed: int = 42
     """Which images are held out: a hash of this and an image's id, so that a new image moves no other."""
-    num_folds: int | None = None
+    num_folds: Annotated[int | None, or_null(at_least(2), "null or 2 or more")] = None
     """Cross-validation: all images, those that the publisher reports on among them, are divided into so many
     folds, by a hash of ids as above or of groups, such as lesions (null: none)."""
     fold: int | None = None
     """The fold, from 0, that validates; the others are trained on, and tune_fraction of them tuned by."""
-    max_train_images: int | None = None
+    max_train_images: Annotated[int | None, or_null(at_least(1))] = None
     """Train on this many images only, a random subset (null: all); records are made of these alone."""
-    max_tune_images: int | None = None
+    max_tune_images: Annotated[int | None, or_null(at_least(1))] = None
     """As max_val_images, of the images that are tuned by."""
-    max_val_images: int | None = None
+    max_val_images: Annotated[int | None, or_null(at_least(1))] = None
     """Look at this many images only, a random subset (null: all). All are encoded, so that any number is
     at hand."""
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     paper: PaperConfig = field(default_factory=PaperConfig)
 
     def __post_init__(self) -> None:
-        require(
-            re.fullmatch(_WORD, self.name) is not None,
-            "dataset.name",
-            self.name,
-            "a word of the letters a to z and A to Z, digits, and . _ - inside it, as it names files",
-        )
-        if self.root is not None:
-            self.root = expanded(self.root)
-        require(
-            self.images_per_record >= 1, "dataset.images_per_record", self.images_per_record, "at least 1"
-        )
+        check_fields(self, "dataset")
         for metric, target in self.targets.items():
             require(0 < target <= 1, f"dataset.targets.{metric}", target, "a share in (0, 1]")
-        wanted = "a share of the training images, 0 or more and below 1"
-        require(0 <= self.tune_fraction < 1, "dataset.tune_fraction", self.tune_fraction, wanted)
-        for key in ("max_train_images", "max_tune_images", "max_val_images"):
-            value = getattr(self, key)
-            require(value is None or value >= 1, f"dataset.{key}", value, "null or at least 1")
-        require(
-            self.num_folds is None or self.num_folds >= 2,
-            "dataset.num_folds",
-            self.num_folds,
-            "null or 2 or more",
-        )
         folds = self.folds
         wanted = f"null or 0 to {folds[-1]}" if folds else "null, as dataset.num_folds is null"
         require(self.fold is None or self.fold in folds, "dataset.fold", self.fold, wanted)
@@ -135,15 +127,8 @@ class DatasetConfig:
 class OwnSplitConfig(DatasetConfig):
     """A dataset whose publisher does not say which images validate: a share is held out, by their ids."""
 
-    val_fraction: float = 0.2
+    val_fraction: Annotated[float, INNER_SHARE] = 0.2
     """Share of the images that validates, chosen by a hash of their ids."""
-
-    def __post_init__(self) -> None:
-        DatasetConfig.__post_init__(self)
-        require(0 < self.val_fraction < 1, "dataset.val_fraction", self.val_fraction, "a share in (0, 1)")
-
-
-_WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
 
 
 def folder_name(root: str | None, table: str | None = None) -> str:

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from numbers import Integral
+from typing import Annotated
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import RATE, Bound, above, at_least, check_fields, one_of, or_null, require
 
 DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
 
@@ -21,18 +22,18 @@ ANTIALIAS = True
 class LoaderConfig:
     """How records become batches."""
 
-    num_workers: int = 1
+    num_workers: Annotated[int, at_least(0)] = 1
     """Decoding processes; 0 decodes in the training process."""
-    lanes: int = 8
+    lanes: Annotated[int, at_least(1)] = 8
     """Records that are read side by side, of all processes together. Orders and batches depend on it, and not
     on how many processes share the lanes; these divide it."""
-    shuffle_records: int = 1
+    shuffle_records: Annotated[int, at_least(1)] = 1
     """Records of a lane whose samples are shuffled together."""
-    records_ahead: int | None = None
+    records_ahead: Annotated[int | None, or_null(at_least(1))] = None
     """Records read ahead of decoding; null sizes it from bandwidth x latency (Little's law)."""
-    prefetch_batches: int = 2
+    prefetch_batches: Annotated[int, at_least(1)] = 2
     """Decoded batches waiting per worker."""
-    decode: str = "scaled"
+    decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
     """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
     and 2 at 1/8 and 1/2 of the size, enlarged again by the crop: the fastest, and on frozen features the best
     (results/decode_modes). Of other scan scripts than the default: at the smallest size that shows all that
@@ -40,31 +41,16 @@ class LoaderConfig:
     antialias: bool = ANTIALIAS
     """Filter where a crop shrinks, as Pillow, torchvision and DALI do; what shrinks is what was decoded, so
     with `scaled` there is less to filter. Runs from before there was a choice did not."""
-    on_corrupt: str = "fail"
+    on_corrupt: Annotated[str, one_of("fail", "replace")] = "fail"
     """`fail` stops at the first image that came damaged twice; `replace` trains on another of its record
     instead, which follows from the seed and the epoch, says so, and counts it in rows (`num_replaced`).
     Records' checksums see all damage since they were written. Files that were damaged before are not always
     noticed: decoding ends behind a crop's last row."""
-    timeout_s: float | None = 300.0
+    timeout_s: Annotated[float | None, or_null(above(0), "seconds above 0, or null to wait forever")] = 300.0
     """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
 
     def __post_init__(self) -> None:
-        require(self.num_workers >= 0, "loader.num_workers", self.num_workers, "0 or more")
-        require(
-            self.on_corrupt in ("fail", "replace"), "loader.on_corrupt", self.on_corrupt, "fail or replace"
-        )
-        require(
-            self.timeout_s is None or self.timeout_s > 0,
-            "loader.timeout_s",
-            self.timeout_s,
-            "seconds above 0, or null to wait forever",
-        )
-        require(self.lanes >= 1, "loader.lanes", self.lanes, "at least 1")
-        require(self.shuffle_records >= 1, "loader.shuffle_records", self.shuffle_records, "at least 1")
-        ahead = self.records_ahead
-        require(ahead is None or ahead >= 1, "loader.records_ahead", ahead, "null or at least 1")
-        require(self.prefetch_batches >= 1, "loader.prefetch_batches", self.prefetch_batches, "at least 1")
-        require(self.decode in DECODE_MODES, "loader.decode", self.decode, " or ".join(DECODE_MODES))
+        check_fields(self, "loader")
 
 
 def num_slots(batch_size: int, global_batch_size: int | None, world_size: int) -> int:
@@ -106,6 +92,12 @@ def check_lanes(lanes: int, slots: int, world_size: int) -> None:
 
 MAX_READS_IN_FLIGHT = 512
 """Beyond, one Python process brings no more reads a second (results/throttle)."""
+_IN_FLIGHT = or_null(
+    Bound(lambda num: 1 <= num <= MAX_READS_IN_FLIGHT, f"1 to {MAX_READS_IN_FLIGHT}, a thread each")
+)
+_RISING_SECONDS = Bound(
+    lambda times: all(a < b for a, b in pairwise([0.0, *times, math.inf])), "rising seconds above 0"
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -114,16 +106,16 @@ class StorageConfig:
 
     name: str = MISSING
     """What runs and figures call this storage."""
-    bandwidth_mib_per_s: float | None = None
+    bandwidth_mib_per_s: Annotated[float | None, RATE] = None
     """MiB/s that all processes of a run share (null: no limit)."""
-    latency_ms: float = 0.0
+    latency_ms: Annotated[float, at_least(0)] = 0.0
     """From a request to its first byte, as networks and flash have it: requests in flight wait together."""
-    seek_ms: float = 0.0
+    seek_ms: Annotated[float, at_least(0)] = 0.0
     """What each request takes the storage's one head, as disks have it: the head seeks for one request and
     transfers its bytes before it seeks for the next, so that requests in flight hide nothing of it."""
-    requests_per_s: float | None = None
+    requests_per_s: Annotated[float | None, RATE] = None
     """Requests a second that are answered (null: no limit)."""
-    reads_in_flight: int | None = None
+    reads_in_flight: Annotated[int | None, _IN_FLIGHT] = None
     """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
     and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""
     cache: str | None = None
@@ -137,39 +129,23 @@ class StorageConfig:
     the manifest say what stayed. What an epoch has read, later ones may find there."""
 
     def __post_init__(self) -> None:
-        for key in ("bandwidth_mib_per_s", "requests_per_s"):
-            value = getattr(self, key)
-            require(
-                value is None or value > 0, f"storage.{key}", value, "a rate above 0, or null for no limit"
-            )
-        for key in ("latency_ms", "seek_ms"):
-            value = getattr(self, key)
-            require(0 <= value < math.inf, f"storage.{key}", value, "0 or more")
+        check_fields(self, "storage")
         is_sized = (self.cache is None) == (self.cache_mib == 0) and 0 <= self.cache_mib < math.inf
         wanted = "more than 0 with storage.cache, and 0 without"
         require(is_sized, "storage.cache_mib", self.cache_mib, wanted)
-        in_flight = self.reads_in_flight
-        require(
-            in_flight is None or 1 <= in_flight <= MAX_READS_IN_FLIGHT,
-            "storage.reads_in_flight",
-            in_flight,
-            f"null or 1 to {MAX_READS_IN_FLIGHT}, a thread each",
-        )
 
 
 @dataclass(kw_only=True, slots=True)
 class ChangingStorageConfig(StorageConfig):
     """Storage that others use too: its bandwidth changes with time."""
 
-    changes_s: list[float] = field(default_factory=list)
+    changes_s: Annotated[list[float], _RISING_SECONDS] = field(default_factory=list)
     """Seconds since the first read at which it changes."""
     shares: list[float] = field(default_factory=list)
     """Shares of the bandwidth that hold from each of `changes_s` on."""
 
     def __post_init__(self) -> None:
         StorageConfig.__post_init__(self)
-        rising = all(a < b for a, b in pairwise([0.0, *self.changes_s, math.inf]))
-        require(rising, "storage.changes_s", self.changes_s, "rising seconds above 0")
         wanted = f"as many shares in (0, 1] as there are storage.changes_s={self.changes_s}"
         fits = len(self.shares) == len(self.changes_s) and all(0 < share <= 1 for share in self.shares)
         require(fits, "storage.shares", self.shares, wanted)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pcr_exp.config.check import expanded, require
+from pcr_exp.config.check import PATH, at_least, check_fields, one_of, require
 from pcr_exp.config.components import component_of
 from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
@@ -30,24 +30,24 @@ MAX_PIXELS = 120_000_000
 class RecordsConfig:
     """Where records are written and read, and how they are made."""
 
-    root: str = "data/records"
+    root: Annotated[str, PATH] = "data/records"
     """Local folder, s3://, gs://, az://, http(s):// or any fsspec address; records of a dataset lie in
     `<root>/<dataset>-<key>`."""
-    storage_client: str = "auto"
+    storage_client: Annotated[str, one_of("auto", "obstore", "fsspec")] = "auto"
     """What reads and writes a root with ://. `obstore` has the object stores and http; `fsspec` (with s3fs,
     gcsfs, ...) all that it has drivers for; `auto` is obstore where it is installed and knows the address."""
     storage_options: dict[str, Any] = field(default_factory=dict)
     """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
     (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""
-    staging: str = "data/staging"
+    staging: Annotated[str, PATH] = "data/staging"
     """Local folder in which records are made that go to an object store; what is there already is not made
     again. It may be removed when they are there."""
-    on_error: str = "fail"
+    on_error: Annotated[str, one_of("fail", "skip")] = "fail"
     """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
-    max_pixels: int = MAX_PIXELS
+    max_pixels: Annotated[int, at_least(1)] = MAX_PIXELS
     """Images of more (width x height) are neither encoded nor decoded: a file of 20 kB may claim a thousand
     million. Records that are finished stay without those that were rejected for it."""
-    on_change: str = "fail"
+    on_change: Annotated[str, one_of("fail", "append", "reencode", "ignore")] = "fail"
     """If images are not those any more that records were made of: `fail` says which; `append` adds records
     of those that were added; `reencode` makes all anew; `ignore` uses the records as they are."""
     codec: str = SCANS["pcr"]
@@ -58,9 +58,9 @@ class RecordsConfig:
     reuse_from: str | None = None
     """Local folder of records made before, of any format version: images that are in them, byte for byte, are
     taken over instead of transcoded."""
-    num_workers: int = 2
+    num_workers: Annotated[int, at_least(1)] = 2
     """Threads that encode."""
-    engine: str = "local"
+    engine: Annotated[str, one_of("local", "ray")] = "local"
     """`local` encodes with `num_workers` threads; `ray` makes each record as a task of a Ray cluster, whose
     machines must all see the images and `root`."""
     ray_address: str | None = "auto"
@@ -69,29 +69,15 @@ class RecordsConfig:
     """Training and quality make missing records themselves."""
 
     def __post_init__(self) -> None:
-        self.root = expanded(self.root)
-        self.staging = expanded(self.staging)
-        clients = ("auto", "obstore", "fsspec")
-        require(
-            self.storage_client in clients,
-            "records.storage_client",
-            self.storage_client,
-            " or ".join(clients),
-        )
+        check_fields(self, "records")
         variables = credential_variables(self.root)
         wanted = f"no secret, which would be written into runs: set {variables} in the environment"
         shown = redacted_text(self.root)
         require(shown == self.root, "records.root", shown, wanted)
         secret = find_secret(self.storage_options, "records.storage_options")
         require(secret is None, str(secret), HIDDEN, wanted)
-        require(self.on_error in ("fail", "skip"), "records.on_error", self.on_error, "fail or skip")
-        require(self.max_pixels >= 1, "records.max_pixels", self.max_pixels, "at least 1")
-        choices = ("fail", "append", "reencode", "ignore")
-        require(self.on_change in choices, "records.on_change", self.on_change, " or ".join(choices))
-        require(self.engine in ("local", "ray"), "records.engine", self.engine, "local or ray")
         alone = self.engine == "local" or self.reuse_from is None
         require(alone, "records.reuse_from", self.reuse_from, "null with records.engine=ray")
-        require(self.num_workers >= 1, "records.num_workers", self.num_workers, "at least 1")
         plain = self.codec == SCANS["pcr"] or self.codec_id == self.codec
         wanted = f"{SCANS['pcr']} with records.scans={self.scans.name}: scripts are of JPEG's codec"
         require(plain, "records.codec", self.codec, wanted)

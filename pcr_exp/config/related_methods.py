@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import RATE, above, at_least, check_fields, one_of, require
 from pcr_exp.config.components import component, component_of, names
 from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 
@@ -24,9 +25,9 @@ class EchoConfig:
 
     name: str = "none"
     """The variant, as it is registered."""
-    factor: float = 1.0
+    factor: Annotated[float, at_least(1, "a number of uses, 1 or more")] = 1.0
     """Uses per fresh item, e. Of 2.25, each is used twice, and a quarter of an epoch's items once more."""
-    buffer: int = 1
+    buffer: Annotated[int, at_least(1, "at least 1, which does not shuffle")] = 1
     """Samples that are shuffled after they were repeated (1: repeats follow each other)."""
     repeat_groups: list[int] = field(default_factory=list)
     """Scan groups of the first repeat, the second and so on; the last of them holds for all that follow. Only
@@ -35,8 +36,7 @@ class EchoConfig:
     def __post_init__(self) -> None:
         require(self.name in names("echo"), "echo.name", self.name, ", ".join(names("echo")))
         component_of("echo", self)  # refuses a name with the settings of another variant
-        require(1 <= self.factor < math.inf, "echo.factor", self.factor, "a number of uses, 1 or more")
-        require(self.buffer >= 1, "echo.buffer", self.buffer, "at least 1, which does not shuffle")
+        check_fields(self, "echo")
         if self.name == "none":
             same = "with echo=none; the same buffer without repeats is echo=example_before echo.factor=1"
             require(self.factor == 1, "echo.factor", self.factor, f"1 {same}")
@@ -89,42 +89,33 @@ class EchoConfig:
 class ActivationsConfig:
     """What is kept of convolution inputs between forward and backward."""
 
-    name: str = "none"
+    name: Annotated[str, one_of("none", "lossless", "error_bounded", "recompute")] = "none"
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
     within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
     codec: str = "quantise"
     """The codec of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU
     (extra `sz`)."""
-    bounds: str = "adaptive"
+    bounds: Annotated[str, one_of("adaptive", "fixed")] = "adaptive"
     """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
-    initial_bound: float = 1e-4
+    initial_bound: Annotated[float, above(0)] = 1e-4
     """Largest error of an input value before the first adaptation. The paper's own is not known to us."""
-    interval: int = 1000
+    interval: Annotated[int, at_least(1)] = 1000
     """W: updates between two looks at the layers."""
-    momentum_fraction: float = 0.01
+    momentum_fraction: Annotated[float, above(0)] = 0.01
     """Accepted standard deviation of the gradient error, as a share of a weight's mean momentum."""
-    error_model: str = "exact"
+    error_model: Annotated[str, one_of("exact", "paper")] = "exact"
     """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
-    paper_factor: float = 0.32
+    paper_factor: Annotated[float, above(0)] = 0.32
     """The coefficient of `error_model=paper`."""
 
     def __post_init__(self) -> None:
-        choices = {
-            "name": ("none", "lossless", "error_bounded", "recompute"),
-            "codec": names("activations.codec"),
-            "bounds": ("adaptive", "fixed"),
-            "error_model": ("exact", "paper"),
-        }
-        for key, wanted in choices.items():
-            value = getattr(self, key)
-            require(value in wanted, f"activations.{key}", value, " or ".join(wanted))
+        check_fields(self, "activations")
+        codecs = names("activations.codec")
+        require(self.codec in codecs, "activations.codec", self.codec, " or ".join(codecs))
         if self.name == "error_bounded":
             schema = component("activations.codec", self.codec).schema
             wanted = "the codec of these settings; activations=error_bounded_sz, say, chooses both"
             require(schema is type(self), "activations.codec", self.codec, wanted)
-        for key in ("initial_bound", "momentum_fraction", "paper_factor"):
-            require(getattr(self, key) > 0, f"activations.{key}", getattr(self, key), "above 0")
-        require(self.interval >= 1, "activations.interval", self.interval, "at least 1")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -133,16 +124,13 @@ class NetworkConfig:
 
     name: str = "unlimited"
     """What figures call this network."""
-    bandwidth_mbit_per_s: float | None = None
+    bandwidth_mbit_per_s: Annotated[float | None, RATE] = None
     """Millions of bits per second, as networks are sold."""
-    latency_ms: float = 0.0
+    latency_ms: Annotated[float, at_least(0)] = 0.0
     """Milliseconds from a message to its first byte."""
 
     def __post_init__(self) -> None:
-        rate = self.bandwidth_mbit_per_s
-        wanted = "a rate above 0, or null for no limit"
-        require(rate is None or rate > 0, "network.bandwidth_mbit_per_s", rate, wanted)
-        require(0 <= self.latency_ms < math.inf, "network.latency_ms", self.latency_ms, "0 or more")
+        check_fields(self, "network")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -151,15 +139,14 @@ class GradientsConfig:
 
     name: str = "none"
     """The codec, as it is registered."""
-    mode: str = "ddp"
+    mode: Annotated[str, one_of("ddp", "server")] = "ddp"
     """`ddp`: every process sends its gradients to all, all take the same step. `server`: processes push
     gradients to a parameter server (the first of them), which pulls them along by sending model changes."""
-    min_values: int = 256
+    min_values: Annotated[int, at_least(0)] = 256
     """Smaller tensors are sent as float32, as are all with fewer than two dimensions (norms, biases)."""
 
     def __post_init__(self) -> None:
         known = names("gradients")
         require(self.name in known, "gradients.name", self.name, ", ".join(known))
         component_of("gradients", self)  # refuses a name with the settings of another codec
-        require(self.mode in ("ddp", "server"), "gradients.mode", self.mode, "ddp or server")
-        require(self.min_values >= 0, "gradients.min_values", self.min_values, "0 or more")
+        check_fields(self, "gradients")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import any_each, check_fields, one_of, require
 from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 from pcr_exp.errors import ConfigError
 
@@ -15,6 +15,10 @@ FULL = "full"
 """The option of all groups, however many there are."""
 PAPER_GROUPS = (1, 2, 5, 10)
 """The scan groups that the paper compares."""
+GROUPS = any_each(
+    lambda group: 1 <= group <= NUM_GROUPS,
+    f"scan groups that the records have, 1..{NUM_GROUPS}, at least one",
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -23,13 +27,13 @@ class ScanConfig:
 
     name: str = MISSING
     """What runs and figures call this level or policy."""
-    encoding: str = "pcr"
+    encoding: Annotated[str, one_of("pcr", "baseline")] = "pcr"
     """`pcr`, or `baseline`: the original JPEG bytes in the same container."""
     group: int = NUM_GROUPS
     """The scan group; of a policy the one that it begins with."""
 
     def __post_init__(self) -> None:
-        require(self.encoding in ("pcr", "baseline"), "scan.encoding", self.encoding, "pcr or baseline")
+        check_fields(self, "scan")
         highest = NUM_GROUPS if self.encoding == "pcr" else 1
         require(1 <= self.group <= highest, "scan.group", self.group, f"a scan group, 1..{highest}")
 
@@ -89,12 +93,11 @@ class PolicyConfig(ScanConfig):
 class CandidatesConfig(PolicyConfig):
     """A policy that chooses among a list of scan groups."""
 
-    candidates: list[int] = field(default_factory=lambda: list(PAPER_GROUPS))
+    candidates: Annotated[list[int], GROUPS] = field(default_factory=lambda: list(PAPER_GROUPS))
     """Scan groups that the policy chooses among, rising."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
-        require_groups("scan.candidates", self.candidates)
         self._check_rising()
 
     def fit(self, num_groups: int) -> None:
@@ -106,12 +109,6 @@ class CandidatesConfig(PolicyConfig):
     def _check_rising(self) -> None:
         rising = self.candidates == sorted(set(self.candidates))
         require(rising, "scan.candidates", self.candidates, "every scan group once, from low to high")
-
-
-def require_groups(key: str, groups: list[int]) -> None:
-    """Refuse scan groups that the records do not have, and an empty list."""
-    inside = bool(groups) and all(1 <= group <= NUM_GROUPS for group in groups)
-    require(inside, key, groups, f"scan groups that the records have, 1..{NUM_GROUPS}, at least one")
 
 
 def require_start(config: CandidatesConfig) -> None:

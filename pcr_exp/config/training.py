@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Annotated
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, at_least, check_fields, one_of, or_null, require
 from pcr_exp.config.components import component_of, names
 
 EVAL_GROUPS = ("full", "same", "renewed")
@@ -16,6 +17,13 @@ EVAL_GROUPS = ("full", "same", "renewed")
 
 REFERENCE_BATCH_SIZE = 256
 """Published learning rates are per this many images (Goyal et al. 2017)."""
+
+_POSITIVE = Bound(lambda value: 0 < value < math.inf, "a number above 0")
+_BELOW_ONE = Bound(lambda value: 0 <= value < 1, "in [0, 1)")
+_FACTOR = Bound(lambda value: 0 < value <= 1, "a factor in (0, 1]")
+_MILESTONES = Bound(
+    lambda epochs: all(a < b for a, b in pairwise([0, *epochs])), "rising numbers of epochs, each at least 1"
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,87 +43,74 @@ class TaskConfig:
 class TrainingConfig:
     """The optimizer, its schedule, and how often things are looked at."""
 
-    epochs: int = MISSING
+    epochs: Annotated[int, at_least(1)] = MISSING
     """Passes over the training images."""
-    batch_size: int = MISSING
+    batch_size: Annotated[int, at_least(1)] = MISSING
     """Images that are normalised and go through the model together."""
     global_batch_size: int | None = None
     """Images of an update, of all processes together (null: batch_size x world_size). A process that has more
     of them than one batch adds up their gradients, so runs go on on another number of processes."""
-    image_size: int = MISSING
+    image_size: Annotated[int, at_least(1)] = MISSING
     """Pixels of a side of the crops that are trained on."""
-    eval_image_size: int = MISSING
+    eval_image_size: Annotated[int, at_least(1)] = MISSING
     """Pixels of a side of the crops that are evaluated."""
     input_sizes: list[int] = field(default_factory=list)
     """Sides of the network's input while it trains, in pixels: the first until input_milestones[0] epochs are
     done, then the second, and so on (none: image_size throughout)."""
     input_milestones: list[int] = field(default_factory=list)
     """Epochs after which the next of input_sizes holds."""
-    learning_rate: float = MISSING
+    learning_rate: Annotated[float, _POSITIVE] = MISSING
     """The rate itself, for this global batch size."""
-    optimizer: str = "sgd"
+    optimizer: Annotated[str, one_of("sgd", "adamw")] = "sgd"
     """`sgd`: with momentum, as the papers train; `adamw`: Adam with decoupled weight decay (Loshchilov and
     Hutter 2019), which learns in fewer updates where there are few."""
-    momentum: float = 0.9
+    momentum: Annotated[float, _BELOW_ONE] = 0.9
     """Of SGD; of AdamW the first beta (the second is 0.999)."""
     nesterov: bool = False
     """Nesterov's momentum, of SGD."""
-    weight_decay: float = 1e-4
+    weight_decay: Annotated[float, at_least(0)] = 1e-4
     """Decay of weights; added to gradients by SGD, apart from them by AdamW."""
-    schedule: str = "step"
+    schedule: Annotated[str, one_of("step", "cosine", "constant")] = "step"
     """`step`: x lr_gamma at each of lr_milestones (epochs); `cosine`: to zero; `constant`."""
-    lr_milestones: list[int] = field(default_factory=list)
+    lr_milestones: Annotated[list[int], _MILESTONES] = field(default_factory=list)
     """Epochs at which `schedule=step` multiplies the rate by lr_gamma."""
-    lr_gamma: float = 0.1
+    lr_gamma: Annotated[float, _FACTOR] = 0.1
     """Factor of each of lr_milestones."""
-    warmup_epochs: float = 0.0
+    warmup_epochs: Annotated[float, at_least(0)] = 0.0
     """Epochs in which the rate rises from 0, linearly."""
-    label_smoothing: float = 0.0
+    label_smoothing: Annotated[float, _BELOW_ONE] = 0.0
     """Share of the target that is spread over all classes."""
     amp: bool = True
     """Mixed precision; takes effect on a GPU only."""
     channels_last: bool = True
     """Memory format of images and weights: faster for convolutions."""
-    eval_every_epochs: int = 1
+    eval_every_epochs: Annotated[int, at_least(1)] = 1
     """Epochs between two evaluations."""
-    eval_split: str = "val"
+    eval_split: Annotated[str, one_of("val", "tune")] = "val"
     """What evaluations look at: `val`, the images that results are reported on, or `tune`, those to choose
     settings by."""
     eval_groups: list[str] = field(default_factory=lambda: ["full"])
     """At which fidelity they look, each an `eval` row of its own: `full`, the original files, which results,
     targets and times are about; and, if wanted, `same`, the scan group of the last update; and `renewed`: in
     full, after BatchNorm's statistics were measured anew on training images that were read in full."""
-    log_every_steps: int = 10
+    log_every_steps: Annotated[int, at_least(1)] = 10
     """Updates between two rows of the training loss."""
-    checkpoint_every_steps: int | None = None
+    checkpoint_every_steps: Annotated[int | None, or_null(at_least(1))] = None
     """Besides the checkpoint after every evaluation (null: only those)."""
     device: str = "auto"
     """`cpu`, `cuda` or another of torch's; `auto`: a GPU if there is one."""
-    stop_after_s: float | None = None
+    stop_after_s: Annotated[float | None, or_null(_POSITIVE, "null or above 0")] = None
     """For runs that measure seconds and not accuracy: end after so many seconds of training, waiting and
     probes since the first update, without an evaluation unless one is due (null: train all epochs)."""
     exclusive: bool = False
     """Wait until no other exclusive run of this user goes on on this host, for the sake of seconds that
     count; other users' runs are not waited for. Accuracy does not depend on it; what others took of the CPU,
     whoever they are, is in every run's rows (`others_cpu_share`)."""
-    num_threads: int | None = None
+    num_threads: Annotated[int | None, or_null(at_least(1))] = None
     """torch's CPU threads (null: the cores that decoding workers leave; on a GPU torch's own choice)."""
 
     def __post_init__(self) -> None:
-        for key in (
-            "epochs",
-            "batch_size",
-            "image_size",
-            "eval_image_size",
-            "eval_every_epochs",
-            "log_every_steps",
-        ):
-            require(getattr(self, key) >= 1, f"training.{key}", getattr(self, key), "at least 1")
-        for key in ("checkpoint_every_steps", "num_threads"):
-            given = getattr(self, key)
-            require(given is None or given >= 1, f"training.{key}", given, "null or at least 1")
-        stop_s = self.stop_after_s
-        require(stop_s is None or 0 < stop_s < math.inf, "training.stop_after_s", stop_s, "null or above 0")
+        check_fields(self, "training")
         total = self.global_batch_size
         require(
             total is None or (total >= 1 and total % self.batch_size == 0),
@@ -123,31 +118,14 @@ class TrainingConfig:
             total,
             f"null or a multiple of training.batch_size={self.batch_size}",
         )
-        rate = self.learning_rate
-        require(0 < rate < math.inf, "training.learning_rate", rate, "a number above 0")
-        require(0 <= self.weight_decay < math.inf, "training.weight_decay", self.weight_decay, "0 or more")
-        require(0 < self.lr_gamma <= 1, "training.lr_gamma", self.lr_gamma, "a factor in (0, 1]")
-        milestones = self.lr_milestones
-        rising = all(a < b for a, b in pairwise([0, *milestones]))
-        require(rising, "training.lr_milestones", milestones, "rising numbers of epochs, each at least 1")
         self._check_input_sizes()
-        optimizers = ("sgd", "adamw")
-        require(self.optimizer in optimizers, "training.optimizer", self.optimizer, " or ".join(optimizers))
         of_sgd = not self.nesterov or self.optimizer == "sgd"
         require(of_sgd, "training.nesterov", self.nesterov, "false with training.optimizer=adamw")
         plain = not self.nesterov or self.momentum > 0
         require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
-        require(0 <= self.momentum < 1, "training.momentum", self.momentum, "in [0, 1)")
-        require(0 <= self.label_smoothing < 1, "training.label_smoothing", self.label_smoothing, "in [0, 1)")
-        warmup = self.warmup_epochs
-        require(0 <= warmup < math.inf, "training.warmup_epochs", warmup, "0 or more")
-        splits = ("val", "tune")
-        require(self.eval_split in splits, "training.eval_split", self.eval_split, " or ".join(splits))
         wanted = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
         order = "[full], and same or renewed behind it if wanted, in this order"
         require(self.eval_groups == wanted, "training.eval_groups", self.eval_groups, order)
-        choices = ("step", "cosine", "constant")
-        require(self.schedule in choices, "training.schedule", self.schedule, " or ".join(choices))
 
     def _check_input_sizes(self) -> None:
         sizes, milestones = self.input_sizes, self.input_milestones

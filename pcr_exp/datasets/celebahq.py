@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import one_of, require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
@@ -30,13 +31,12 @@ SOURCE = "CelebAMask-HQ is obtained from its authors' page (switchablenorms/Cele
 class CelebAHQConfig(OwnSplitConfig):
     """CelebAMask-HQ; label smiling."""
 
-    split: str = "hash"
+    split: Annotated[str, one_of("hash", "file")] = "hash"
     """`hash`: by a hash of each id. `file`: the paper's split, to reproduce it strictly: scikit-learn's
     cut of the files in numeric order; there, a new image moves others."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
-        require(self.split in ("hash", "file"), "dataset.split", self.split, "hash or file")
         by_hash = self.split == "hash" or not self.folds
         require(by_hash, "dataset.split", self.split, "hash, with dataset.num_folds")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, or_null
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root, read_class_folders, refuse_unknown_classes
@@ -18,6 +19,21 @@ LABEL = "class"
 SOURCE = "Give the folder of your own images: dataset.root=/path/to/images."
 
 
+def _num_captured(expression: str) -> int:
+    try:
+        return re.compile(expression).groups
+    except re.error:
+        return 0
+
+
+_ONE_GROUP = or_null(
+    Bound(
+        lambda expression: _num_captured(expression) == 1,
+        "a regular expression with one group in parentheses, such as '/(patient[0-9]+)_'",
+    )
+)
+
+
 @dataclass(kw_only=True, slots=True)
 class FolderConfig(OwnSplitConfig):
     """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
@@ -25,15 +41,10 @@ class FolderConfig(OwnSplitConfig):
     `val_fraction` of the images is held out when root has no val folder.
     """
 
-    group_by: str | None = None
+    group_by: Annotated[str | None, _ONE_GROUP] = None
     """A regular expression with one group, looked for in each image's path below root: images for which it
     captures the same, such as the number of a patient, belong together. They are never on two sides of a
     split or of a fold, and `experiments.tolerance` resamples them together (null: each image alone)."""
-
-    def __post_init__(self) -> None:
-        OwnSplitConfig.__post_init__(self)
-        wanted = "null or a regular expression with one group in parentheses, such as '/(patient[0-9]+)_'"
-        require(_num_captured(self.group_by) in (None, 1), "dataset.group_by", self.group_by, wanted)
 
 
 @register("dataset", "folder", FolderConfig)
@@ -105,15 +116,6 @@ def _open(config: FolderConfig) -> tuple[Path, set[str]]:
     """The dataset's folder, and which of train/ and val/ are in it."""
     root = open_root(config.root, "folder", "train/<class>/ and val/<class>/, or <class>/ alone", SOURCE)
     return root, {name for name in ("train", "val") if (root / name).is_dir()}
-
-
-def _num_captured(expression: str | None) -> int | None:
-    if expression is None:
-        return None
-    try:
-        return re.compile(expression).groups
-    except re.error:
-        return 0
 
 
 def _grouped(samples: list[Sample], expression: str | None) -> list[Sample]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import one_of, require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
@@ -28,13 +29,12 @@ SOURCE = "HAM10000 is obtained from the Harvard Dataverse (ViDIR group, Medical 
 class Ham10000Config(OwnSplitConfig):
     """HAM10000; label dx."""
 
-    split: str = "lesion"
+    split: Annotated[str, one_of("lesion", "file")] = "lesion"
     """`lesion`: no lesion on both sides. `file`: the paper's split, to reproduce it strictly: scikit-learn's
     cut of the sorted files, with images of one lesion on both sides; there, a new image moves others."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
-        require(self.split in ("lesion", "file"), "dataset.split", self.split, "lesion or file")
         by_lesion = self.split == "lesion" or not self.folds
         require(by_lesion, "dataset.split", self.split, "lesion, with dataset.num_folds")
 

@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, at_least
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 VERSION = 2
 """The generator's: raise it with every change that gives other images."""
+_THIS_VERSION = Bound(lambda version: version == VERSION, f"{VERSION}, the one that this release makes")
 SOURCE_FILES = {
     "astronaut": "astronaut.png",
     "brick": "brick.png",
@@ -65,27 +66,18 @@ STAMP = "stamp.json"
 class PhotosConfig(DatasetConfig):
     """The embedded dataset; labels photo and focus."""
 
-    num_train: int = 1536
+    num_train: Annotated[int, at_least(1)] = 1536
     """Training images to make."""
-    num_val: int = 512
+    num_val: Annotated[int, at_least(1)] = 512
     """Validation images to make."""
-    size_px: int = 256
+    size_px: Annotated[int, at_least(64)] = 256
     """Pixels of a side of each image."""
-    quality: int = 90
+    quality: Annotated[int, Bound(lambda quality: 1 <= quality <= 100, "a JPEG quality, 1..100")] = 90
     """JPEG quality of the files, 1 to 100."""
     seed: int = 0
     """Seed of what is cut from the photographs."""
-    version: int = VERSION
+    version: Annotated[int, _THIS_VERSION] = VERSION
     """A setting so that it is part of the names of records and runs; there is no other to choose."""
-
-    def __post_init__(self) -> None:
-        DatasetConfig.__post_init__(self)
-        for key in ("num_train", "num_val"):
-            require(getattr(self, key) >= 1, f"dataset.{key}", getattr(self, key), "at least 1")
-        require(self.size_px >= 64, "dataset.size_px", self.size_px, "at least 64")
-        require(1 <= self.quality <= 100, "dataset.quality", self.quality, "a JPEG quality, 1..100")
-        wanted = f"{VERSION}, the one that this release makes"
-        require(self.version == VERSION, "dataset.version", self.version, wanted)
 
 
 @dataclass(frozen=True, slots=True)

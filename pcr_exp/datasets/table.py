@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pcr_exp.config.check import expanded, require
+from pcr_exp.config.check import PATH, require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root
@@ -35,15 +35,14 @@ class TableConfig(OwnSplitConfig):
     `val_fraction` of the images is held out.
     """
 
-    table: str | None = None
+    table: Annotated[str | None, PATH] = None
     """The file, whose first line names the columns."""
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
-        if self.table is not None:
-            self.table = expanded(self.table)
-            self.root = str(Path(self.table).parent) if self.root is None else self.root
+        if self.table is not None and self.root is None:
+            self.root = str(Path(self.table).parent)
         different = self.columns.path != self.label
         require(different, "dataset.columns.path", self.columns.path, "another column than dataset.label")
 

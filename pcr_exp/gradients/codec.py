@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import at_least, require
 from pcr_exp.config.components import build, register
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.errors import ConfigError, GradientError
@@ -60,12 +60,11 @@ class PowerSGDConfig(GradientsConfig):
     """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.ddp`."""
 
     name: str = "powersgd"
-    rank: int = 2
+    rank: Annotated[int, at_least(1)] = 2
     """Columns of the two factors that stand for a matrix."""
 
     def __post_init__(self) -> None:
         GradientsConfig.__post_init__(self)
-        require(self.rank >= 1, "gradients.rank", self.rank, "at least 1")
         require(
             self.mode == "ddp", "gradients.mode", self.mode, "ddp: PowerSGD needs sums over all processes"
         )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import SHARE
 from pcr_exp.config.components import register
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.errors import GradientError
@@ -180,12 +180,8 @@ class TopKConfig(GradientsConfig):
     """Which share of a tensor's values is sent."""
 
     name: str = "topk"
-    fraction: float = 0.25
+    fraction: Annotated[float, SHARE] = 0.25
     """Share of a tensor's values that is sent."""
-
-    def __post_init__(self) -> None:
-        GradientsConfig.__post_init__(self)
-        require(0 < self.fraction <= 1, "gradients.fraction", self.fraction, "a share in (0, 1]")
 
 
 class TopK:

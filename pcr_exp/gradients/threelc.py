@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound
 from pcr_exp.config.components import register
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.gradients.codec import joined, parted
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_SPARSITY = 2 - 2**-23
 """The float32 number before 2."""
+_SPARSITY = Bound(lambda s: 1 <= s <= LARGEST_SPARSITY, "a number in [1, 2)")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,15 +27,10 @@ class ThreeLCConfig(GradientsConfig):
     """How much 3LC leaves out of each message, and how it writes the rest."""
 
     name: str = "threelc"
-    sparsity: float = 1.0
+    sparsity: Annotated[float, _SPARSITY] = 1.0
     """s in [1, 2); more sends fewer values per step."""
     zero_run: bool = True
     """Shorten runs of zero bytes."""
-
-    def __post_init__(self) -> None:
-        GradientsConfig.__post_init__(self)
-        in_range = 1 <= self.sparsity <= LARGEST_SPARSITY
-        require(in_range, "gradients.sparsity", self.sparsity, "a number in [1, 2)")
 
 
 class ThreeLC:

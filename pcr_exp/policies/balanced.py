@@ -9,14 +9,13 @@ costs has to be tried: a group at which training is slower though the bytes fit 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import INNER_SHARE, at_least, require
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import CandidatesConfig, ScanConfig, require_start
 from pcr_exp.config.scan_scripts import NUM_GROUPS
@@ -39,11 +38,11 @@ class BalancedConfig(CandidatesConfig):
     candidates: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     floor: ScanConfig = MISSING
     """A scan group or a policy below whose choice nothing is read: `scan@scan.floor=<option>`."""
-    every_steps: int = 10
+    every_steps: Annotated[int, at_least(1)] = 10
     """Updates between two decisions."""
-    headroom: float = 0.1
+    headroom: Annotated[float, at_least(0, "a share of 0 or more")] = 0.1
     """Share by which storage must exceed what a higher group takes, before it is chosen."""
-    max_slowdown: float = 0.05
+    max_slowdown: Annotated[float, INNER_SHARE] = 0.05
     """Share of a lower group's images/s that a group may cost though storage keeps up: decoding's."""
 
     def __post_init__(self) -> None:
@@ -52,10 +51,6 @@ class BalancedConfig(CandidatesConfig):
         plain = not isinstance(self.floor, BalancedConfig) and self.floor.encoding == "pcr"
         wanted = "a scan group of progressive records, or another policy"
         require(plain, "scan.floor", self.floor.name, wanted)
-        require(self.every_steps >= 1, "scan.every_steps", self.every_steps, "at least 1")
-        require(0 <= self.headroom < math.inf, "scan.headroom", self.headroom, "a share of 0 or more")
-        wanted = "a share in (0, 1)"
-        require(0 < self.max_slowdown < 1, "scan.max_slowdown", self.max_slowdown, wanted)
 
     def fit(self, num_groups: int) -> None:
         """As every policy's, and the floor's."""

@@ -9,9 +9,9 @@ where it was lost, the same images are read at the same groups from storage.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, above, require
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import PolicyConfig
 from pcr_exp.policies.policy import OneGroup, PolicyInputs
@@ -27,17 +27,15 @@ class CachedConfig(PolicyConfig):
 
     cached_group: int = 2
     """The scan group up to which the cache holds records."""
-    cache_mib: float = 1024.0
+    cache_mib: Annotated[float, above(0, "more than 0")] = 1024.0
     """The cache that is planned with. It is part of what a run is; `storage.cache_mib` must be as much."""
-    share: float = 0.5
+    share: Annotated[float, Bound(lambda share: 0 <= share <= 1, "a share, 0 to 1")] = 0.5
     """Of the records that the cache holds, how many come at `cached_group` in each epoch but the first."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
         lower = 1 <= self.cached_group < self.group
         require(lower, "scan.cached_group", self.cached_group, f"a scan group below scan.group={self.group}")
-        require(self.cache_mib > 0, "scan.cache_mib", self.cache_mib, "more than 0")
-        require(0 <= self.share <= 1, "scan.share", self.share, "a share, 0 to 1")
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
         """As every policy's: the first epoch reads everything, the second draws."""

@@ -5,12 +5,11 @@ The cheapest that does about as well as the best is kept (Kuchnik et al. 2019, l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, at_least
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import CandidatesConfig
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, TrialProbe, Update
@@ -19,30 +18,28 @@ if TYPE_CHECKING:
     from pcr_exp.policies.consensus import Consensus
 
 
+_DROP = Bound(lambda share: 0 <= share < 1, "a share in [0, 1)")
+_JUDGE = Bound(
+    lambda split: split in ("train", "tune"),
+    "train or tune (val is what is reported, so nothing is decided on it)",
+)
+
+
 @dataclass(kw_only=True, slots=True)
 class PlateauConfig(CandidatesConfig):
     """When the training loss stops falling: the cheapest candidate that does about as well as the best."""
 
-    patience_epochs: int = 3
+    patience_epochs: Annotated[int, at_least(1)] = 3
     """Epochs without a new low of the loss that make a plateau."""
-    min_drop: float = 0.01
+    min_drop: Annotated[float, _DROP] = 0.01
     """Share of the lowest loss by which a new low must be lower."""
-    trial_steps: int = 20
+    trial_steps: Annotated[int, at_least(1)] = 20
     """Updates at each candidate, up to an epoch."""
-    tolerance: float = 0.02
+    tolerance: Annotated[float, at_least(0, "a share of 0 or more")] = 0.02
     """Share of the best candidate's loss that a cheaper one may be worse."""
-    judge: str = "train"
+    judge: Annotated[str, _JUDGE] = "train"
     """A candidate's loss: `train`, over the second half of its trial, or `tune`, after it on the whole images
     that were held out for that."""
-
-    def __post_init__(self) -> None:
-        CandidatesConfig.__post_init__(self)
-        for key in ("patience_epochs", "trial_steps"):
-            require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
-        require(0 <= self.min_drop < 1, "scan.min_drop", self.min_drop, "a share in [0, 1)")
-        require(0 <= self.tolerance < math.inf, "scan.tolerance", self.tolerance, "a share of 0 or more")
-        wanted = "train or tune (val is what is reported, so nothing is decided on it)"
-        require(self.judge in ("train", "tune"), "scan.judge", self.judge, wanted)
 
     @property
     def uses_tune_split(self) -> bool:

@@ -11,11 +11,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import Bound, require
 from pcr_exp.config.components import register
-from pcr_exp.config.scan import CandidatesConfig, PolicyConfig, require_groups, require_start
+from pcr_exp.config.scan import GROUPS, CandidatesConfig, PolicyConfig, require_start
 from pcr_exp.config.scan_scripts import groups_of_script
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Update
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 class ScheduleConfig(PolicyConfig):
     """A fixed curriculum: `groups[0]` until `milestones[0]` epochs are done, then `groups[1]`, and so on."""
 
-    groups: list[int] = field(default_factory=lambda: [1, 2, 5, 10])
+    groups: Annotated[list[int], GROUPS] = field(default_factory=lambda: [1, 2, 5, 10])
     """Scan groups, one after the other."""
     milestones: list[int] = field(default_factory=lambda: [5, 10, 20])
     """Epochs after which the next of `groups` holds."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
-        require_groups("scan.groups", self.groups)
         wanted = f"rising epochs from 1 on, one less than scan.groups={self.groups} has groups"
         rising = self.milestones == sorted(set(self.milestones)) and min(self.milestones, default=1) >= 1
         fits = rising and len(self.milestones) == len(self.groups) - 1
@@ -84,19 +83,22 @@ def open_schedule(config: ScheduleConfig, run: PolicyInputs) -> ScheduleScan:  #
     return ScheduleScan(config.groups, config.milestones)
 
 
+_WEIGHTS = Bound(
+    lambda weights: bool(weights) and all(0 <= weight < math.inf for weight in weights) and weights[0] > 0,
+    "finite weights of 0 or more, the first above 0",
+)
+
+
 @dataclass(kw_only=True, slots=True)
 class MixtureConfig(CandidatesConfig):
     """Each record's group is drawn from the candidates around `group`."""
 
-    weights: list[float] = field(default_factory=lambda: [10.0, 1.0])
+    weights: Annotated[list[float], _WEIGHTS] = field(default_factory=lambda: [10.0, 1.0])
     """Weights of `group`, of the candidates next to it, of those after them, and so on; others: 0."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
         require_start(self)
-        fits = bool(self.weights) and all(0 <= weight < math.inf for weight in self.weights)
-        wanted = "finite weights of 0 or more, the first above 0"
-        require(fits and self.weights[0] > 0, "scan.weights", self.weights, wanted)
 
 
 def probabilities(

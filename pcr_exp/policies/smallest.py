@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pcr_exp.config.check import require
+from pcr_exp.config.check import SHARE, Bound, at_least, one_of
 from pcr_exp.config.components import register
-from pcr_exp.config.measuring import DEPLOYMENTS
+from pcr_exp.config.measuring import DEPLOYMENTS, MARGIN
 from pcr_exp.config.scan import CandidatesConfig
 from pcr_exp.policies.policy import (
     CosineProbe,
@@ -31,16 +31,10 @@ from pcr_exp.policies.policy import (
 class MssimConfig(CandidatesConfig):
     """Once, before training: the smallest candidate whose images look like the originals."""
 
-    threshold: float = 0.95
+    threshold: Annotated[float, Bound(SHARE.holds, "a mean MS-SSIM in (0, 1]")] = 0.95
     """Mean MS-SSIM that is enough."""
-    num_images: int = 64
+    num_images: Annotated[int, at_least(1)] = 64
     """Training images that are compared."""
-
-    def __post_init__(self) -> None:
-        CandidatesConfig.__post_init__(self)
-        wanted = "a mean MS-SSIM in (0, 1]"
-        require(0 < self.threshold <= 1, "scan.threshold", self.threshold, wanted)
-        require(self.num_images >= 1, "scan.num_images", self.num_images, "at least 1")
 
 
 def smallest_reaching(similarities: Mapping[int, float], threshold: float) -> int | None:
@@ -75,25 +69,21 @@ def open_mssim(config: MssimConfig, run: PolicyInputs) -> MssimScan:
     )
 
 
+_COSINE = Bound(lambda value: -1 <= value < 1, "a cosine in [-1, 1)")
+
+
 @dataclass(kw_only=True, slots=True)
 class CosineConfig(CandidatesConfig):
     """Every so many epochs: the smallest candidate whose gradients point where those of whole images do."""
 
-    threshold: float = 0.8
+    threshold: Annotated[float, _COSINE] = 0.8
     """Cosine that must be exceeded."""
-    first_epoch: int = 5
+    first_epoch: Annotated[int, at_least(0)] = 5
     """Epochs before the first probe, at `group`."""
-    every_epochs: int = 15
+    every_epochs: Annotated[int, at_least(1)] = 15
     """Epochs between two probes."""
-    num_images: int = 640
+    num_images: Annotated[int, at_least(1)] = 640
     """Training images whose gradients are compared."""
-
-    def __post_init__(self) -> None:
-        CandidatesConfig.__post_init__(self)
-        require(-1 <= self.threshold < 1, "scan.threshold", self.threshold, "a cosine in [-1, 1)")
-        require(self.first_epoch >= 0, "scan.first_epoch", self.first_epoch, "0 or more")
-        for key in ("every_epochs", "num_images"):
-            require(getattr(self, key) >= 1, f"scan.{key}", getattr(self, key), "at least 1")
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
         """As every policy's: a probe of few images, after the first epoch."""
@@ -156,22 +146,14 @@ def open_cosine(config: CosineConfig, run: PolicyInputs) -> CosineScan:
 class TolerancePolicyConfig(CandidatesConfig):
     """Once, before training: the smallest candidate that loses less of the task's headline than `margin`."""
 
-    margin: float = 0.01
+    margin: Annotated[float, MARGIN] = 0.01
     """A share: 0.01 is one point. What counts is the upper end of the loss's 95 % interval."""
-    deployment: str = "full"
+    deployment: Annotated[str, one_of(*DEPLOYMENTS)] = "full"
     """`full`: the model is used at all scans, as validation uses it; `same`: at the group trained on."""
-    num_images: int = 500
+    num_images: Annotated[int, at_least(10)] = 500
     """The first of the training split, read once with all scans."""
-    image_size: int = 128
+    image_size: Annotated[int, at_least(32)] = 128
     """Pixels of a side of what the pretrained network sees."""
-
-    def __post_init__(self) -> None:
-        CandidatesConfig.__post_init__(self)
-        require(0 < self.margin < 1, "scan.margin", self.margin, "a share in (0, 1): 0.01 is one point")
-        known = self.deployment in DEPLOYMENTS
-        require(known, "scan.deployment", self.deployment, " or ".join(DEPLOYMENTS))
-        require(self.num_images >= 10, "scan.num_images", self.num_images, "at least 10")
-        require(self.image_size >= 32, "scan.image_size", self.image_size, "at least 32")
 
 
 def smallest_within(loss_bounds: Mapping[int, float], margin: float) -> int | None:

@@ -8,316 +8,94 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from pcr_exp.config.training import EVAL_GROUPS
 from pcr_exp.errors import ConfigError
-from pcr_exp.system.columns import Column
-
-STORAGE_COLUMNS: tuple[Column, ...] = (
-    Column(
-        name="probe_bytes",
-        unit="bytes",
-        meaning="bytes that storage delivered to a scan policy's probes",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-    ),
-    Column(
-        name="bytes_read",
-        unit="bytes",
-        meaning="all bytes that storage delivered: read-ahead, probes and second reads of a resumed run too",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-    ),
-    Column(
-        name="num_requests",
-        unit="requests",
-        meaning="what storage was asked for to give bytes_read, requests that were made again included",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-        presence="optional",
-    ),
-    Column(
-        name="num_retries",
-        unit="requests",
-        meaning="those of num_requests that were made again, as they had failed on their way",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-        presence="optional",
-    ),
-    Column(
-        name="cached_bytes",
-        unit="bytes",
-        meaning="bytes of training records that a cache gave in place of storage (storage.cache)",
-        kind="count",
-        grows=True,
-        deterministic=False,
-        combine="sum",
-        presence="optional",
-    ),
-    Column(
-        name="num_replaced",
-        unit="images",
-        meaning="images trained on in place of damaged ones (loader.on_corrupt=replace)",
-        kind="count",
-        grows=True,
-        combine="sum",
-        presence="optional",
-    ),
-)
+from pcr_exp.system.columns import ROW_KINDS, Column, RowKind
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s", "loss_bound")
 """What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
 
 
-def _seconds(name: str, meaning: str) -> Column:
-    return Column(name=name, unit="s", meaning=meaning, grows=True, deterministic=False)
+def _number(name: str, unit: str, meaning: str, **more: Any) -> Column:
+    return Column(name=name, unit=unit, meaning=meaning, **more)
 
 
-def _traffic(name: str, unit: str, meaning: str, *, deterministic: bool = True) -> Column:
-    return Column(
-        name=name,
-        unit=unit,
-        meaning=meaning,
-        kind="count",
-        grows=True,
-        deterministic=deterministic,
-        combine="sum",
-        presence="team",
-    )
+_OPTIONAL: dict[str, Any] = {"presence": "optional"}
+_NULLABLE: dict[str, Any] = {"presence": "optional", "nullable": True}
+_FROM_ONE: dict[str, Any] = {"low": 1, "zero_before_training": True}
+_TRAIN, _EVAL, _POLICY = ({"rows": (kind,)} for kind in ROW_KINDS)
+_LOSS: tuple[RowKind, ...] = ("train", "eval")
 
+_count = partial(_number, kind="count")
+_share = partial(_number, kind="share")
+_word = partial(_number, kind="word")
+_total = partial(_count, grows=True, combine="sum")
+"""What each process counted since the run began."""
+_traffic = partial(_total, presence="team")
+_clock = partial(_number, unit="s", grows=True, deterministic=False)
+_measured = partial(_number, deterministic=False, nullable=True, presence="optional")
+_rate = partial(_number, deterministic=False, combine="sum", rows=("train",))
+_delivered = partial(_total, deterministic=False)
+"""What storage gave: how far reads are ahead depends on time."""
+
+STORAGE_COLUMNS: tuple[Column, ...] = (
+    _delivered("probe_bytes", "bytes", "bytes that storage delivered to a scan policy's probes"),
+    _delivered("bytes_read", "bytes", "all that storage delivered, also ahead, to probes and a second time"),
+    _delivered("num_requests", "requests", "reads that gave bytes_read, those again included", **_OPTIONAL),
+    _delivered("num_retries", "requests", "those of num_requests that were made again", **_OPTIONAL),
+    _delivered("cached_bytes", "bytes", "training records that came from storage.cache", **_OPTIONAL),
+    _total("num_replaced", "images", "trained on in place of damaged ones (loader.on_corrupt)", **_OPTIONAL),
+)
 
 COLUMNS: tuple[Column, ...] = (
-    Column(
-        name="epoch",
-        unit="epochs",
-        meaning="epoch of the last update, from 1; in eval and policy rows the epochs completed",
-        kind="count",
-        low=1,
-        zero_before_training=True,
-    ),
-    Column(
-        name="step",
-        unit="updates",
-        meaning="updates done",
-        kind="count",
-        low=1,
-        zero_before_training=True,
-        grows=True,
-    ),
-    Column(
-        name="samples_seen",
-        unit="images",
-        meaning="fresh images trained on",
-        kind="count",
-        low=1,
-        zero_before_training=True,
-        grows=True,
-        combine="sum",
-    ),
-    Column(
-        name="samples_trained",
-        unit="images",
-        meaning="images of all updates, repeats of data echoing included",
-        kind="count",
-        grows=True,
-        combine="sum",
-        presence="optional",
-    ),
-    _seconds("train_s", "time spent in updates"),
-    _seconds("wait_s", "time spent waiting for data"),
-    _seconds("probe_s", "time spent in a scan policy's probes"),
-    _seconds("eval_s", "time spent in evaluation"),
-    _seconds("other_s", "time spent on files and trackers"),
-    _seconds("wall_s", "time since the run began, over all its sessions: the sum of the other clocks"),
-    Column(
-        name="scan_group",
-        unit="scan group",
-        meaning="scan group of the last batch; 0: of the baseline, which has none, and before training",
-        kind="count",
-    ),
-    Column(
-        name="record_bytes",
-        unit="bytes",
-        meaning="size of the records, at the groups read, that the trained images came from",
-        kind="count",
-        grows=True,
-        combine="sum",
-    ),
-    Column(
-        name="full_bytes",
-        unit="bytes",
-        meaning="what record_bytes would be, had every record been read with all its scan groups",
-        kind="count",
-        grows=True,
-        combine="sum",
-        presence="optional",
-    ),
+    _count("epoch", "epochs", "of the last update, from 1; in other rows epochs done", **_FROM_ONE),
+    _count("step", "updates", "updates done", grows=True, **_FROM_ONE),
+    _total("samples_seen", "images", "fresh images trained on", **_FROM_ONE),
+    _total("samples_trained", "images", "images of all updates, repeats of an echo included", **_OPTIONAL),
+    _clock("train_s", meaning="time spent in updates"),
+    _clock("wait_s", meaning="time spent waiting for data"),
+    _clock("probe_s", meaning="time spent in a scan policy's probes"),
+    _clock("eval_s", meaning="time spent in evaluation"),
+    _clock("other_s", meaning="time spent on files and trackers"),
+    _clock("wall_s", meaning="time since the run began, over all its sessions: the sum of the other clocks"),
+    _count("scan_group", "scan group", "of the last batch; 0: of the baseline, and before training"),
+    _total("record_bytes", "bytes", "records of the trained images, up to the groups read"),
+    _total("full_bytes", "bytes", "the same records with all their scan groups", **_OPTIONAL),
     *STORAGE_COLUMNS,
-    Column(name="learning_rate", unit="", meaning="learning rate of the last update"),
-    Column(
-        name="kept_bytes_mean",
-        unit="bytes",
-        meaning="mean over sampled updates of the bytes that waited for backward, in the first process",
-        nullable=True,
-        presence="optional",
-    ),
-    Column(
-        name="kept_bytes_max",
-        unit="bytes",
-        meaning="largest of them",
-        kind="count",
-        nullable=True,
-        presence="optional",
-    ),
-    Column(
-        name="upstream_s_per_sample",
-        unit="s/image",
-        meaning="time per fresh image of the stages before the echo",
-        nullable=True,
-        deterministic=False,
-        presence="optional",
-    ),
-    Column(
-        name="downstream_s_per_sample",
-        unit="s/image",
-        meaning="time per image trained on of the stages after the echo",
-        nullable=True,
-        deterministic=False,
-        presence="optional",
-    ),
-    Column(
-        name="upstream_ratio",
-        unit="",
-        meaning="R of the data echoing paper: upstream over downstream time",
-        nullable=True,
-        deterministic=False,
-        presence="optional",
-    ),
-    Column(
-        name="train_loss",
-        unit="nats",
-        meaning="mean loss per image since the last train row; in eval rows over the epoch",
-        rows=("train", "eval"),
-    ),
-    Column(
-        name="images_per_s",
-        unit="images/s",
-        meaning="fresh images per second of train and wait time, since the last train row",
-        rows=("train",),
-        deterministic=False,
-        combine="sum",
-    ),
-    Column(
-        name="storage_mib_per_s",
-        unit="MiB/s",
-        meaning="bytes read per second of wall time less evaluation, since the last train row",
-        rows=("train",),
-        deterministic=False,
-        combine="sum",
-    ),
-    Column(
-        name="wait_share",
-        unit="",
-        meaning="wait over train and wait time, since the last train row",
-        rows=("train",),
-        kind="share",
-        deterministic=False,
-    ),
-    Column(
-        name="others_cpu_share",
-        unit="",
-        meaning="share of the CPU time that the run could have had and others took, since the last train row "
-        "that has it; null: less than a second ago, or not known",
-        rows=("train",),
-        kind="share",
-        nullable=True,
-        deterministic=False,
-        presence="optional",
-    ),
-    Column(
-        name="val_loss",
-        unit="nats",
-        meaning="mean cross-entropy per evaluated image, without label smoothing",
-        rows=("eval",),
-    ),
-    Column(
-        name="val_top1",
-        unit="",
-        meaning="share of evaluated images whose class is the highest score",
-        rows=("eval",),
-        kind="share",
-        presence="optional",
-    ),
-    Column(
-        name="val_top5",
-        unit="",
-        meaning="share whose class is among the five highest; null: fewer than 5 classes",
-        rows=("eval",),
-        kind="share",
-        nullable=True,
-        presence="optional",
-    ),
-    Column(
-        name="eval_group",
-        unit="",
-        meaning="how the images were read: in full; the same as for the last update, up to scan_group; or in "
-        "full, with BatchNorm statistics of training images in full (renewed)",
-        rows=("eval",),
-        kind="word",
-        words=EVAL_GROUPS,
-    ),
-    Column(name="num_val", unit="images", meaning="evaluated images", rows=("eval",), kind="count", low=1),
-    Column(
-        name="group",
-        unit="scan group",
-        meaning="chosen for the records that are read from here on",
-        rows=("policy",),
-        kind="count",
-        low=1,
-    ),
-    Column(
-        name="measure", unit="", meaning="what the scores are", rows=("policy",), kind="word", words=MEASURES
-    ),
-    Column(
-        name="scores",
-        unit="",
-        meaning="scores of the candidates that were compared, by scan group",
-        rows=("policy",),
-        kind="scores",
-    ),
-    Column(
-        name="bytes_saved",
-        unit="bytes",
-        meaning="all scan groups of the records trained on, less record_bytes",
-        rows=("policy",),
-        kind="count",
-        combine="sum",
-    ),
+    _number("learning_rate", "", "learning rate of the last update"),
+    _number("kept_bytes_mean", "bytes", "waiting for backward in rank 0: mean of updates", **_NULLABLE),
+    _count("kept_bytes_max", "bytes", "largest of them", **_NULLABLE),
+    _measured("upstream_s_per_sample", "s/image", "time per fresh image of the stages before the echo"),
+    _measured("downstream_s_per_sample", "s/image", "time per image trained on of the stages after the echo"),
+    _measured("upstream_ratio", "", "R of the data echoing paper: upstream over downstream time"),
+    _number("train_loss", "nats", "mean per image since the last row; in eval rows of the epoch", rows=_LOSS),
+    _rate("images_per_s", "images/s", "fresh images per second of train and wait time, since the last row"),
+    _rate("storage_mib_per_s", "MiB/s", "bytes read per second of wall time less evaluation, since then"),
+    _share("wait_share", "", "wait over train and wait time, since then", deterministic=False, **_TRAIN),
+    # null: the last row that has it is less than a second old, or nobody knows.
+    _measured("others_cpu_share", "", "others' share of the CPU time, since then", kind="share", **_TRAIN),
+    _number("val_loss", "nats", "mean cross-entropy per evaluated image, without label smoothing", **_EVAL),
+    _share("val_top1", "", "evaluated images whose class is the highest score", **_EVAL, **_OPTIONAL),
+    _share("val_top5", "", "among the five highest; null: fewer classes", **_EVAL, **_NULLABLE),
+    _word("eval_group", "", "the fidelity that the images were read at", words=EVAL_GROUPS, **_EVAL),
+    _count("num_val", "images", "evaluated images", low=1, **_EVAL),
+    _count("group", "scan group", "chosen for the records that are read from here on", low=1, **_POLICY),
+    _word("measure", "", "what the scores are", words=MEASURES, **_POLICY),
+    _number("scores", "", "of the candidates that were compared, by scan group", kind="scores", **_POLICY),
+    _count("bytes_saved", "bytes", "all groups of the records less record_bytes", combine="sum", **_POLICY),
     # DDP cuts its buckets only after the first step, which therefore sends one larger message: a resumed run
     # sends another one.
-    _traffic("bytes_sent", "bytes", "gradients and model changes sent by all processes", deterministic=False),
+    _traffic("bytes_sent", "bytes", "gradients and model changes of all processes", deterministic=False),
     _traffic("pushed_values", "values", "gradient values that all processes encoded"),
     _traffic("pushed_bytes", "bytes", "size of the messages with them, each counted once"),
     _traffic("pushed_plain_values", "values", "those of small tensors, sent as float32 past the codec"),
     _traffic("pulled_values", "values", "values that processes decoded of a server's messages"),
     _traffic("pulled_bytes", "bytes", "size of those messages"),
     _traffic("pulled_plain_values", "values", "those of small tensors, sent as float32 past the codec"),
-    Column(
-        name="network_s",
-        unit="s",
-        meaning="part of train_s that the first process waited for the throttled network",
-        grows=True,
-        deterministic=False,
-        presence="team",
-    ),
+    _clock("network_s", meaning="part of train_s spent waiting for the throttled network", presence="team"),
 )
 """The table, in the order of a packed set's columns."""
 

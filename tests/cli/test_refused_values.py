@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from composing import compose
@@ -245,9 +245,9 @@ def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
 
 def whole_numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     """(dotted key, its owner, its name) of all settings that are whole numbers, or may be."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for name, hint in get_type_hints(type(config)).items():
+        value = getattr(config, name)
         if dataclasses.is_dataclass(value):
-            yield from whole_numbers(value, f"{prefix}{field.name}.")
-        elif str(field.type) in ("int", "int | None"):
-            yield prefix + field.name, config, field.name
+            yield from whole_numbers(value, f"{prefix}{name}.")
+        elif hint in (int, int | None):
+            yield prefix + name, config, name
