@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -89,6 +89,19 @@ class Uses:
         return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
 
 
+class Request(NamedTuple):
+    """A read: the groups after `after`, up to `group`, of a record."""
+
+    record: int
+    group: int
+    after: int = 0
+    epoch: int = 0
+
+
+Choose = Callable[[int], int | None]
+"""Given a record, the scan group to read it at; None where that is not decided yet."""
+
+
 class Order(Protocol):
     """What one process reads in an epoch: R reads, n positions in B batches. All arrays are int64.
 
@@ -127,6 +140,10 @@ class Order(Protocol):
         """
         ...
 
+    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
+        """What to read for each of `reads`; None as long as `choose` does not know it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
@@ -136,6 +153,8 @@ class EpochOrder:
     """[R] record number of every read."""
     continuations: Ints
     """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
+    groups: Ints
+    """[R] that scan group; of a prefix, 0."""
     bases: Ints
     """[R] the read that a continuation continues; of a prefix, the read itself."""
     batches: Ints
@@ -164,17 +183,33 @@ class EpochOrder:
         """As `Order` says."""
         return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
 
+    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
+        """As `Order` says: for a read a prefix, or what continues it."""
+        groups: dict[int, int] = {}
+        for read in reads.tolist():
+            record, base = int(self.records[read]), int(self.bases[read])
+            if base == read:
+                while (group := choose(record)) is None:
+                    yield None
+                groups[read] = group
+                yield Request(record, group)
+            else:
+                # A policy may have chosen more for this record than its repeats ask for.
+                groups[read] = max(groups[base], int(self.groups[read]))
+                yield Request(record, groups[read], groups[base])
 
-def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int = 0) -> EpochOrder:
+
+def epoch_order(slots: Sequence[Uses], batch_size: int, repeat_groups: Sequence[int] = ()) -> EpochOrder:
     """The order in which a process reads.
 
     Args:
         slots: What each of its slots uses; all use equally many.
         batch_size: Positions of a batch; a slot's last one may be shorter.
-        num_continuations: K. The k-th repeat of a sample, up to the K-th, needs a read that continues what
-            was read of its record. There is one per record and k, wanted by the first k-th repeat of its
-            samples.
+        repeat_groups: K scan groups. The k-th repeat of a sample, up to the K-th, needs a read that continues
+            what was read of its record up to the k-th of them. There is one per record and k, wanted by the
+            first k-th repeat of its samples.
     """
+    num_continuations = len(repeat_groups)
     count = len(slots[0].records)
     turns, sizes = in_turns(count, len(slots), batch_size)
 
@@ -198,6 +233,7 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int =
     return EpochOrder(
         records=records,
         continuations=continuations,
+        groups=np.array([0, *repeat_groups], dtype=np.int64)[continuations],
         bases=number[used - (continuations > 0)],
         batches=np.append(0, np.cumsum(sizes)),
         reads=number[keys],
@@ -284,6 +320,13 @@ class StreamedOrder:
             self._begin += used
         places = Places(*(column[first - self._begin : end - self._begin] for column in self._held))
         return self._number[places.records], places.samples, np.zeros(end - first, dtype=np.int64)
+
+    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
+        """As `Order` says."""
+        for record in self.records[reads].tolist():
+            while (group := choose(record)) is None:
+                yield None
+            yield Request(record, group)
 
     @property
     def _per_slot(self) -> int:

@@ -5,7 +5,7 @@ A read is used for longer then: continued for repeats that show more, and trimme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,12 +16,10 @@ from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
-from pcr_exp.loading.reads import Request, Samples
+from pcr_exp.loading.reads import Reads, Samples
 from pcr_exp.loading.stage import StageInputs
-from pcr_exp.loading.tasks import Reads
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import RecordSet
 
 
 class EchoBefore(EchoStage):
@@ -44,12 +42,12 @@ class EchoBefore(EchoStage):
         uses = [
             echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
         ]
-        return epoch_order(uses, self._batch_size, len(self._config.repeat_groups))
+        return epoch_order(uses, self._batch_size, self._config.repeat_groups)
 
-    def reads(self, records: RecordSet, order: Order) -> Reads:
+    def reads(self, order: Order) -> Reads:
         """The reads of that order, which repeats may continue."""
         assert isinstance(order, EpochOrder)
-        return EchoReads(records, order, self._config.repeat_groups)
+        return EchoReads(order)
 
 
 def echoed(fresh: Uses, echo: Echo) -> Uses:
@@ -104,45 +102,23 @@ class SomeSamples:
 class EchoReads(Reads):
     """The reads of an epoch in which samples come several times."""
 
-    def __init__(self, records: RecordSet, order: EpochOrder, repeat_groups: Sequence[int] = ()) -> None:
-        """`repeat_groups[k - 1]` is the scan group that the k-th continuation reads up to."""
-        super().__init__(records, order)
+    def __init__(self, order: EpochOrder) -> None:
+        super().__init__(order)
         self._whole = order
-        self._repeat_groups = repeat_groups
 
-    def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
-        """What to read for each of `reads`: a prefix, or what continues it."""
-        groups: dict[int, int] = {}
-        for read in reads:
-            continuation, base = int(self._whole.continuations[read]), int(self._whole.bases[read])
-            if continuation == 0:
-                for request in super().requests([read], choose):
-                    if request is not None:
-                        groups[read] = request.group
-                    yield request
-            else:
-                # A policy may have chosen more for this record than its repeats ask for.
-                groups[read] = max(groups[base], self._repeat_groups[continuation - 1])
-                yield Request(int(self._whole.records[read]), groups[read], groups[base])
-
-    def open(self, read: int, result: RecordPrefix | Extension) -> None:
+    def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
         """Begin to use a prefix, or one that was continued."""
-        if isinstance(result, Extension):
-            prefix = self._in_use[int(self._whole.bases[read])]
-            assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
-            result = prefix.extended(result)
-        super().open(read, result)
+        if isinstance(result, RecordPrefix):
+            return super().open(read, result)
+        prefix = self._in_use[int(self._whole.bases[read])]
+        assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
+        self._in_use[read] = prefix.extended(result)
+        return result.num_bytes, False
 
-    def num_bytes(self, read: int) -> tuple[int, int]:
-        """(bytes of this read alone, bytes of all groups, which were counted before if it continues one)."""
-        num_read, num_full = super().num_bytes(read)
-        base = int(self._whole.bases[read])
-        return (num_read, num_full) if base == read else (num_read - self._in_use[base].num_bytes, 0)
-
-    def let_go(self, read: int, position: int) -> None:
+    def release(self, read: int, position: int) -> None:
         """Forget a read, and those that it continues, after the last position that uses them."""
         while self._whole.last_use[read] == position:
-            super().let_go(read, position)
+            super().release(read, position)
             base = int(self._whole.bases[read])
             if base == read:
                 return
