@@ -12,7 +12,7 @@ from pcr_exp.loading.shared_buffers import Slab
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pcr_exp.loading.reads import Samples
+    from pcr_exp.records.groups import RecordPrefix
 
 
 class Files:
@@ -66,7 +66,7 @@ class EncodedImages:
     num_replaced: int = 0
     """Images that stand in for damaged ones."""
 
-    def add(self, samples: Samples, i: int, record: str) -> None:
+    def add(self, samples: RecordPrefix, i: int, record: str) -> None:
         """Copy the file of sample `i`, since the record that it lies in may be let go of."""
         self.files.add(samples.parts(i))
         self.groups.append(samples.group)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -102,52 +102,12 @@ Choose = Callable[[int], int | None]
 """Given a record, the scan group to read it at; None where that is not decided yet."""
 
 
-class Order(Protocol):
-    """What one process reads in an epoch: R reads, n positions in B batches. All arrays are int64.
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochOrder:
+    """What one process reads in an epoch: R reads, n positions in B batches. Made whole; reads may go on.
 
     Reads are numbered in the order in which they are wanted: that of their first uses.
     """
-
-    @property
-    def records(self) -> Ints:
-        """[R] record number of every read."""
-        ...
-
-    @property
-    def first_use(self) -> Ints:
-        """[R] the first position that a read serves; rising."""
-        ...
-
-    @property
-    def last_use(self) -> Ints:
-        """[R] the last one, also through reads that continue it."""
-        ...
-
-    @property
-    def num_batches(self) -> int:
-        """B, of all slots together."""
-        ...
-
-    def batch_start(self, batch: int) -> int:
-        """The first position of a batch; of batch B, n."""
-        ...
-
-    def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """The reads, samples and repeats of the positions `first` to `end` - 1; quickest one after the other.
-
-        Of every position: the read that its sample comes from, the sample's number in that record, and how
-        often the epoch used it before.
-        """
-        ...
-
-    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """What to read for each of `reads`; None as long as `choose` does not know it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EpochOrder:
-    """An `Order` that is made whole, with reads that continue others."""
 
     records: Ints
     """[R] record number of every read."""
@@ -172,19 +132,19 @@ class EpochOrder:
 
     @property
     def num_batches(self) -> int:
-        """As `Order` says."""
+        """B, of all slots together."""
         return len(self.batches) - 1
 
     def batch_start(self, batch: int) -> int:
-        """As `Order` says."""
+        """The first position of a batch; of batch B, n."""
         return int(self.batches[batch])
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """As `Order` says."""
+        """Reads, samples and repeats of the positions `first` to `end` - 1; quickest in their order."""
         return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """As `Order` says: for a read a prefix, or what continues it."""
+        """What to read for each of `reads`: a prefix, or what continues it; None while `choose` gives it."""
         groups: dict[int, int] = {}
         for read in reads.tolist():
             record, base = int(self.records[read]), int(self.bases[read])
@@ -270,7 +230,7 @@ Stretches = Callable[[], Iterator[Places]]
 
 
 class StreamedOrder:
-    """An `Order` in which every sample is used once: as `epoch_order` of the same slots makes it whole.
+    """The order in which every sample is used once: as `epoch_order` of the same slots makes it whole.
 
     `uses` is for one thread.
     """
@@ -300,17 +260,17 @@ class StreamedOrder:
 
     @property
     def num_batches(self) -> int:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         return -(-self._per_slot // self._batch_size) * len(self._slots)
 
     def batch_start(self, batch: int) -> int:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         turn, slot = divmod(batch, len(self._slots))
         before = min(turn * self._batch_size, self._per_slot)
         return before * len(self._slots) + slot * min(self._batch_size, self._per_slot - before)
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         if first < self._begin:
             self._rewind()
         while self._begin + len(self._held.records) < end:
@@ -322,7 +282,7 @@ class StreamedOrder:
         return self._number[places.records], places.samples, np.zeros(end - first, dtype=np.int64)
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         for record in self.records[reads].tolist():
             while (group := choose(record)) is None:
                 yield None
@@ -365,3 +325,6 @@ def _in_stretches_of(count: int, stretches: Iterator[Places]) -> Iterator[Places
             held, num_held = [Places(*(column[whole:] for column in together))], num_held - whole
     if num_held:
         yield laid_end_to_end(held)
+
+
+Order: TypeAlias = EpochOrder | StreamedOrder

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from pcr_exp.errors import LoaderError, RecordError
-from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.order import Order, Request
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
@@ -20,47 +14,12 @@ from pcr_exp.system.randomness import Purpose, stream
 log = logging.getLogger(__name__)
 
 
-class Samples(Protocol):
-    """Samples of a record that are in memory: a prefix of it, or a few of its samples."""
-
-    @property
-    def ids(self) -> list[str]:
-        """All samples of the record, also where only a few are in memory."""
-        ...
-
-    @property
-    def labels(self) -> dict[str, npt.NDArray[np.int64]]:
-        """By name, int64 [N]."""
-        ...
-
-    @property
-    def group(self) -> int:
-        """Scan group that was read."""
-        ...
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that were read for it."""
-        ...
-
-    @property
-    def replaced(self) -> Mapping[int, int]:
-        """By number, samples that are damaged, and which sample of the record stands in for each."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def parts(self, i: int) -> Sequence[Buffer]:
-        """Buffers that, laid end to end, are sample i as a file."""
-        ...
-
-
 class Reads:
     """The reads of an epoch that are in use; each brings a prefix of a record."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._in_use: dict[int, Samples] = {}
+        self._in_use: dict[int, RecordPrefix] = {}
 
     def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
         """Begin to use what a read has brought: (bytes, whether they are the first of their record)."""
@@ -68,7 +27,7 @@ class Reads:
         self._in_use[read] = result
         return result.num_bytes, True
 
-    def samples(self, read: int) -> Samples:
+    def samples(self, read: int) -> RecordPrefix:
         """What a read that is in use holds."""
         return self._in_use[read]
 

@@ -86,7 +86,7 @@ def test_a_large_buffer_does_not_hold_all_records() -> None:
 
 
 def test_what_was_let_go_is_not_there() -> None:
-    few = SomeSamples(Prefix(3, 5), [1, 4])
+    few = SomeSamples.of(Prefix(3, 5), [1, 4])
     assert (len(few), few.parts(4), few.group, few.num_bytes, few.ids[2]) == (2, (b"3/4",), 5, 1000, "2")
     with pytest.raises(KeyError):
         few.parts(2)

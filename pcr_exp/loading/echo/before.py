@@ -6,6 +6,7 @@ A read is used for longer then: continued for repeats that show more, and trimme
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
+from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
-from pcr_exp.loading.reads import Reads, Samples
+from pcr_exp.loading.reads import Reads
 from pcr_exp.loading.stage import StageInputs
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.index import RecordIndex
@@ -80,23 +82,25 @@ def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int
         index.check_group(group)
 
 
-class SomeSamples:
+@dataclass(frozen=True, slots=True)
+class SomeSamples(RecordPrefix):
     """A few samples of a record prefix, by their numbers in the record."""
 
-    def __init__(self, prefix: Samples, samples: Iterable[int]) -> None:
-        self.ids: list[str] = prefix.ids
-        self.labels: dict[str, Ints] = prefix.labels
-        self.group: int = prefix.group
-        self.num_bytes: int = prefix.num_bytes
-        self.replaced: Mapping[int, int] = prefix.replaced
-        self._files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
+    files: Mapping[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, prefix: RecordPrefix, samples: Iterable[int]) -> SomeSamples:
+        """These samples, copied."""
+        files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
+        told = (prefix.ids, prefix.labels, prefix.group, prefix.num_bytes)
+        return cls(*told, (), WHOLE, prefix.replaced, files)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self.files)
 
-    def parts(self, i: int) -> Sequence[Buffer]:
+    def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:  # noqa: ARG002
         """Sample i of the record, as the prefix gave it. Raises KeyError if it is not one of the few."""
-        return (self._files[i],)
+        return (self.files[i],)
 
 
 class EchoReads(Reads):
@@ -111,8 +115,7 @@ class EchoReads(Reads):
         if isinstance(result, RecordPrefix):
             return super().open(read, result)
         prefix = self._in_use[int(self._whole.bases[read])]
-        assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
-        self._in_use[read] = prefix.extended(result)
+        self._in_use[read] = prefix.extended(result)  # records whose repeats read on stay whole
         return result.num_bytes, False
 
     def release(self, read: int, position: int) -> None:
@@ -136,7 +139,7 @@ class EchoReads(Reads):
         for read, samples in self._in_use.items():
             left = self._samples_left(read, position)
             if 2 * len(left) <= len(samples):
-                self._in_use[read] = SomeSamples(samples, left.tolist())
+                self._in_use[read] = SomeSamples.of(samples, left.tolist())
 
     def _samples_left(self, read: int, position: int) -> Ints:
         by_read, starts = self._positions
