@@ -18,8 +18,8 @@ from typing import Any
 
 from pcr_exp.config.scan import scan_of
 from pcr_exp.errors import LoaderError, PcrExpError
+from pcr_exp.loading.batch import EncodedImages, Files
 from pcr_exp.loading.shared_buffers import Slab
-from pcr_exp.loading.tasks import EncodedImages, Files
 from pcr_exp.loading.transform import train_transform
 from pcr_exp.loading.workers import START_METHOD, BatchDecoder, prepare_process
 from pcr_exp.measuring.throughput.job import Job

@@ -27,11 +27,12 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.order import open_share
+from pcr_exp.loading.order import Share, open_share
 from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, SimilarityProbe
+from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 
 _LANES = 8
@@ -121,15 +122,9 @@ class DatasetLoader:
             ConfigError: an argument cannot work, alone or with others or with the records.
             RecordError: the records lack a scan group.
         """
-        if asks_the_model(scan) and probe is None:
-            raise ConfigError(
-                f"scan={scan!r}: this policy tries scan groups on the model, which the loader does not have. "
-                "Give loader(probe=...), a function from a probe to the score of each candidate, or use "
-                "`python -m experiments.train`, which has one."
-            )
+        _require_probe(scan, probe)
         share = open_share(rank, world_size, batch_size=batch_size, global_batch_size=global_batch_size)
-        if lanes is None:
-            lanes = -(-_LANES // share.num_slots) * share.num_slots
+        lanes = lanes if lanes is not None else -(-_LANES // share.num_slots) * share.num_slots
         crops = {
             "crop_scale": crop_scale,
             "crop_ratio": crop_ratio,
@@ -137,15 +132,10 @@ class DatasetLoader:
             "eval_crop_fraction": eval_crop_fraction,
             "antialias": antialias,
         }
+        index = records.index
         self._consensus = _open_consensus(world_size)
         self._policy = policy_of_scan(
-            scan,
-            PolicyInputs(
-                seed=seed,
-                consensus=self._consensus,
-                index=records.index,
-                counts=records.storage.counts,
-            ),
+            scan, PolicyInputs(seed, self._consensus, index, records.storage.counts)
         )
         self._loader = RecordLoader(
             records,
@@ -167,13 +157,8 @@ class DatasetLoader:
             world_size=world_size,
             global_batch_size=global_batch_size,
         )
-        samples_per_slot = share.samples_per_slot(records.index.num_samples)
-        wanted = (
-            f"at most {samples_per_slot}, this process's images of an epoch, or drop_last=False, as no batch "
-            "would ever be full"
-        )
-        require(not drop_last or batch_size <= samples_per_slot, "batch_size", batch_size, wanted)
-        self._num_updates = samples_per_slot // batch_size if drop_last else self._loader.num_batches
+        num_full = _num_full_batches(share, index, batch_size) if drop_last else None
+        self._num_updates = self._loader.num_batches if num_full is None else num_full
         self._num_parts = len(share.slots)
         self.batch_size = batch_size
         self._records = records
@@ -182,8 +167,8 @@ class DatasetLoader:
         self._decode = decode
         self._probe = probe
         identity = {
-            "images": records.index.fingerprint,
-            "num_samples": records.index.num_samples,
+            "images": index.fingerprint,
+            "num_samples": index.num_samples,
             "seed": seed,
             "shuffle": shuffle,
             "drop_last": drop_last,
@@ -192,7 +177,7 @@ class DatasetLoader:
             "batches_per_update": share.num_slots,
             "scan": dict(scan) if isinstance(scan, Mapping) else scan,
         }
-        self._position = Position(identity, len(share.slots))
+        self._position = Position(identity, self._num_parts)
         self._turn = 0
         self._open_at: tuple[int, int] | None = None
         """(epoch, batch) that the open stream gives next."""
@@ -309,6 +294,26 @@ class DatasetLoader:
     def __del__(self) -> None:
         with suppress(AttributeError):  # one that was refused
             self.close()
+
+
+def _require_probe(scan: Scan, probe: AskModel | None) -> None:
+    if asks_the_model(scan) and probe is None:
+        raise ConfigError(
+            f"scan={scan!r}: this policy tries scan groups on the model, which the loader does not have. "
+            "Give loader(probe=...), a function from a probe to the score of each candidate, or use "
+            "`python -m experiments.train`, which has one."
+        )
+
+
+def _num_full_batches(share: Share, index: RecordIndex, batch_size: int) -> int:
+    """Of an epoch and slot. Raises SettingError if there is none."""
+    num_samples = share.samples_per_slot(index.num_samples)
+    wanted = (
+        f"at most {num_samples}, this process's images of an epoch, or drop_last=False, as no batch would "
+        "ever be full"
+    )
+    require(batch_size <= num_samples, "batch_size", batch_size, wanted)
+    return num_samples // batch_size
 
 
 def _transform(

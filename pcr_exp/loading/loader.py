@@ -1,8 +1,7 @@
 """Records in, batches out.
 
-    order -> fetch (threads) -> tasks: encoded images (this process) -> decode, augment (workers) -> batch
-
-What stands between them on the plain way is nothing (`stage`); an echo (`echo/`) takes its place there.
+A plan (`plan`) says what is read and what batches are made of, and a stream (`stream`) does it. On the plain
+way nothing else stands there (`stage`); an echo (`echo/`) takes that place.
 
 Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, the batch's slot in
 the global batch): never of workers, threads, how fast storage is, or how many processes share the slots.
@@ -29,17 +28,17 @@ from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, num_held, stretches_in_stored_order
 from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
+from pcr_exp.loading.plan import Plan
 from pcr_exp.loading.read_ahead import (
+    Reading,
     by_calls,
     longest_read_s,
     reads_ahead,
     reads_in_flight,
     reads_per_call,
-    threads_for,
 )
 from pcr_exp.loading.stage import Stage, StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
-from pcr_exp.loading.tasks import Tasks
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
 from pcr_exp.loading.workers import BatchDecoder, ImagesDecoder
@@ -155,7 +154,7 @@ class RecordLoader:
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
         span = Span(first_epoch, first_batch, num_epochs, end_batch)
-        self._stream = BatchStream(self._tasks(self._stage.decoded_span(span)), self._decoder, self._config)
+        self._stream = self._open_stream(self._stage.decoded_span(span))
         self._batches = self._stage.batches(self._stream, span)
         return self._batches
 
@@ -169,7 +168,7 @@ class RecordLoader:
         largest = int(index.prefixes_bytes(self._largest_group).max())
         held = num_held(self._sizes, self._num_lanes, self._config.shuffle_records if self._shuffle else 1)
         in_use = min(held + self._stage.num_kept_in_use, len(index.records))
-        return (in_use + self._reading()[1]) * largest
+        return (in_use + self._reading().ahead) * largest
 
     def pause(self) -> None:
         """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
@@ -197,23 +196,17 @@ class RecordLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tasks(self, span: Span) -> Tasks:
+    def _open_stream(self, span: Span) -> BatchStream:
         self._check_patience(self._largest_group)
-        in_flight, ahead = self._reading()
-        per_call = self._reads_per_call(in_flight)
-        return Tasks(
+        return BatchStream(
+            Plan(span, self._share.slots, self._order, self._policy.group),
             self._records,
-            self._policy,
-            self._order,
-            span,
+            self._decoder,
+            self._reading(),
+            self._config,
             label=self._label,
             batch_size=self._batch_size,
-            num_threads=threads_for(by_calls(in_flight, per_call), per_call),
-            ahead=ahead,
-            at_once=per_call,
-            timeout_s=self._config.timeout_s,
-            slots=self._share.slots,
-            reads=self._stage.reads,
+            open_reads=self._stage.reads,
             replacing=self._seed if self._config.on_corrupt == "replace" else None,
         )
 
@@ -245,23 +238,20 @@ class RecordLoader:
         num_slots = len(self._share.slots)
         return self._config.lanes // self._share.num_slots * num_slots if self._shuffle else num_slots
 
-    def _reading(self) -> tuple[int, int]:
-        """(reads in flight, reads ahead)."""
+    def _reading(self) -> Reading:
         # Small reads need the most in flight to hide latency, large ones the most memory and patience.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
+        per_call = reads_per_call(in_flight, self._records.storage.reads_many)
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
         at_start = self._config.shuffle_records * self._num_lanes if self._policy.by_epoch else at_once
-        under_way = by_calls(in_flight, self._reads_per_call(in_flight))
+        under_way = by_calls(in_flight, per_call)
         ahead = reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
             ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
-        return in_flight, self._config.records_ahead or ahead
-
-    def _reads_per_call(self, in_flight: int) -> int:
-        return reads_per_call(in_flight, self._records.storage.reads_many)
+        return Reading(in_flight, self._config.records_ahead or ahead, per_call)
 
     @property
     def _largest_group(self) -> int:

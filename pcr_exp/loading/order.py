@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -89,53 +89,32 @@ class Uses:
         return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
 
 
-class Order(Protocol):
-    """What one process reads in an epoch: R reads, n positions in B batches. All arrays are int64.
+class Request(NamedTuple):
+    """A read: the groups after `after`, up to `group`, of a record."""
 
-    Reads are numbered in the order in which they are wanted: that of their first uses.
-    """
+    record: int
+    group: int
+    after: int = 0
+    epoch: int = 0
 
-    @property
-    def records(self) -> Ints:
-        """[R] record number of every read."""
-        ...
 
-    @property
-    def first_use(self) -> Ints:
-        """[R] the first position that a read serves; rising."""
-        ...
-
-    @property
-    def last_use(self) -> Ints:
-        """[R] the last one, also through reads that continue it."""
-        ...
-
-    @property
-    def num_batches(self) -> int:
-        """B, of all slots together."""
-        ...
-
-    def batch_start(self, batch: int) -> int:
-        """The first position of a batch; of batch B, n."""
-        ...
-
-    def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """The reads, samples and repeats of the positions `first` to `end` - 1; quickest one after the other.
-
-        Of every position: the read that its sample comes from, the sample's number in that record, and how
-        often the epoch used it before.
-        """
-        ...
+Choose = Callable[[int], int | None]
+"""Given a record, the scan group to read it at; None where that is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
-    """An `Order` that is made whole, with reads that continue others."""
+    """What one process reads in an epoch: R reads, n positions in B batches. Made whole; reads may go on.
+
+    Reads are numbered in the order in which they are wanted: that of their first uses.
+    """
 
     records: Ints
     """[R] record number of every read."""
     continuations: Ints
     """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
+    groups: Ints
+    """[R] that scan group; of a prefix, 0."""
     bases: Ints
     """[R] the read that a continuation continues; of a prefix, the read itself."""
     batches: Ints
@@ -153,28 +132,44 @@ class EpochOrder:
 
     @property
     def num_batches(self) -> int:
-        """As `Order` says."""
+        """B, of all slots together."""
         return len(self.batches) - 1
 
     def batch_start(self, batch: int) -> int:
-        """As `Order` says."""
+        """The first position of a batch; of batch B, n."""
         return int(self.batches[batch])
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """As `Order` says."""
+        """Reads, samples and repeats of the positions `first` to `end` - 1; quickest in their order."""
         return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
 
+    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
+        """What to read for each of `reads`: a prefix, or what continues it; None while `choose` gives it."""
+        groups: dict[int, int] = {}
+        for read in reads.tolist():
+            record, base = int(self.records[read]), int(self.bases[read])
+            if base == read:
+                while (group := choose(record)) is None:
+                    yield None
+                groups[read] = group
+                yield Request(record, group)
+            else:
+                # A policy may have chosen more for this record than its repeats ask for.
+                groups[read] = max(groups[base], int(self.groups[read]))
+                yield Request(record, groups[read], groups[base])
 
-def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int = 0) -> EpochOrder:
+
+def epoch_order(slots: Sequence[Uses], batch_size: int, repeat_groups: Sequence[int] = ()) -> EpochOrder:
     """The order in which a process reads.
 
     Args:
         slots: What each of its slots uses; all use equally many.
         batch_size: Positions of a batch; a slot's last one may be shorter.
-        num_continuations: K. The k-th repeat of a sample, up to the K-th, needs a read that continues what
-            was read of its record. There is one per record and k, wanted by the first k-th repeat of its
-            samples.
+        repeat_groups: K scan groups. The k-th repeat of a sample, up to the K-th, needs a read that continues
+            what was read of its record up to the k-th of them. There is one per record and k, wanted by the
+            first k-th repeat of its samples.
     """
+    num_continuations = len(repeat_groups)
     count = len(slots[0].records)
     turns, sizes = in_turns(count, len(slots), batch_size)
 
@@ -198,6 +193,7 @@ def epoch_order(slots: Sequence[Uses], batch_size: int, num_continuations: int =
     return EpochOrder(
         records=records,
         continuations=continuations,
+        groups=np.array([0, *repeat_groups], dtype=np.int64)[continuations],
         bases=number[used - (continuations > 0)],
         batches=np.append(0, np.cumsum(sizes)),
         reads=number[keys],
@@ -234,7 +230,7 @@ Stretches = Callable[[], Iterator[Places]]
 
 
 class StreamedOrder:
-    """An `Order` in which every sample is used once: as `epoch_order` of the same slots makes it whole.
+    """The order in which every sample is used once: as `epoch_order` of the same slots makes it whole.
 
     `uses` is for one thread.
     """
@@ -264,17 +260,17 @@ class StreamedOrder:
 
     @property
     def num_batches(self) -> int:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         return -(-self._per_slot // self._batch_size) * len(self._slots)
 
     def batch_start(self, batch: int) -> int:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         turn, slot = divmod(batch, len(self._slots))
         before = min(turn * self._batch_size, self._per_slot)
         return before * len(self._slots) + slot * min(self._batch_size, self._per_slot - before)
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """As `Order` says."""
+        """As `EpochOrder` says."""
         if first < self._begin:
             self._rewind()
         while self._begin + len(self._held.records) < end:
@@ -284,6 +280,13 @@ class StreamedOrder:
             self._begin += used
         places = Places(*(column[first - self._begin : end - self._begin] for column in self._held))
         return self._number[places.records], places.samples, np.zeros(end - first, dtype=np.int64)
+
+    def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
+        """As `EpochOrder` says."""
+        for record in self.records[reads].tolist():
+            while (group := choose(record)) is None:
+                yield None
+            yield Request(record, group)
 
     @property
     def _per_slot(self) -> int:
@@ -322,3 +325,6 @@ def _in_stretches_of(count: int, stretches: Iterator[Places]) -> Iterator[Places
             held, num_held = [Places(*(column[whole:] for column in together))], num_held - whole
     if num_held:
         yield laid_end_to_end(held)
+
+
+Order: TypeAlias = EpochOrder | StreamedOrder

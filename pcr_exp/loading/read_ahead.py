@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from pcr_exp.config.loader import MAX_READS_IN_FLIGHT, StorageConfig
 from pcr_exp.system import MIB
@@ -88,6 +89,17 @@ def by_calls(in_flight: int, per_call: int) -> int:
     return in_flight if per_call == 1 else in_flight + in_flight // 2
 
 
-def threads_for(in_flight: int, per_call: int) -> int:
-    """Threads that have so many reads under way."""
-    return math.ceil(in_flight / per_call)
+class Reading(NamedTuple):
+    """How far a stream reads ahead."""
+
+    in_flight: int
+    """Reads that are to be under way."""
+    ahead: int
+    """Reads ahead of those in use."""
+    per_call: int = 1
+    """Reads that a thread does by one call."""
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that have so many reads under way."""
+        return math.ceil(by_calls(self.in_flight, self.per_call) / self.per_call)

@@ -1,67 +1,78 @@
-"""Reads: what is asked of storage, what of a record is then in memory, and what replaces a damaged image."""
+"""Reads: how they are done, what of a record is then in memory, and what replaces a damaged image."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from pcr_exp.errors import RecordError
-from pcr_exp.images.codec import Buffer
-from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.errors import LoaderError, RecordError
+from pcr_exp.loading.order import Order, Request
+from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
 
-
-class Request(NamedTuple):
-    """A read: the groups after `after`, up to `group`, of a record."""
-
-    record: int
-    group: int
-    after: int = 0
-    epoch: int = 0
-
-
-class Samples(Protocol):
-    """Samples of a record that are in memory: a prefix of it, or a few of its samples."""
-
-    @property
-    def ids(self) -> list[str]:
-        """All samples of the record, also where only a few are in memory."""
-        ...
-
-    @property
-    def labels(self) -> dict[str, npt.NDArray[np.int64]]:
-        """By name, int64 [N]."""
-        ...
-
-    @property
-    def group(self) -> int:
-        """Scan group that was read."""
-        ...
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that were read for it."""
-        ...
-
-    @property
-    def replaced(self) -> Mapping[int, int]:
-        """By number, samples that are damaged, and which sample of the record stands in for each."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def parts(self, i: int) -> Sequence[Buffer]:
-        """Buffers that, laid end to end, are sample i as a file."""
-        ...
-
-
 log = logging.getLogger(__name__)
+
+
+class Reads:
+    """The reads of an epoch that are in use; each brings a prefix of a record."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._in_use: dict[int, RecordPrefix] = {}
+
+    def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
+        """Begin to use what a read has brought: (bytes, whether they are the first of their record)."""
+        assert isinstance(result, RecordPrefix)
+        self._in_use[read] = result
+        return result.num_bytes, True
+
+    def samples(self, read: int) -> RecordPrefix:
+        """What a read that is in use holds."""
+        return self._in_use[read]
+
+    def label(self, read: int, sample: int, name: str) -> int:
+        """Class index of a sample."""
+        return int(self._in_use[read].labels[name][sample])
+
+    def newest_group(self) -> int:
+        """Scan group of the read that was opened last, of those in use; 0 if there is none."""
+        return self._in_use[max(self._in_use)].group if self._in_use else 0
+
+    def release(self, read: int, position: int) -> None:
+        """Forget a read after the last position that uses it."""
+        if self._order.last_use[read] == position:
+            del self._in_use[read]
+
+    def trim(self, position: int) -> None:
+        """Make what is in use smaller, if it can be: only positions from `position` on are to come."""
+
+
+def read_one(
+    records: RecordSet, request: Request, *, replacing: int | None = None
+) -> RecordPrefix | Extension:
+    """Do a read; with `replacing`, a seed, damaged images are replaced.
+
+    Raises:
+        RecordError, StorageError: as `RecordSet.read_prefix` and `read_extension`.
+    """
+    if request.after:
+        return records.read_extension(request.record, request.after, request.group)
+    if replacing is None:
+        return records.read_prefix(request.record, request.group)
+    return read_with_replacements(records, request.record, request.group, replacing, request.epoch)
+
+
+def read_many(records: RecordSet, requests: list[Request]) -> list[RecordPrefix]:
+    """Do several reads by one call of the storage.
+
+    Raises:
+        LoaderError: one of them continues another.
+        RecordError, StorageError: as `RecordSet.read_prefixes`.
+    """
+    if any(request.after for request in requests):
+        raise LoaderError("reads that continue others are done one by one")
+    return records.read_prefixes([(request.record, request.group) for request in requests])
 
 
 def read_with_replacements(

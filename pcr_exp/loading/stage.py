@@ -13,9 +13,8 @@ from pcr_exp.config.components import build
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.order import EpochOrder, Order, Span, Uses, epoch_order
-from pcr_exp.loading.tasks import Reads
+from pcr_exp.loading.reads import Reads
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import RecordSet
 
 Batches = Iterator[Batch] | Generator[Batch, None, None]
 
@@ -57,9 +56,9 @@ class Stage:
         """
         return epoch_order(fresh, self._batch_size)
 
-    def reads(self, records: RecordSet, order: Order) -> Reads:
+    def reads(self, order: Order) -> Reads:
         """The reads of that order."""
-        return Reads(records, order)
+        return Reads(order)
 
     def decoded_span(self, span: Span) -> Span:
         """The span of decoded batches that a span of the loader's batches is made of."""

@@ -1,20 +1,38 @@
-"""One continuous run of batches: fetch threads, decode workers, and their orderly end."""
+"""One continuous run of batches: the owner of threads, processes and shared memory, and the one loop.
+
+plan -> fetch (threads) -> reads -> encoded images (this process) -> decode, augment (workers) -> batch
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import PcrExpError
-from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.shared_buffers import Slabs
-from pcr_exp.loading.tasks import Task, Tasks
-from pcr_exp.loading.workers import START_METHOD, Failure, ImagesDecoder, InlinePool, Pool, WorkerPool
+from pcr_exp.loading.batch import Batch, EncodedImages, Files
+from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.order import Order, Request
+from pcr_exp.loading.plan import BatchPlan, Plan
+from pcr_exp.loading.read_ahead import Reading
+from pcr_exp.loading.reads import Reads, read_many, read_one
+from pcr_exp.loading.shared_buffers import Slab, Slabs
+from pcr_exp.loading.workers import (
+    START_METHOD,
+    Decoded,
+    Failure,
+    ImagesDecoder,
+    InlinePool,
+    Pool,
+    WorkerPool,
+)
+from pcr_exp.records.groups import Extension, RecordPrefix
+from pcr_exp.records.reader import RecordSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +52,92 @@ class Effort:
         )
 
 
+@dataclass(slots=True)
+class _Task:
+    """A batch on its way: its files come in, then they are decoded."""
+
+    plan: BatchPlan
+    images: EncodedImages
+    group: int
+    """Scan group of the read that was opened last, of those in use."""
+    num_opened: int = 0
+    """Of the plan's reads."""
+    labels: list[int] = field(default_factory=list)
+    record_bytes: int = 0
+    full_bytes: int = 0
+
+    def batch(self, result: Decoded) -> Batch:
+        """What training gets, when the images have been decoded."""
+        pixels, slab, plan = result.pixels, self.images.files.slab, self.plan
+        if pixels is None:
+            assert slab is not None
+            pixels = slab.receive(result.shape, result.dtype)
+        return Batch(
+            images=torch.from_numpy(pixels),
+            labels=torch.tensor(self.labels, dtype=torch.int64),
+            epoch=plan.epoch,
+            index=plan.index,
+            num_batches=plan.num_updates,
+            record_bytes=self.record_bytes,
+            full_bytes=self.full_bytes,
+            group=self.group,
+            num_repeats=plan.num_repeats,
+            num_replaced=self.images.num_replaced,
+            decode_s=result.decode_s,
+            slot=plan.slot,
+            part=plan.part,
+            num_parts=plan.num_parts,
+        )
+
+
 class BatchStream:
     """Iterator over batches. Nothing is read before the first `next`; `close` ends all that it started."""
 
-    def __init__(self, tasks: Tasks, decoder: ImagesDecoder, config: LoaderConfig) -> None:
-        self._tasks = tasks
+    def __init__(
+        self,
+        plan: Plan,
+        records: RecordSet,
+        decoder: ImagesDecoder,
+        reading: Reading,
+        config: LoaderConfig,
+        *,
+        label: str,
+        batch_size: int,
+        open_reads: Callable[[Order], Reads] = Reads,
+        replacing: int | None = None,
+    ) -> None:
+        """`open_reads` makes the reads of an epoch; with `replacing`, a seed, damaged images are replaced."""
+        self._records = records
         self._decoder = decoder
         self._config = config
+        self._label = label
+        self._batch_size = batch_size
+        self._open_reads = open_reads
+        self._planned = plan.batches()
+        self._fetcher: Fetcher[Request, RecordPrefix | Extension] = Fetcher(
+            partial(read_one, records, replacing=replacing),
+            plan.requests(),
+            num_threads=reading.num_threads,
+            ahead=reading.ahead,
+            timeout_s=config.timeout_s,
+            describe=lambda request: records.describe(request.record, request.group, request.after),
+            read_many=partial(read_many, records),
+            at_once=reading.per_call,
+        )
         self._pool: Pool | None = None
-        self._to_come: Iterator[Task | PcrExpError | None] = iter(())
-        self._submitted: deque[Task | PcrExpError] = deque()
+        self._take_slab: Callable[[], Slab | None] = lambda: None
+        self._pinner: ThreadPoolExecutor | None = None
+        self._epoch: int | None = None
+        self._reads: Reads
+        """Those of `_epoch` that are in use."""
+        self._begun: _Task | None = None
+        """The batch whose files come in."""
+        self._submitted: deque[_Task | PcrExpError] = deque()
         """What is being decoded, and the error that ends the stream, if any, in its place."""
         self._pinned: deque[Future[Batch]] = deque()
         """Decoded batches on their way to page-locked memory."""
-        self._pinner: ThreadPoolExecutor | None = None
+        self._is_planned = True
+        """Whether there is more to fill."""
         self._closed = False
         self._decode_s = 0.0
         self._num_decoded = 0
@@ -55,7 +145,7 @@ class BatchStream:
     @property
     def effort(self) -> Effort:
         """What this stream did so far."""
-        return Effort(self._tasks.fetcher.busy_s, self._decode_s, self._num_decoded)
+        return Effort(self._fetcher.busy_s, self._decode_s, self._num_decoded)
 
     def __iter__(self) -> BatchStream:
         return self
@@ -71,29 +161,17 @@ class BatchStream:
         if self._closed:
             raise StopIteration
         try:
-            batch = self._next()
+            pool = self._pool or self._start()
+            self._submit(pool, may_wait=not (self._submitted or self._pinned))
+            batch = self._next_decoded(pool)
+            if self._config.num_workers > 0:
+                self._submit(pool, may_wait=False)  # to be decoded while the trainer works
         except BaseException:
             self.close()
             raise
         self._decode_s += batch.decode_s
         self._num_decoded += len(batch.labels)
         return batch
-
-    def _next(self) -> Batch:
-        pool = self._pool or self._start()
-        self._submit(pool, may_wait=not (self._submitted or self._pinned))
-        batch = self._next_decoded(pool)
-        if self._config.num_workers > 0:
-            self._submit(pool, may_wait=False)  # to be decoded while the trainer works
-        return batch
-
-    def _next_decoded(self, pool: Pool) -> Batch:
-        if self._pinner is None:
-            return self._take(pool)
-        # Copied while the trainer works on what came before.
-        while self._submitted and isinstance(self._submitted[0], Task) and pool.has_result():
-            self._pinned.append(self._pinner.submit(self._take(pool).pin_memory))
-        return self._pinned.popleft().result() if self._pinned else self._take(pool).pin_memory()
 
     def _start(self) -> Pool:
         config, decoder = self._config, self._decoder
@@ -103,29 +181,85 @@ class BatchStream:
             if START_METHOD == "fork":
                 # One for every batch that may be under way, and three that came out and are still in use.
                 count = config.num_workers * config.prefetch_batches + 3
-                self._tasks.take_slab = Slabs(count, *decoder.room(self._tasks.batch_size)).take
-            # Before the first task is asked for, which starts threads: they would not survive a fork.
+                self._take_slab = Slabs(count, *decoder.room(self._batch_size)).take
+            # Before the fetch threads: they would not survive a fork.
             self._pool = WorkerPool(
                 decoder, config.num_workers, prefetch=config.prefetch_batches, timeout_s=config.timeout_s
             )
         if torch.cuda.is_available():
             self._pinner = ThreadPoolExecutor(1, thread_name_prefix="pcr-exp-pin")
-        self._to_come = iter(self._tasks)
+        self._fetcher.start()
         return self._pool
 
     def _submit(self, pool: Pool, *, may_wait: bool) -> None:
         """Give the pool as many batches as it has room for; wait for storage for the first at most."""
-        while len(self._submitted) < pool.capacity:
-            self._tasks.may_wait = may_wait and not self._submitted
+        while self._is_planned and len(self._submitted) < pool.capacity:
             try:
-                task = next(self._to_come)
-            except StopIteration:
+                task = self._filled(may_wait=may_wait and not self._submitted)
+            # An error takes its place in line: at any number of workers all batches before it come out.
+            except PcrExpError as error:
+                self._submitted.append(error)
+                self._is_planned = False
                 return
             if task is None:
                 return
-            if isinstance(task, Task):
-                pool.submit(task.images)
+            pool.submit(task.images)
             self._submitted.append(task)
+
+    def _filled(self, *, may_wait: bool) -> _Task | None:
+        """The next batch with all its files; None: it was the last, or bytes are late and it stays begun."""
+        task = self._begun = self._begun or self._next_task()
+        if task is None:
+            return None
+        plan, reads = task.plan, self._reads
+        for position, read, sample in plan.takes[len(task.labels) :]:
+            # In the middle of an epoch, first come all that are in use there.
+            while task.num_opened < len(plan.opens) and plan.opens[task.num_opened][0] <= position:
+                if not self._fetcher.want(1) and not may_wait:
+                    return None
+                self._open_next(task)
+            self._add(task, read, sample)
+            reads.release(read, position)
+        if plan.opens:
+            reads.trim(position + 1)
+        self._begun = None
+        return task
+
+    def _next_task(self) -> _Task | None:
+        plan = next(self._planned, None)
+        if plan is None:
+            self._is_planned = False
+            return None
+        if plan.epoch != self._epoch:
+            self._epoch, self._reads = plan.epoch, self._open_reads(plan.order)
+        images = EncodedImages(Files(self._take_slab()), plan.epoch, plan.slot, plan.index)
+        return _Task(plan, images, self._reads.newest_group())
+
+    def _open_next(self, task: _Task) -> None:
+        """Begin to use the next read; waits for it."""
+        first_use, read = task.plan.opens[task.num_opened]
+        num_bytes, is_first = self._reads.open(read, *self._fetcher.take(1))
+        task.num_opened += 1
+        task.group = self._reads.newest_group()
+        if first_use < task.plan.first:
+            return  # counted where it was used first
+        task.record_bytes += num_bytes
+        if is_first:
+            index = self._records.index
+            task.full_bytes += index.prefix_bytes(int(task.plan.order.records[read]), index.num_groups)
+
+    def _add(self, task: _Task, read: int, sample: int) -> None:
+        record = self._records.index.records[task.plan.order.records[read]].file
+        task.images.add(self._reads.samples(read), sample, record)
+        task.labels.append(self._reads.label(read, sample, self._label))
+
+    def _next_decoded(self, pool: Pool) -> Batch:
+        if self._pinner is None:
+            return self._take(pool)
+        # Copied while the trainer works on what came before.
+        while self._submitted and isinstance(self._submitted[0], _Task) and pool.has_result():
+            self._pinned.append(self._pinner.submit(self._take(pool).pin_memory))
+        return self._pinned.popleft().result() if self._pinned else self._take(pool).pin_memory()
 
     def _take(self, pool: Pool) -> Batch:
         """The oldest batch that was submitted, with its pixels."""
@@ -137,24 +271,20 @@ class BatchStream:
         result = pool.result()
         if isinstance(result, Failure):
             raise result.error
-        pixels, slab = result.pixels, task.images.files.slab
-        if pixels is None:
-            assert slab is not None
-            pixels = slab.receive(result.shape, result.dtype)
-        return replace(task.batch, images=torch.from_numpy(pixels), decode_s=result.decode_s)
+        return task.batch(result)
 
     def pause(self) -> None:
         """Let no read begin; return when those in flight have ended."""
-        self._tasks.fetcher.pause()
+        self._fetcher.pause()
 
     def resume(self) -> None:
         """Let reads begin again."""
-        self._tasks.fetcher.resume()
+        self._fetcher.resume()
 
     def close(self) -> None:
         """End all threads and processes; the iterator is over."""
         self._closed = True
-        self._tasks.fetcher.close()
+        self._fetcher.close()
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()

@@ -19,7 +19,7 @@ from PIL import Image
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder, Pixels
 from pcr_exp.images.resample import whole_image
-from pcr_exp.loading.tasks import EncodedImages
+from pcr_exp.loading.batch import EncodedImages
 from pcr_exp.loading.workers import Decoded
 from pcr_exp.system.randomness import Purpose, stream
 

@@ -23,7 +23,7 @@ import torch
 
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.images.codec import Decoder
-from pcr_exp.loading.tasks import EncodedImages
+from pcr_exp.loading.batch import EncodedImages
 from pcr_exp.loading.transform import Transform
 from pcr_exp.system.process import end_with_parent, keep_freed_memory
 from pcr_exp.system.randomness import Purpose, stream

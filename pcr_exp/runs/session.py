@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.describe import group_number
@@ -32,10 +33,10 @@ from pcr_exp.training.columns import with_declared
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes, model_of_first
 from pcr_exp.training.evaluate import evaluate
-from pcr_exp.training.loop import fit
+from pcr_exp.training.loop import Loop, Stopping
 from pcr_exp.training.models import check_model, open_model
 from pcr_exp.training.normalization import normalization_of
-from pcr_exp.training.report import Progress, Row
+from pcr_exp.training.report import Progress, Reporter, Row
 from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer
 
@@ -119,28 +120,23 @@ class Session:
         should_stop: Callable[[], bool],
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Generator[Row, None, None]:
-        """Train and yield rows, of all processes together; see `pcr_exp.training.loop.fit`.
+        """Train and yield rows, of all processes together; see `pcr_exp.training.loop.Loop`.
 
         Every process calls this, takes every row, and stops at the same update as the others.
         """
-        rows = fit(
-            self.trainer,
-            self.loader,
-            self.policy,
-            self.progress,
-            self.clocks,
+        loop = Loop(
+            trainer=self.trainer,
+            loader=self.loader,
+            policy=self.policy,
+            reporter=Reporter(self.progress, self.clocks, self.bytes_read, self.measure),
             evaluate=self._global_scores,
             probe=lambda wanted: self.probes.run(wanted, self.progress),
-            bytes_read=self.bytes_read,
             checkpoint=checkpoint,
-            should_stop=should_stop,
-            waiting=waiting,
-            measure=self.measure,
-            out_of_time=self._out_of_time(),
+            stopping=Stopping(should_stop=should_stop, waiting=waiting, out_of_time=self._out_of_time()),
         )
         if self.others_cpu is not None:
             self.others_cpu.begin()
-        with closing(rows):
+        with closing(loop.rows()) as rows:
             for row in rows:
                 yield team_row(self._beside_others(row), self.trainer.exchange, self.processes, self.columns)
 
@@ -217,79 +213,41 @@ def open_session(
             `activations`; the scan policy wants images to tune by, and there are none; or what processes
             send each other does not suit the rest.
     """
-    training = config.training
     torch.manual_seed(config.seed)  # of the model's fresh weights
     model = open_model(config.model, data.num_classes(config.dataset.label))
-    share = open_share(
-        processes.rank,
-        processes.world_size,
-        batch_size=training.batch_size,
-        global_batch_size=training.global_batch_size,
-    )
-    num_fresh = share.samples_per_slot(data.train.index.num_samples)
-    num_train = config.echo.num_samples(num_fresh)
-    task = open_task(config.task, data.train.index.classes[config.dataset.label], training.label_smoothing)
-    looked_at = {training.eval_split, *(["tune"] if config.scan.uses_tune_split else [])}
-    check_model(
-        model,
-        config.model.name,
-        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
-        eval_batches=[
-            shape
-            for records in ({"val": data.val, "tune": data.tune}[split] for split in looked_at)
-            for shape in _batch_shapes(
-                records.index.num_samples, training.batch_size, training.eval_image_size
-            )
-        ],
-    )
+    eval_split, eval_px = config.training.eval_split, config.training.eval_image_size
+    looked_at = sorted({eval_split, *(["tune"] if config.scan.uses_tune_split else [])})
+    _check_model(config, data, model, processes, looked_at)
     require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
-    policy = open_policy(
-        config.scan, PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
-    )
+    inputs = PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
+    policy = open_policy(config.scan, inputs)
     data = with_cache(config, data, policy)
-    check_bounds(config)
-    trainer = Trainer(
-        model,
-        training,
-        device=device,
-        seed=config.seed,
-        activations=config.activations,
-        exchange=open_exchange(config.gradients, config.network, processes, config.seed),
-        normalization=normalization_of(config.model),
-        task=task,
-    )
-    check_precision(config, trainer)
-    counts, of_index = data.train.storage.counts, data.train.storage.counts()
-    with (
-        closing(training_loader(config, data, policy, processes)) as loader,
-        ExitStack() as others,
-    ):
-        batches, loaders = {}, {}
-        for split in sorted(looked_at):
-            looking = others.enter_context(closing(validation_loader(config, data, split)))
-            batches[split] = ValidationBatches(looking, training.eval_image_size)
-            loaders[split] = looking
+    counts = data.train.storage.counts
+    of_index = counts()
+    trainer = _open_trainer(config, data, model, device, processes)
+    with closing(training_loader(config, data, policy, processes)) as loader, ExitStack() as others:
+        looking = {
+            split: others.enter_context(closing(validation_loader(config, data, split)))
+            for split in looked_at
+        }
+        tuning = ValidationBatches(looking["tune"], eval_px) if "tune" in looking else ()
+        full = ValidationBatches(looking[eval_split], eval_px, processes=processes)
         yield Session(
             trainer=trainer,
             loader=loader,
             policy=policy,
             clocks=Clocks(synchronizer(device)),
-            validation=Validation(
-                config,
-                data,
-                ValidationBatches(
-                    loaders[training.eval_split], training.eval_image_size, processes=processes
-                ),
-                processes,
-            ),
+            validation=Validation(config, data, full, processes),
             probes=Probes(
                 config,
                 data,
                 trainer,
                 processes,
                 consensus,
-                tune_loss=lambda: _loss(trainer, batches["tune"]),
+                tune_loss=lambda: float(
+                    evaluate(trainer.model, trainer.forward, trainer.task, tuning)["val_loss"]
+                ),
                 steps_per_epoch=loader.num_batches,
             ),
             session_counts=lambda: counts() - of_index,
@@ -300,6 +258,50 @@ def open_session(
             processes=processes,
             others_cpu=_open_others_cpu(processes),
         )
+
+
+def _check_model(
+    config: TrainConfig, data: RunData, model: nn.Module, processes: Processes, looked_at: Sequence[str]
+) -> None:
+    """Raise ConfigError unless the model takes the batches that it would get."""
+    training = config.training
+    share = open_share(
+        processes.rank,
+        processes.world_size,
+        batch_size=training.batch_size,
+        global_batch_size=training.global_batch_size,
+    )
+    num_train = config.echo.num_samples(share.samples_per_slot(data.train.index.num_samples))
+    numbers = [{"val": data.val, "tune": data.tune}[split].index.num_samples for split in looked_at]
+    check_model(
+        model,
+        config.model.name,
+        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
+        eval_batches=[
+            shape
+            for number in numbers
+            for shape in _batch_shapes(number, training.batch_size, training.eval_image_size)
+        ],
+    )
+
+
+def _open_trainer(
+    config: TrainConfig, data: RunData, model: nn.Module, device: torch.device, processes: Processes
+) -> Trainer:
+    check_bounds(config)
+    training, classes = config.training, data.train.index.classes[config.dataset.label]
+    trainer = Trainer(
+        model,
+        training,
+        device=device,
+        seed=config.seed,
+        activations=config.activations,
+        exchange=open_exchange(config.gradients, config.network, processes, config.seed),
+        normalization=normalization_of(config.model),
+        task=open_task(config.task, classes, training.label_smoothing),
+    )
+    check_precision(config, trainer)
+    return trainer
 
 
 def _open_others_cpu(processes: Processes) -> OthersCpu | None:
@@ -316,11 +318,6 @@ def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes
         torch.set_num_threads(num_threads)
     # Batches have few shapes: the search for the fastest convolution pays off.
     torch.backends.cudnn.benchmark = device.type == "cuda"
-
-
-def _loss(trainer: Trainer, batches: ValidationBatches) -> float:
-    loss: float = evaluate(trainer.model, trainer.forward, trainer.task, batches)["val_loss"]
-    return loss
 
 
 def _batch_shapes(num_samples: int, batch_size: int, size_px: int) -> list[tuple[int, int]]:

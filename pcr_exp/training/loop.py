@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pcr_exp.errors import RunError
@@ -13,7 +14,7 @@ from pcr_exp.policies.policy import ScanPolicy, Update
 from pcr_exp.system.process import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
 from pcr_exp.training.probes import RunProbe, decisions
-from pcr_exp.training.report import MeanLoss, Measure, Progress, Reporter, Row, no_measure
+from pcr_exp.training.report import MeanLoss, Progress, Reporter, Row
 from pcr_exp.training.trainer import Trainer, learning_rate
 
 
@@ -34,141 +35,136 @@ class Loader(Protocol):
         """Read on."""
 
 
-def fit(
-    trainer: Trainer,
-    loader: Loader,
-    policy: ScanPolicy,
-    progress: Progress,
-    clocks: Clocks,
-    *,
-    evaluate: Callable[[int], Mapping[str, Mapping[str, Any]]],
-    probe: RunProbe,
-    bytes_read: Callable[[], int],
-    checkpoint: Callable[[], None],
-    should_stop: Callable[[], bool] = lambda: False,
-    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
-    measure: Measure = no_measure,
-    out_of_time: Callable[[float], bool] = lambda _: False,
-) -> Generator[Row, None, None]:
-    """Train from where `progress` stands to the end of the last epoch, and yield rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """What ends training before its last epoch; it always ends between updates."""
 
-    `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every
-    `eval_every_epochs` epochs and after the last; `policy` rows when the scan policy has decided. The epoch
-    of `train` and `eval` rows counts from 1: it is the one that the last update belongs to, which in an
-    `eval` row has just been completed. Whoever takes a row, and `checkpoint`, work on the `other` clock.
+    should_stop: Callable[[], bool] = lambda: False
+    """Asked after each update."""
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered for an update's first batch, and until the loader has paused for an evaluation; raises
+    StopWaiting where `should_stop` would be true."""
+    out_of_time: Callable[[float], bool] = lambda _: False
+    """Asked after each update with the seconds of training, waiting and probes so far; where it says yes,
+    that was the last update."""
 
-    Args:
-        trainer: The model and its optimizer, in the state that `progress` tells of.
-        loader: Gives batches; paused, on `wait`, before `evaluate`, so that no byte is read unclocked.
-        policy: Told of every update; asked after each epoch what it wants to have probed.
-        progress: Moved on in place.
-        clocks: Stand still; run from here on, and stand still again at the end.
-        evaluate: Given the scan group of the last update, returns `val_loss`, the task's metrics and
-            `num_val` for each of `training.eval_groups`; runs on the `eval` clock.
-        probe: Finds out what the policy wants to know, on the `probe` clock, with the loader paused.
-        bytes_read: What storage has delivered since the run began.
-        checkpoint: Saves everything, once all rows so far have been taken: after an `eval` row, every
-            `checkpoint_every_steps` updates, and before stopping early.
-        should_stop: Asked after each update.
-        waiting: Entered for an update's first batch, and until the loader has paused for an evaluation;
-            raises StopWaiting where `should_stop` would be true.
-        measure: Makes more columns of a row from the counters and clocks in it.
-        out_of_time: Asked after each update with the seconds of training, waiting and probes so far; where it
-            says yes, this is the last update.
 
-    Raises:
-        RunError: a loss is not finite, or the loader ended early.
-    """
-    config = trainer.config
-    reporter = Reporter(progress, clocks, bytes_read, measure)
-    last_step = config.epochs * loader.num_batches
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """Training from where the reporter's progress stands to the end of the last epoch."""
 
-    def decided() -> Iterator[Row]:
-        return decisions(
-            policy,
-            probe,
-            progress,
-            reporter,
-            epochs=config.epochs,
-            probing=lambda: _paused(loader, clocks, "probe"),
-            bytes_read=bytes_read,
-        )
+    trainer: Trainer
+    """The model and its optimizer, in the state that the progress tells of."""
+    loader: Loader
+    """Paused, on `wait`, before `evaluate`, so that no byte is read unclocked."""
+    policy: ScanPolicy
+    """Told of every update; asked after each epoch what it wants to have probed."""
+    reporter: Reporter
+    """Its progress is moved on in place; its clocks stand still before and after."""
+    evaluate: Callable[[int], Mapping[str, Mapping[str, Any]]]
+    """Given the scan group of the last update, returns `val_loss`, the task's metrics and `num_val` for each
+    of `training.eval_groups`; runs on the `eval` clock."""
+    probe: RunProbe
+    """Finds out what the policy wants to know, on the `probe` clock, with the loader paused."""
+    checkpoint: Callable[[], None]
+    """Saves everything, once all rows so far have been taken: after an `eval` row, every
+    `checkpoint_every_steps` updates, and before stopping early."""
+    stopping: Stopping = field(default_factory=Stopping)
 
-    def stopped() -> None:
+    def rows(self) -> Generator[Row, None, None]:
+        """Train, and yield rows.
+
+        `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every
+        `eval_every_epochs` epochs and after the last; `policy` rows when the scan policy has decided. The
+        epoch of `train` and `eval` rows counts from 1: it is the one that the last update belongs to, which
+        in an `eval` row has just been completed. Whoever takes a row, and `checkpoint`, work on the `other`
+        clock.
+
+        Raises:
+            RunError: a loss is not finite, or the loader ended early.
+        """
+        progress, clocks = self.reporter.progress, self.reporter.clocks
         clocks.switch("other")
-        checkpoint()
-        clocks.pause()
+        self.trainer.begin_epoch(progress.epoch)
+        with closing(_stream(self.loader, progress, self.trainer.config.epochs)) as stream:
+            try:
+                if progress.to_evaluate:  # the run was asked to stop before it could
+                    yield from self._evaluated()
+                yield from self._decided()
+                yield from self._updates(stream)
+            except StopWaiting:
+                clocks.switch("other")
+                self.checkpoint()
+            clocks.pause()
 
-    def evaluated() -> Iterator[Row]:
-        with _paused(loader, clocks, "eval", waiting):
-            by_group = evaluate(progress.scan_group)
+    def _updates(self, stream: Iterator[Batch]) -> Iterator[Row]:
+        config, progress, clocks = self.trainer.config, self.reporter.progress, self.reporter.clocks
+        last_step = config.epochs * self.loader.num_batches
+        clocks.switch("wait")
+        while (update := self._next_update(stream)) is not None:
+            self.policy.observe(update)
+            epoch = update.epoch + 1
+            over = self.stopping.out_of_time(_counted_s(clocks))
+            if _due(config.log_every_steps, progress.step) or progress.step == last_step or over:
+                yield self.reporter.train_row(epoch)
+            due = update.ends_epoch and (_due(config.eval_every_epochs, epoch) or epoch == config.epochs)
+            if due:
+                progress.to_evaluate = True
+                yield from self._evaluated()
+            elif update.ends_epoch:
+                progress.epoch_loss = MeanLoss()
+            yield from self._decided()
+            stop = self.stopping.should_stop()
+            if due or stop or over or _due(config.checkpoint_every_steps, progress.step):
+                self.checkpoint()
+            if stop or over:
+                return
+            clocks.switch("wait")
+        if progress.epoch < config.epochs:
+            raise RunError(
+                f"the loader ended in epoch {progress.epoch + 1} of {config.epochs}, after {progress.step} of"
+                f" {last_step} updates. This is a defect of the loader: please report it."
+            )
+
+    def _next_update(self, stream: Iterator[Batch]) -> Update | None:
+        """Train on the batches of an update; None: there are no more."""
+        progress, clocks = self.reporter.progress, self.reporter.clocks
+        num_images = num_fresh = 0
+        while True:
+            # An update that several batches make has changed the model's statistics after the first.
+            with nullcontext() if num_images else self.stopping.waiting():
+                batch = next(stream, None)
+            if batch is None:
+                return None
+            clocks.switch("train")
+            loss = _train_on(batch, self.trainer, progress, steps_per_epoch=self.loader.num_batches)
+            num_images += len(batch.labels)
+            num_fresh += batch.num_fresh
+            if batch.completes_update:
+                break
+            clocks.switch("wait")
+        clocks.switch("other")
+        _complete(batch, loss, num_images, progress)
+        self.trainer.begin_epoch(progress.epoch)
+        return _update(batch, loss, num_images, num_fresh, clocks)
+
+    def _evaluated(self) -> Iterator[Row]:
+        progress = self.reporter.progress
+        with _paused(self.loader, self.reporter.clocks, "eval", self.stopping.waiting):
+            by_group = self.evaluate(progress.scan_group)
         train_loss, progress.epoch_loss = progress.epoch_loss.mean, MeanLoss()
         progress.to_evaluate = False
         for eval_group, scores in by_group.items():
             _require_finite("validation loss", scores["val_loss"], progress, progress.epoch)
-            yield reporter.eval_row(progress.epoch, train_loss, eval_group, scores)
+            yield self.reporter.eval_row(progress.epoch, train_loss, eval_group, scores)
 
-    clocks.switch("other")
-    trainer.begin_epoch(progress.epoch)
-    if progress.to_evaluate:  # the run was asked to stop before it could
-        try:
-            yield from evaluated()
-        except StopWaiting:
-            stopped()
-            return
-    yield from decided()
-    clocks.switch("wait")
-    with closing(_stream(loader, progress, config.epochs)) as stream:
-        num_images = num_fresh = 0
-        while True:
-            try:
-                # An update that several batches make has changed the model's statistics after the first.
-                with nullcontext() if num_images else waiting():
-                    batch = next(stream, None)
-            except StopWaiting:
-                stopped()
-                return
-            if batch is None:
-                break
-            clocks.switch("train")
-            loss = _train_on(batch, trainer, progress, steps_per_epoch=loader.num_batches)
-            num_images += len(batch.labels)
-            num_fresh += batch.num_fresh
-            if not batch.completes_update:
-                clocks.switch("wait")
-                continue
-            clocks.switch("other")
-            _complete(batch, loss, num_images, progress)
-            trainer.begin_epoch(progress.epoch)
-            policy.observe(_update(batch, loss, num_images, num_fresh, clocks))
-            num_images = num_fresh = 0
-            epoch = batch.epoch + 1
-            over = out_of_time(_counted_s(clocks))
-            if _due(config.log_every_steps, progress.step) or progress.step == last_step or over:
-                yield reporter.train_row(epoch)
-            due = progress.batch == 0 and (_due(config.eval_every_epochs, epoch) or epoch == config.epochs)
-            if due:
-                progress.to_evaluate = True
-                try:
-                    yield from evaluated()
-                except StopWaiting:
-                    stopped()
-                    return
-            elif progress.batch == 0:
-                progress.epoch_loss = MeanLoss()
-            yield from decided()
-            stop = should_stop()
-            if due or stop or over or _due(config.checkpoint_every_steps, progress.step):
-                checkpoint()
-            if stop or over:
-                clocks.pause()
-                return
-            clocks.switch("wait")
-    clocks.pause()
-    if progress.epoch < config.epochs:
-        raise RunError(
-            f"the loader ended in epoch {progress.epoch + 1} of {config.epochs}, after {progress.step} of"
-            f" {last_step} updates. This is a defect of the loader: please report it."
+    def _decided(self) -> Iterator[Row]:
+        return decisions(
+            self.policy,
+            self.probe,
+            self.reporter,
+            epochs=self.trainer.config.epochs,
+            probing=lambda: _paused(self.loader, self.reporter.clocks, "probe"),
         )
 
 

@@ -17,7 +17,7 @@ from pcr_exp.errors import RunError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import Probe, ScanPolicy
 from pcr_exp.training.evaluate import LabelledImages
-from pcr_exp.training.report import Progress, Reporter, Row
+from pcr_exp.training.report import Reporter, Row
 from pcr_exp.training.trainer import Trainer, learning_rate
 
 
@@ -202,27 +202,25 @@ RunProbe = Callable[[Probe], Mapping[int, float]]
 def decisions(
     policy: ScanPolicy,
     probe: RunProbe,
-    progress: Progress,
     reporter: Reporter,
     *,
     epochs: int,
     probing: Callable[[], AbstractContextManager[None]],
-    bytes_read: Callable[[], int],
 ) -> Iterator[Row]:
     """Do the probe that the policy wants at this point, if any, and yield a row if it decided something.
 
     Args:
         epochs: Of the whole run: after the last there is nothing to decide.
         probing: Entered around a probe; within, the loader stands still and the probe's clock runs.
-        bytes_read: What storage has delivered; what a probe adds to it is counted as its own.
     """
+    progress = reporter.progress
     between_epochs = progress.batch == 0 and progress.epoch < epochs
     wanted = policy.wanted_probe(progress.epoch) if between_epochs else None
     if wanted is not None:
         with probing():
-            bytes_before = bytes_read()
+            bytes_before = reporter.bytes_read()
             scores = probe(wanted)
-            progress.probe_bytes += bytes_read() - bytes_before
+            progress.probe_bytes += reporter.bytes_read() - bytes_before  # a probe's own
         policy.decide(scores)
     decision = policy.take_decision()
     if decision is not None and progress.epoch < epochs:

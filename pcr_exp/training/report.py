@@ -91,32 +91,22 @@ def no_measure(row: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001
 _INTERVAL = ("train_s", "wait_s", "eval_s", "wall_s", "samples_seen", "bytes_read")
 
 
+@dataclass(frozen=True, slots=True)
 class Reporter:
     """Makes rows; `pcr_exp.training.columns` says what each column is."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        clocks: Clocks,
-        bytes_read: Callable[[], int],
-        measure: Measure = no_measure,
-    ) -> None:
-        """Report on these counters.
-
-        Args:
-            progress: Its interval and epoch means are begun anew by the row that reports them.
-            clocks: Read once a row.
-            bytes_read: What storage has delivered since the run began.
-            measure: Called once a row.
-        """
-        self._progress = progress
-        self._clocks = clocks
-        self._bytes_read = bytes_read
-        self._measure = measure
+    progress: Progress
+    """Its interval and epoch means are begun anew by the row that reports them."""
+    clocks: Clocks
+    """Read once a row."""
+    bytes_read: Callable[[], int]
+    """What storage has delivered since the run began."""
+    measure: Measure = no_measure
+    """Called once a row."""
 
     def train_row(self, epoch: int) -> Row:
         """Report the updates since the last train row; `epoch` counts from 1."""
-        progress = self._progress
+        progress = self.progress
         now = self._cumulative()
         loss, progress.interval_loss = progress.interval_loss.mean, MeanLoss()
         start, progress.interval_start = progress.interval_start, {key: now[key] for key in _INTERVAL}
@@ -129,7 +119,7 @@ class Reporter:
 
     def policy_row(self, decision: Decision) -> Row:
         """Report what a scan policy decided; `epoch` is the number of epochs completed."""
-        progress = self._progress
+        progress = self.progress
         return {
             "kind": "policy",
             "epoch": progress.epoch,
@@ -142,21 +132,21 @@ class Reporter:
         }
 
     def _cumulative(self) -> Row:
-        progress = self._progress
+        progress = self.progress
         counted = {
             "step": progress.step,
             "samples_seen": progress.samples_seen,
             "samples_trained": progress.samples_trained,
-            **self._clocks.read(),
+            **self.clocks.read(),
             "scan_group": progress.scan_group,
             "record_bytes": progress.record_bytes,
             "full_bytes": progress.full_bytes,
             "probe_bytes": progress.probe_bytes,
-            "bytes_read": self._bytes_read(),
+            "bytes_read": self.bytes_read(),
             "num_replaced": progress.num_replaced,
             "learning_rate": progress.learning_rate,
         }
-        return {**counted, **self._measure(counted)}
+        return {**counted, **self.measure(counted)}
 
 
 def interval_rates(start: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:

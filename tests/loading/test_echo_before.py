@@ -34,7 +34,7 @@ def orders(
     laid = EpochLanes(sizes, seed=1, epoch=2, num_lanes=lanes, window=1)
     fresh = Uses.once(laid.slot(slot, num_slots))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(1, Purpose.ECHO, 2, slot)))
-    return epoch_order([fresh], 5), epoch_order([behind], 5, num_continuations)
+    return epoch_order([fresh], 5), epoch_order([behind], 5, range(num_continuations))
 
 
 def pairs(order: EpochOrder) -> list[tuple[int, int]]:
@@ -102,7 +102,7 @@ def test_a_read_that_continues_is_wanted_by_the_first_repeat_and_not_before() ->
     """Two records of two samples; the second sample of record b is never repeated."""
     fresh = Uses.once(laid_end_to_end(stretches_in_stored_order([2, 2], 0, 1)))
     uses = np.array([0, 1, 0, 2, 3, 1, 2])
-    order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, num_continuations=1)
+    order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, repeat_groups=[10])
     assert order.records.tolist() == [0, 0, 1, 1]
     assert order.continuations.tolist() == [0, 1, 0, 1]
     assert order.bases.tolist() == [0, 0, 2, 2]

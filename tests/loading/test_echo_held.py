@@ -1,7 +1,5 @@
 """What a shuffle buffer keeps in memory: the samples that will be used again, and at most as many more."""
 
-from typing import cast
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from pcr_exp.loading.echo.stage import echo
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.records.groups import RecordPrefix
-from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
 
 
@@ -31,14 +28,14 @@ class Prefix(RecordPrefix):
 def order_of(sizes: list[int], factor: float, buffer: int, num_continuations: int = 0) -> EpochOrder:
     fresh = Uses.once(EpochLanes(sizes, seed=0, epoch=0, num_lanes=2, window=1).slot(0, 1))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(0, Purpose.ECHO)))
-    return epoch_order([behind], 1, num_continuations)
+    return epoch_order([behind], 1, range(num_continuations))
 
 
 def consume(
     order: EpochOrder, sizes: list[int], batch_size: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """The files of an epoch; (held, needed) samples, whenever a record was opened."""
-    reads = EchoReads(cast("RecordSet", None), order)
+    reads = EchoReads(order)
     files, held = [], []
     for first in range(0, len(order.reads), batch_size):
         end = min(first + batch_size, len(order.reads))
@@ -89,7 +86,7 @@ def test_a_large_buffer_does_not_hold_all_records() -> None:
 
 
 def test_what_was_let_go_is_not_there() -> None:
-    few = SomeSamples(Prefix(3, 5), [1, 4])
+    few = SomeSamples.of(Prefix(3, 5), [1, 4])
     assert (len(few), few.parts(4), few.group, few.num_bytes, few.ids[2]) == (2, (b"3/4",), 5, 1000, "2")
     with pytest.raises(KeyError):
         few.parts(2)

@@ -12,7 +12,7 @@ from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.read_ahead import by_calls, reads_in_flight, reads_per_call, threads_for
+from pcr_exp.loading.read_ahead import Reading, by_calls, reads_in_flight, reads_per_call
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -67,9 +67,9 @@ def test_the_budget_of_memory_does_not_lower_what_is_asked_for(
 ) -> None:
     monkeypatch.setattr("pcr_exp.loading.read_ahead._MAX_AHEAD_BYTES", 1)
     as_asked = open_loader(storage_config=StorageConfig(name="far", reads_in_flight=40))
-    assert as_asked._reading() == (40, 40)
+    assert as_asked._reading()[:2] == (40, 40)
     sized = open_loader(storage_config=StorageConfig(name="far", bandwidth_mib_per_s=1, latency_ms=4000))
-    in_flight, ahead = sized._reading()
+    in_flight, ahead, _ = sized._reading()
     assert in_flight > 40 and ahead == 2
 
 
@@ -77,8 +77,9 @@ def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
     far = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     in_flight = reads_in_flight(far, 14_000)
     assert in_flight == 377
-    assert (reads_per_call(in_flight, True), by_calls(in_flight, 16), threads_for(565, 16)) == (16, 565, 36)
-    assert (reads_per_call(in_flight, False), by_calls(in_flight, 1), threads_for(377, 1)) == (1, 377, 377)
+    assert (reads_per_call(in_flight, True), reads_per_call(in_flight, False)) == (16, 1)
+    assert (by_calls(in_flight, 16), by_calls(in_flight, 1)) == (565, 377)
+    assert (Reading(377, 0, 16).num_threads, Reading(377, 0, 1).num_threads) == (36, 377)
     assert reads_per_call(64, True) == 1
     counted = CountingStorage(open_storage(str(split), StorageConfig(name="fast", bandwidth_mib_per_s=1000)))
     records = RecordSet(counted, "pcr")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.loading.batch import Files
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.shared_buffers import Slab, Slabs
-from pcr_exp.loading.tasks import Files
 from pcr_exp.loading.transform import TrainTransform
 
 OpenLoader = Callable[..., RecordLoader]

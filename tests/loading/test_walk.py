@@ -100,7 +100,8 @@ def test_a_sample_passes_few_files(walk: Walk) -> None:
 def test_the_walk_begins_at_the_storage_and_ends_at_the_batch(walk: Walk) -> None:
     files = list(walk.functions)
     assert (files[0], files[-1]) == ("storage/local.py", "loading/stream.py")
-    assert {"records/reader.py", "loading/fetch.py", "loading/tasks.py", "loading/workers.py"} <= {*files}
+    assert {"records/reader.py", "loading/fetch.py", "loading/workers.py"} <= {*files}
+    assert {"loading/reads.py", "loading/batch.py"} <= {*files}
     assert {"images/decode.py", "loading/transform.py"} <= {*files}
     assert not any(file.startswith("loading/echo/") for file in files)
 

@@ -18,19 +18,20 @@ from pcr_exp.config.related_methods import GradientsConfig, NetworkConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.threelc import ThreeLCConfig
 from pcr_exp.runs import session as combinations
-from pcr_exp.runs import session as session_module
 from pcr_exp.runs.follow import share_of_state
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.training.columns import TRAFFIC
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.loop import fit
+from pcr_exp.training.loop import Loop
 from pcr_exp.training.trainer import Trainer
 
+all_rows = Loop.rows
 
-def interrupted_fit(*args: Any, **kwargs: Any) -> Iterator[Row]:
-    """As `fit`; the second process alone is asked to stop in the second epoch."""
-    for row in fit(*args, **kwargs):
+
+def interrupted_rows(loop: Loop) -> Iterator[Row]:
+    """As `Loop.rows`; the second process alone is asked to stop in the second epoch."""
+    for row in all_rows(loop):
         yield row
         if row["kind"] == "eval" and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGTERM)
@@ -38,12 +39,12 @@ def interrupted_fit(*args: Any, **kwargs: Any) -> Iterator[Row]:
 
 def train_both(_processes: Processes, whole: TrainConfig, interrupted: TrainConfig) -> list[str]:
     statuses = [run_training(whole, progress=False).status]
-    session_module.fit = interrupted_fit  # type: ignore[assignment]
+    Loop.rows = interrupted_rows  # type: ignore[assignment,method-assign]
     try:
         run_training(interrupted, progress=False)
     except SystemExit:
         statuses.append("asked to stop")
-    session_module.fit = fit
+    Loop.rows = all_rows  # type: ignore[method-assign]
     statuses.append(run_training(interrupted, progress=False).status)
     statuses.append(run_training(interrupted, progress=False).status)
     return statuses
@@ -146,20 +147,20 @@ def watched_run(
             file.write(key)
         return update(trainer, images, labels, **given)
 
-    def stopping(*args: Any, **kwargs: Any) -> Iterator[Row]:
-        for row in fit(*args, **kwargs):
+    def stopping(loop: Loop) -> Iterator[Row]:
+        for row in all_rows(loop):
             yield row
             if row["kind"] == "train" and row["step"] == stop_after:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     Trainer.update = watched  # type: ignore[method-assign]
-    session_module.fit = stopping  # type: ignore[assignment]
+    Loop.rows = stopping  # type: ignore[assignment,method-assign]
     try:
         outcome = run_training(config, progress=False)
     except SystemExit:
         return {"status": "asked to stop"}
     finally:
-        Trainer.update, session_module.fit = update, fit  # type: ignore[method-assign]
+        Trainer.update, Loop.rows = update, all_rows  # type: ignore[method-assign]
     return {"status": outcome.status, "run": outcome.folder.name}
 
 

@@ -12,7 +12,6 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import CosineProbe
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import NAMES
-from pcr_exp.training.loop import fit
 from pcr_exp.training.report import Progress, Row, interval_rates
 from pcr_exp.training.trainer import learning_rate
 
@@ -213,13 +212,7 @@ def test_closing_the_generator_closes_the_stream() -> None:
             closed.append(True)
 
     run.loader.batches = batches  # type: ignore[method-assign]
-    stream = fit(
-        *(run.trainer, run.loader, run.policy, run.progress, run.clocks),
-        evaluate=run.evaluate,
-        probe=run.probe,
-        bytes_read=run.bytes_read,
-        checkpoint=run.checkpoint,
-    )
+    stream = run.loop().rows()
     next(stream)
     stream.close()
     assert closed == [True]

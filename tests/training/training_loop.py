@@ -13,8 +13,8 @@ from pcr_exp.policies.policy import Decision, Probe, StaticScan, Update
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks
 from pcr_exp.training.evaluate import evaluate
-from pcr_exp.training.loop import fit
-from pcr_exp.training.report import Measure, Progress, Row, no_measure
+from pcr_exp.training.loop import Loop, Stopping
+from pcr_exp.training.report import Measure, Progress, Reporter, Row, no_measure
 from pcr_exp.training.trainer import Trainer
 
 DETERMINISTIC = ("kind", "epoch", "step", "samples_seen", "scan_group", "record_bytes", "learning_rate")
@@ -155,21 +155,20 @@ class Run:
         }
         self.saved.append(copy.deepcopy(state))
 
-    def go(self) -> list[Row]:
-        stream = fit(
-            self.trainer,
-            self.loader,
-            self.policy,
-            self.progress,
-            self.clocks,
+    def loop(self) -> Loop:
+        return Loop(
+            trainer=self.trainer,
+            loader=self.loader,
+            policy=self.policy,
+            reporter=Reporter(self.progress, self.clocks, self.bytes_read, self.measure),
             evaluate=self.evaluate,
             probe=self.probe,
-            bytes_read=self.bytes_read,
             checkpoint=self.checkpoint,
-            should_stop=lambda: self.progress.step == self.stop_at,
-            measure=self.measure,
+            stopping=Stopping(should_stop=lambda: self.progress.step == self.stop_at),
         )
-        for row in stream:
+
+    def go(self) -> list[Row]:
+        for row in self.loop().rows():
             assert self.clocks.current == "other"
             self.time.now_s += 0.25
             self.rows.append(row)

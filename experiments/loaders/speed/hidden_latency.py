@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.loaders.speed.study import add_images, native_records, save_rows
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.read_ahead import by_calls, reads_ahead, reads_in_flight, reads_per_call, threads_for
+from pcr_exp.loading.read_ahead import Reading, by_calls, reads_ahead, reads_in_flight, reads_per_call
 from pcr_exp.records import headers as known_headers
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.reader import RecordSet
@@ -34,13 +34,14 @@ def measure_latency(
     in_flight = reads_in_flight(storage, mean_bytes)
     per_call = reads_per_call(in_flight, records.storage.reads_many)
     under_way = by_calls(in_flight, per_call)
+    ahead = reads_ahead(under_way, SHUFFLE_RECORDS, SHUFFLE_RECORDS, mean_bytes)
     fetcher: Fetcher[int, RecordPrefix] = Fetcher(
         lambda record: records.read_prefix(record, group),
         (record for _ in range(10**6) for record in range(num_records)),
-        num_threads=threads_for(under_way, per_call),
+        num_threads=Reading(in_flight, ahead, per_call).num_threads,
         read_many=lambda wanted: records.read_prefixes([(record, group) for record in wanted]),
         at_once=per_call,
-        ahead=reads_ahead(under_way, SHUFFLE_RECORDS, SHUFFLE_RECORDS, mean_bytes),
+        ahead=ahead,
     )
     assert storage.bandwidth_mib_per_s is not None
     num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))

@@ -5,7 +5,8 @@ A read is used for longer then: continued for repeats that show more, and trimme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,15 +14,14 @@ import numpy as np
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
+from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
-from pcr_exp.loading.reads import Request, Samples
+from pcr_exp.loading.reads import Reads
 from pcr_exp.loading.stage import StageInputs
-from pcr_exp.loading.tasks import Reads
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.reader import RecordSet
 
 
 class EchoBefore(EchoStage):
@@ -44,12 +44,12 @@ class EchoBefore(EchoStage):
         uses = [
             echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
         ]
-        return epoch_order(uses, self._batch_size, len(self._config.repeat_groups))
+        return epoch_order(uses, self._batch_size, self._config.repeat_groups)
 
-    def reads(self, records: RecordSet, order: Order) -> Reads:
+    def reads(self, order: Order) -> Reads:
         """The reads of that order, which repeats may continue."""
         assert isinstance(order, EpochOrder)
-        return EchoReads(records, order, self._config.repeat_groups)
+        return EchoReads(order)
 
 
 def echoed(fresh: Uses, echo: Echo) -> Uses:
@@ -82,67 +82,46 @@ def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int
         index.check_group(group)
 
 
-class SomeSamples:
+@dataclass(frozen=True, slots=True)
+class SomeSamples(RecordPrefix):
     """A few samples of a record prefix, by their numbers in the record."""
 
-    def __init__(self, prefix: Samples, samples: Iterable[int]) -> None:
-        self.ids: list[str] = prefix.ids
-        self.labels: dict[str, Ints] = prefix.labels
-        self.group: int = prefix.group
-        self.num_bytes: int = prefix.num_bytes
-        self.replaced: Mapping[int, int] = prefix.replaced
-        self._files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
+    files: Mapping[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, prefix: RecordPrefix, samples: Iterable[int]) -> SomeSamples:
+        """These samples, copied."""
+        files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
+        told = (prefix.ids, prefix.labels, prefix.group, prefix.num_bytes)
+        return cls(*told, (), WHOLE, prefix.replaced, files)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self.files)
 
-    def parts(self, i: int) -> Sequence[Buffer]:
+    def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:  # noqa: ARG002
         """Sample i of the record, as the prefix gave it. Raises KeyError if it is not one of the few."""
-        return (self._files[i],)
+        return (self.files[i],)
 
 
 class EchoReads(Reads):
     """The reads of an epoch in which samples come several times."""
 
-    def __init__(self, records: RecordSet, order: EpochOrder, repeat_groups: Sequence[int] = ()) -> None:
-        """`repeat_groups[k - 1]` is the scan group that the k-th continuation reads up to."""
-        super().__init__(records, order)
+    def __init__(self, order: EpochOrder) -> None:
+        super().__init__(order)
         self._whole = order
-        self._repeat_groups = repeat_groups
 
-    def requests(self, reads: Iterable[int], choose: Callable[[int], int | None]) -> Iterator[Request | None]:
-        """What to read for each of `reads`: a prefix, or what continues it."""
-        groups: dict[int, int] = {}
-        for read in reads:
-            continuation, base = int(self._whole.continuations[read]), int(self._whole.bases[read])
-            if continuation == 0:
-                for request in super().requests([read], choose):
-                    if request is not None:
-                        groups[read] = request.group
-                    yield request
-            else:
-                # A policy may have chosen more for this record than its repeats ask for.
-                groups[read] = max(groups[base], self._repeat_groups[continuation - 1])
-                yield Request(int(self._whole.records[read]), groups[read], groups[base])
-
-    def open(self, read: int, result: RecordPrefix | Extension) -> None:
+    def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
         """Begin to use a prefix, or one that was continued."""
-        if isinstance(result, Extension):
-            prefix = self._in_use[int(self._whole.bases[read])]
-            assert isinstance(prefix, RecordPrefix)  # records whose repeats read on stay whole
-            result = prefix.extended(result)
-        super().open(read, result)
+        if isinstance(result, RecordPrefix):
+            return super().open(read, result)
+        prefix = self._in_use[int(self._whole.bases[read])]
+        self._in_use[read] = prefix.extended(result)  # records whose repeats read on stay whole
+        return result.num_bytes, False
 
-    def num_bytes(self, read: int) -> tuple[int, int]:
-        """(bytes of this read alone, bytes of all groups, which were counted before if it continues one)."""
-        num_read, num_full = super().num_bytes(read)
-        base = int(self._whole.bases[read])
-        return (num_read, num_full) if base == read else (num_read - self._in_use[base].num_bytes, 0)
-
-    def let_go(self, read: int, position: int) -> None:
+    def release(self, read: int, position: int) -> None:
         """Forget a read, and those that it continues, after the last position that uses them."""
         while self._whole.last_use[read] == position:
-            super().let_go(read, position)
+            super().release(read, position)
             base = int(self._whole.bases[read])
             if base == read:
                 return
@@ -160,7 +139,7 @@ class EchoReads(Reads):
         for read, samples in self._in_use.items():
             left = self._samples_left(read, position)
             if 2 * len(left) <= len(samples):
-                self._in_use[read] = SomeSamples(samples, left.tolist())
+                self._in_use[read] = SomeSamples.of(samples, left.tolist())
 
     def _samples_left(self, read: int, position: int) -> Ints:
         by_read, starts = self._positions

@@ -1,17 +1,23 @@
-"""Tasks of any records, windows, batches and ranks, from records that live in memory."""
+"""Streams of any records, windows, batches and ranks, from records that live in memory."""
 
 from collections import Counter
+from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcr_exp.errors import PcrExpError
+from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.images.decode import WHOLE
+from pcr_exp.loading.batch import Batch, EncodedImages
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Share, Span, Uses, epoch_order
-from pcr_exp.loading.tasks import Task, Tasks
+from pcr_exp.loading.plan import Plan
+from pcr_exp.loading.read_ahead import Reading
+from pcr_exp.loading.stream import BatchStream
+from pcr_exp.loading.workers import Decoded
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.index import RecordEntry, RecordIndex
@@ -44,6 +50,28 @@ class MemoryRecords:
         return MemoryPrefix(record, self.index.records[record].num_samples, group)
 
 
+class Task(NamedTuple):
+    """A batch, and what it was decoded from."""
+
+    batch: Batch
+    images: EncodedImages
+
+
+class Noting:
+    """Makes a pixel of every image."""
+
+    def __init__(self) -> None:
+        self.seen: list[EncodedImages] = []
+
+    def room(self, num_images: int) -> tuple[int, int]:
+        return num_images, num_images
+
+    def __call__(self, images: EncodedImages) -> Decoded:
+        self.seen.append(images)
+        shape = len(images.files), 1, 1, 3
+        return Decoded(np.zeros(shape, dtype=np.uint8), 0.0, shape)
+
+
 def all_tasks(
     records: MemoryRecords,
     span: Span,
@@ -58,26 +86,18 @@ def all_tasks(
         laid = EpochLanes(sizes, seed=5, epoch=epoch, num_lanes=lanes, window=1)
         return epoch_order([Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size)
 
-    tasks = Tasks(
+    decoder = Noting()
+    stream = BatchStream(
+        Plan(span, share.slots, order, StaticScan(1).group),
         records,  # type: ignore[arg-type]
-        StaticScan(1),
-        order,
-        span,
+        decoder,
+        Reading(3, ahead),
+        LoaderConfig(num_workers=0),
         label="number",
         batch_size=batch_size,
-        num_threads=3,
-        ahead=ahead,
-        slots=share.slots,
     )
-    made = []
-    try:
-        for task in tasks:
-            assert not isinstance(task, PcrExpError)
-            if task is not None:
-                made.append(task)
-    finally:
-        tasks.fetcher.close()
-    return made
+    with closing(stream):
+        return [Task(batch, images) for batch, images in zip(stream, decoder.seen, strict=False)]
 
 
 def files(task: Task) -> list[bytes]:
