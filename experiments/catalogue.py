@@ -1,4 +1,4 @@
-"""The lab notes at the head of each experiment file, and the page that lists them by the papers' figures.
+"""The lab note of each experiment file, and the page that lists them by the papers' figures.
 
 python -m experiments.catalogue        # writes configs/experiment/README.md
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pcr_exp.errors import RunError
 from pcr_exp.places import CHECKOUT, CONFIGS
@@ -17,12 +20,6 @@ from pcr_exp.places import CHECKOUT, CONFIGS
 FOLDER = CONFIGS / "experiment"
 
 PAGE = FOLDER / "README.md"
-
-OURS = "none of them: ours"
-
-_HEADING = re.compile(r"^# ([A-Z][a-z]+(?: [a-z]+)?) {2,}(.*)$")
-
-_HEAD = "# @package _global_"
 
 _PROCESSES = re.compile(r"torchrun --nproc-per-node (\d+)")
 
@@ -45,53 +42,46 @@ run, with hours, bytes and disk, and runs nothing. Made by `python -m experiment
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LabNote:
-    """The comment at the head of an experiment file."""
+    """What an experiment's file says of itself, below `note`; it may say more."""
 
     name: str
     says: str
-    """What the experiment is, in its first sentence."""
-    parts: dict[str, list[str]]
-    """Its lines by heading: Papers, Command, Expect, Cost and others."""
-
-    @property
-    def figures(self) -> list[str]:
-        """Figures and tables of the papers that it gives; none where it is ours."""
-        return [line for line in self.parts["Papers"] if line != OURS]
+    """What it shows; its first sentence is in the catalogue."""
+    papers: Sequence[str]
+    """Figures and tables of the papers that it gives; none where it is ours."""
+    command: str
+    """For a shell, a line or more."""
+    expect: str
+    cost: str
 
     @property
     def runner(self) -> str:
         """The runner of its first command, such as `train`."""
-        found = _RUNNER.search("\n".join(self.parts["Command"]))
+        found = _RUNNER.search(self.command)
         return found[1] if found else "train"
 
     @property
     def num_processes(self) -> int:
         """Processes that its first command starts, which is torchrun's if they are several."""
-        found = _PROCESSES.search("\n".join(self.parts["Command"]))
+        found = _PROCESSES.search(self.command)
         return int(found[1]) if found else 1
 
 
+_KEYS = [field.name for field in fields(LabNote) if field.name != "name"]
+
+
 def read_note(path: Path) -> LabNote:
-    """The note of one file: `# Heading   text`, and lines below it that go on."""
-    lines = []
-    for line in path.read_text().splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line)
-    says, parts, current = [], {}, ""
-    for line in lines:
-        if line == _HEAD or line == "#":
-            continue
-        if found := _HEADING.match(line):
-            current = found[1]
-            parts[current] = [found[2].strip()]
-        elif current:
-            parts[current].append(line[1:].strip())
-        else:
-            says.append(line[1:].strip())
-    return LabNote(path.stem, " ".join(says).split(". ")[0].rstrip("."), parts)
+    """The note of one file.
+
+    Raises:
+        RunError: it lacks a part of it.
+    """
+    note: dict[str, Any] = yaml.safe_load(path.read_text()).get("note", {})
+    if missing := [key for key in _KEYS if key not in note]:
+        raise RunError(f"{path}: wanted a lab note with {', '.join(_KEYS)}; its key `note` lacks {missing}.")
+    return LabNote(name=path.stem, **{key: note[key] for key in _KEYS})
 
 
 def read_notes() -> list[LabNote]:
@@ -101,18 +91,22 @@ def read_notes() -> list[LabNote]:
 
 def page(notes: list[LabNote]) -> str:
     """The catalogue in Markdown: a row per figure or table of a paper, then the experiments that are ours."""
-    rows = {figure: _row(figure, note) for note in notes for figure in note.figures}
+    rows = {figure: _row(figure, note) for note in notes for figure in note.papers}
     rows |= {figure: f"| {figure} | | | {what} |" for figure, what in WITHOUT_AN_EXPERIMENT.items()}
     papers = ["PCR", "Echoing", "3LC", "COMET"]
     ordered = [rows[figure] for paper in papers for figure in rows if figure.startswith(f"{paper}:")]
-    own = [_row(note.says, note) for note in notes if not note.figures]
+    own = [_row(_first_sentence(note.says), note) for note in notes if not note.papers]
     head = ["| | experiment | runner | cost |", "| --- | --- | --- | --- |"]
     return "\n".join([_OPENING, *head, *ordered, "", "## Ours", "", *head, *own, ""])
 
 
 def _row(what: str, note: LabNote) -> str:
-    cost = " ".join(note.parts["Cost"]).split(". ")[0].rstrip(".")
-    return f"| {what} | [{note.name}]({note.name}.yaml) | `{note.runner}` | {cost} |"
+    link = f"[{note.name}]({note.name}.yaml)"
+    return f"| {what} | {link} | `{note.runner}` | {_first_sentence(note.cost)} |"
+
+
+def _first_sentence(text: str) -> str:
+    return text.split(". ")[0].rstrip(".")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

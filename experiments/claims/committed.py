@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from experiments.claims.verdict import Range
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.intervals import found_at, half_of
 from pcr_exp.analysis.made_by import hardware_of
 from pcr_exp.analysis.measured_under import numerics_of, numerics_words
 from pcr_exp.analysis.reporting_rules import all_hardware
-from pcr_exp.analysis.runs import Run, read_runs
+from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width
 from pcr_exp.errors import RunError
 
@@ -124,7 +125,7 @@ class Committed:
         """Name the folder; nothing is read yet."""
         self.root = root
         self._read = cache(lambda file: pd.read_csv(root / file))
-        self._runs = cache(lambda folder: read_runs(root / folder / RUNS))
+        self._runs = cache(lambda folder: run_frame(read_runs(root / folder / RUNS)))
         self.files: list[str] = []
         """What was read since the last `forget`."""
 
@@ -132,12 +133,13 @@ class Committed:
         """Begin a new list of `files`."""
         self.files = []
 
-    def runs(self, folder: str) -> list[Run]:
-        """The finished runs of the packed set of a folder; none if it has no set."""
+    def runs(self, folder: str) -> pd.DataFrame:
+        """`run_frame` of the packed set of a folder; empty if it has no set."""
         if not (self.root / folder / RUNS).is_dir():
-            return []
+            return run_frame([])
         self.files.append(f"{folder}/{RUNS}")
-        return list(self._runs(folder))
+        found: pd.DataFrame = self._runs(folder)
+        return found
 
     def rows(self, file: str, query: str = "") -> pd.DataFrame:
         """The rows of a CSV file that a pandas query chooses.

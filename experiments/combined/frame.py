@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import per_setting, seconds_of, tidy_frame
-from pcr_exp.analysis.reporting_rules import FACTS
-from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.frame import page_frame, per_setting, seconds_of
 from pcr_exp.analysis.statistics import over_seeds, paired_difference, paired_ratio
 from pcr_exp.analysis.style import scan_words
-from pcr_exp.config.describe import network_label, scan_label
+from pcr_exp.config.describe import network_label
 from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig, GradientsConfig, NetworkConfig
 from pcr_exp.system.keys import key_of
 
@@ -31,7 +29,6 @@ MEASURES = [
     *("final_score", "best_score", *TIMES),
 ]
 _COMPARED = (*NEIGHBOURS, "seed", "training.epochs")
-_COLUMNS = [*PANEL_KEYS, *NEIGHBOURS, "combination", "variant", "seed", *FACTS, *MEASURES]
 _SAME = [*NEIGHBOURS, "combination", "majority_share", "num_classes", "headline"]
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "echo": asdict(EchoConfig()),
@@ -41,8 +38,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run: PANEL_KEYS, NEIGHBOURS, combination, variant, seed, FACTS, MEASURES.
+def combined_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame of runs with NEIGHBOURS, combination, variant and MEASURES.
 
     `combination` names what is on; `variant` is a key of all that it stands for. Bytes and samples are those
     of the whole run: `storage_bytes` read; `reused_bytes` of records that the pipeline gave again without
@@ -53,7 +50,7 @@ def combined_frame(runs: Sequence[Run]) -> pd.DataFrame:
     said. `final_score`: of the finished model. NaN in runs from before something was measured, and of traffic
     in runs of one process.
     """
-    return tidy_frame(runs, _COLUMNS, _combined_columns, less=_COMPARED, times=TIMES)
+    return page_frame(frame, _combined_columns, less=_COMPARED, times=TIMES)
 
 
 def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -94,16 +91,16 @@ def _share(row: Mapping[str, Any], off: Mapping[str, Any] | None, measure: str) 
     return row[f"{measure}_mean"] / whole if whole else float("nan")
 
 
-def _combined_columns(run: Run) -> dict[str, Any]:
-    last = run.rows[-1]
-    config = {**run.config, **{key: {**none, **run.config.get(key, {})} for key, none in _DEFAULTS.items()}}
-    neighbours = _neighbours(config)
+def _combined_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
+    last, config = run["rows"][-1], run["config"]
+    config = {**config, **{key: {**none, **config.get(key, {})} for key, none in _DEFAULTS.items()}}
+    neighbours = {"scan": scan_words(run["scan"]), **_neighbours(config)}
     on = [name for key, name in neighbours.items() if _is_on(key, name)]
     repeats = last.get("samples_trained", last["samples_seen"]) - last["samples_seen"]
     reused_bytes = repeats * last["record_bytes"] / last["samples_seen"]
     return {
         "network": network_label(config["network"]),
-        "processes": config.get("world_size", 1),
+        "processes": run["world_size"],
         **neighbours,
         "combination": " + ".join(on) or OFF,
         "variant": key_of({key: config[key] for key in _DEFAULTS} | {"epochs": config["training"]["epochs"]}),
@@ -125,7 +122,6 @@ def _neighbours(config: Mapping[str, Any]) -> dict[str, str]:
     server = " server" if gradients["mode"] == "server" else ""
     paper = " paper" if activations["error_model"] == "paper" else ""
     return {
-        "scan": scan_words(scan_label(config["scan"], config.get("records"))),
         "echo": "none" if echo["factor"] == 1 else f"echo {echo['factor']:g}x",
         "gradients": gradients["name"] + server,
         "activations": activations["name"].replace("_", " ") + paper,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import upright_guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import all_hardware
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.style import INK, MUTED, style
 from pcr_exp.analysis.tables import (
@@ -54,7 +53,7 @@ _WIDTHS = (1.1, 1.0, 0.8)
 _INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9
 
 
-def write_combined(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
+def write_combined(runs: pd.DataFrame, out: str | Path) -> tuple[list[Path], list[Path]]:
     """Write combined.md and the figure `combined` (PDF, PNG, CSV), if there are combinations to compare.
 
     Returns:
@@ -182,8 +181,8 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
-    if (rows["no_seconds"] != "").all():
-        words = textwrap.fill(f"no seconds: {rows['no_seconds'].iloc[0]}", 34)
+    if (rows["timing_excluded_because"] != "").all():
+        words = textwrap.fill(f"no seconds: {rows['timing_excluded_because'].iloc[0]}", 34)
         ax.annotate(
             words, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center", color=MUTED, fontsize=8
         )

@@ -117,7 +117,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
             rows = in_order(rows)
             _bars(ax, rows, "fresh_to_target")
             for place, row in enumerate(rows.to_dict("records")):
-                if row["no_target"]:
+                if row["target_excluded_because"]:
                     _note(ax, place, "target\nis guessed")
                 elif row["num_reached"] < row["n"]:
                     _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")

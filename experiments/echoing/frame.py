@@ -8,9 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, tidy_frame
-from pcr_exp.analysis.reporting_rules import FACTS
-from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.frame import GROUP_KEYS, page_frame
 from pcr_exp.analysis.statistics import over_seeds, paired_difference
 from pcr_exp.config.related_methods import EchoConfig
 
@@ -27,25 +25,21 @@ COMPARED = (
     *("echo", "scan", "seed"),
     *("training.batch_size", "training.epochs", "training.learning_rate"),
 )
-_COLUMNS = [
-    *("run_id", *PANEL_KEYS, *LEVEL, *SERIES_KEYS[1:], "learning_rate", "seed", "target_score"),
-    *("updates", "fresh", *FACTS, *MEASURES),
-]
 _SAME = [
     *("encoding", "group", "learning_rate", "target_score", "updates", "fresh"),
-    *("majority_share", "num_classes", "headline", "no_target"),
+    *("majority_share", "num_classes", "headline", "target_excluded_because"),
 ]
 
 
-def echo_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run: PANEL_KEYS, SERIES_KEYS, learning_rate, seed, target_score, updates, FACTS, MEASURES.
+def echo_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame of runs with SERIES_KEYS, learning_rate, updates, fresh and MEASURES.
 
     `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
-    whole run. `fresh_to_target`, `bytes_to_target`, `time_to_target_s`: as `reached_of` says them.
-    `s_per_fresh`: seconds of training and waiting per fresh sample. The last three: as the run's last row
-    says; NaN in runs from before they were measured. TIMES are NaN where no seconds may be said.
+    whole run, its probes included. `epochs`: that it was to train for. `s_per_fresh`: seconds of training and
+    waiting per fresh sample. The last three TIMES: as the run's last row says; NaN in runs from before they
+    were measured. TIMES are NaN where no seconds may be said.
     """
-    return tidy_frame(runs, _COLUMNS, _echo_columns, less=COMPARED, times=TIMES)
+    return page_frame(frame, _echo_columns, less=COMPARED, times=TIMES)
 
 
 def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -101,9 +95,9 @@ def _series(runs: pd.DataFrame) -> dict[str, Any]:
     return row | {"num_reached": int(reached.sum())}
 
 
-def _echo_columns(run: Run) -> dict[str, Any]:
-    last, training = run.rows[-1], run.config["training"]
-    echo = asdict(EchoConfig()) | run.config.get("echo", {})
+def _echo_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
+    last, training = run["rows"][-1], run["config"]["training"]
+    echo = asdict(EchoConfig()) | run["config"].get("echo", {})
     return {
         "variant": BASELINE if echo["factor"] == 1 else echo["name"],
         "factor": float(echo["factor"]),
@@ -111,8 +105,8 @@ def _echo_columns(run: Run) -> dict[str, Any]:
         "repeat_groups": " ".join(map(str, echo["repeat_groups"])),
         **{key: training[key] for key in ("batch_size", "epochs", "learning_rate")},
         "updates": last["step"],
-        "fresh": last["samples_seen"],
-        "record_bytes": last["record_bytes"] + last["probe_bytes"],
-        "s_per_fresh": (last["train_s"] + last["wait_s"]) / last["samples_seen"],
+        "fresh": run["samples"],
+        "record_bytes": run["record_bytes"] + run["probe_bytes"],
+        "s_per_fresh": (run["train_s"] + run["wait_s"]) / run["samples"],
         **{measure: last.get(measure) for measure in TIMES[-3:]},
     }

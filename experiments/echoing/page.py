@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.primary_metric import as_written, headline_of
-from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.style import scan_words
 from pcr_exp.analysis.tables import (
@@ -42,8 +42,8 @@ from pcr_exp.analysis.tables import (
 )
 
 
-def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path], list[Path]]:
-    """Write `echo.csv`, `echo.md` and `write_echo_figures`, and return tables and figures.
+def write_echo_report(runs: pd.DataFrame, out: str | Path) -> tuple[list[Path], list[Path]]:
+    """Write `echo.csv`, `echo.md` and `write_echo_figures` of `run_frame`, and return tables and figures.
 
     Nothing if no run echoes.
     """
@@ -53,12 +53,14 @@ def write_echo_report(runs: Sequence[Run], out: str | Path) -> tuple[list[Path],
     summary = tuned(frame, "fresh_to_target")
     tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
     as_written(summary).to_csv(tables[0], index=False)
-    tables[1].write_text(echo_to_markdown(summary, setting_words(runs, COMPARED)))
-    return tables, write_echo_figures(runs, out)
+    tables[1].write_text(echo_to_markdown(summary, setting_words(frame, COMPARED)))
+    return tables, write_echo_figures(runs, frame, summary, out)
 
 
-def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
-    """Draw what there is data for, as PDF, PNG and CSV in `out`; nothing if no run echoes.
+def write_echo_figures(
+    runs: pd.DataFrame, frame: pd.DataFrame, summary: pd.DataFrame, out: str | Path
+) -> list[Path]:
+    """Draw what there is data for, as PDF, PNG and CSV in `out`.
 
     Each setting (PANEL_KEYS) is a panel of one figure, that of the first of these that its runs differ in:
 
@@ -67,15 +69,11 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
     * else, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
     """
-    frame = echo_frame(runs)
     paths: list[Path] = []
-    if frame.empty or (frame["factor"] == 1).all():
-        return paths
-    summary = tuned(frame, "fresh_to_target")
     topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
     of_topic = dict(list(summary.groupby(topics)))
     if "bytes" in of_topic:
-        curves = byte_curves(runs, of_topic["bytes"])
+        curves = byte_curves(frame, of_topic["bytes"])
         paths += save_figure(
             draw_score_against_bytes(curves),
             curves,
@@ -84,7 +82,7 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
             of_runs(runs, "Accuracy over bytes read"),
         )
     if "factor" in of_topic:
-        timed = of_topic["factor"][of_topic["factor"]["no_seconds"] == ""]
+        timed = of_topic["factor"][of_topic["factor"]["timing_excluded_because"] == ""]
         if len(timed):
             caption = of_runs(runs, "What echoing takes, over the echo factor")
             paths += save_figure(draw_echo_time(timed), timed, out, "echo_time", caption)
@@ -102,29 +100,17 @@ def write_echo_figures(runs: Sequence[Run], out: str | Path) -> list[Path]:
     return paths
 
 
-def byte_curves(runs: Sequence[Run], chosen: pd.DataFrame) -> pd.DataFrame:
+def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """Mean record_bytes and val_score over seeds, per epoch, of the runs behind rows of `tuned`."""
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
-    facts = chosen[
-        [
-            *keys,
-            "encoding",
-            "group",
-            "n",
-            "num_rates",
-            "target_score",
-            "majority_share",
-            "num_classes",
-            "headline",
-        ]
-    ]
-    of_runs = echo_frame(runs)[[*keys, "run_id"]].merge(facts, on=keys)
+    shared = ["encoding", "group", "n", "num_rates"]
+    facts = chosen[[*keys, *shared, "target_score", "majority_share", "num_classes", "headline"]]
     evaluations = pd.DataFrame(
-        {"run_id": run.manifest.run_id, **{key: row[key] for key in ("epoch", "record_bytes", "val_score")}}
-        for run in runs
-        for row in run.eval_rows
+        {"run_id": run["run_id"], **{key: row[key] for key in ("epoch", "record_bytes", "val_score")}}
+        for run in frame.to_dict("records")
+        for row in evaluations_at("full", run["rows"])
     )
-    joined = of_runs.merge(evaluations, on="run_id")
+    joined = frame[[*keys, "run_id"]].merge(facts, on=keys).merge(evaluations, on="run_id")
     curves = joined.groupby([*facts.columns, "epoch"], sort=True, dropna=False)
     return curves[["record_bytes", "val_score"]].mean().reset_index()
 
@@ -173,7 +159,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         """Counts of examples and bytes are no seconds."""
 
         def cell(row: Mapping[Any, Any]) -> str:
-            said = {**row, "no_seconds": ""}
+            said = {**row, "timing_excluded_because": ""}
             return reached_cell(said, notes, lambda found: spread_cell(found, measure, show))
 
         return cell

@@ -22,7 +22,6 @@ from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import NEVER
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels, style
 from pcr_exp.config.scan_scripts import NUM_GROUPS
@@ -54,7 +53,7 @@ BENT = 0.05
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row of POINT_COLUMNS per seed and level of quality, of `runs_frame`'s runs whose quality is known.
+    """One row of POINT_COLUMNS per seed and level of quality, of `run_frame`'s runs whose quality is known.
 
     The baseline and the last scan group show the same pixels: of one seed they are one point, ALL_SCANS, at
     their mean accuracy. So are runs of one seed that differ in workers or hardware alone.
@@ -223,12 +222,12 @@ def _bend_p(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> float:
     return float(stats.f.sf((straight - bent) / max(bent / freedom, 1e-300), 1, freedom))
 
 
-def write_accuracy_vs_mssim(runs: list[Run], frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+def write_accuracy_vs_mssim(frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
     """Write accuracy_vs_mssim_fits.csv and the figure; nothing where fewer than two qualities are known."""
     points = tolerance_points(frame)
     if points["ms_ssim"].nunique() < 2:
         return [], []
     table = out / "accuracy_vs_mssim_fits.csv"
     tolerance_fits(points).to_csv(table, index=False)
-    caption = of_runs(runs, "Final accuracy and image quality")
+    caption = of_runs(frame, "Final accuracy and image quality")
     return [table], save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)

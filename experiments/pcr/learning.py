@@ -6,18 +6,18 @@ reported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart
-from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, fold_of, per_setting, shared_columns
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
 from pcr_exp.analysis.front import TESTED_AT
-from pcr_exp.analysis.over_images import predictions_of, with_intervals
+from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.primary_metric import as_written, headline_of
-from pcr_exp.analysis.runs import Run, evaluations_at
+from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
 from pcr_exp.analysis.style import scan_words
 from pcr_exp.analysis.tables import (
@@ -44,14 +44,14 @@ FAIR_COLUMNS = [
 ]
 
 
-def fair_baseline_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """FAIR_COLUMNS: one row per dataset, label, model, input size, learning rate and crop scale.
+def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """FAIR_COLUMNS of `run_frame`: one row per task, input size, learning rate and crop scale.
 
     Scores and losses are of the finished model on the `tune` split, means over `n` seeds. `chosen` is the
     setting with the highest score, of equal ones the one with the lower loss; `target_score`, its score less
     MARGIN, is the target of the (dataset, label, model, input size) whatever else is compared.
     """
-    found = [_row(run) for run in runs if _is_search(run)]
+    found = [_row(run) for run in runs.to_dict("records") if _is_search(run)]
     if not found:
         return pd.DataFrame(columns=FAIR_COLUMNS)
     by_setting = pd.DataFrame(found).groupby([*GROUP_COLUMNS, *TUNED_COLUMNS], sort=True)
@@ -65,7 +65,7 @@ def fair_baseline_table(runs: Sequence[Run]) -> pd.DataFrame:
     return table.assign(target_score=target.round(4))[FAIR_COLUMNS]
 
 
-def write_fair_baseline(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+def write_fair_baseline(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
     """Write fair_baseline.csv and fair_baseline.md if there is a search among the runs; (tables, figures)."""
     table = fair_baseline_table(runs)
     if table.empty:
@@ -102,28 +102,23 @@ def _bold(words: str, row: Any) -> str:
     return f"**{words}**" if row["chosen"] else words
 
 
-def _is_search(run: Run) -> bool:
-    split = run.config["training"].get("eval_split", "val")  # came later
-    return bool(split == "tune" and run.manifest.encoding == "baseline")
+def _is_search(run: Mapping[Any, Any]) -> bool:
+    split = run["config"]["training"].get("eval_split", "val")  # came later
+    return bool(split == "tune" and run["encoding"] == "baseline")
 
 
-def _row(run: Run) -> dict[str, Any]:
-    manifest, training, last = run.manifest, run.config["training"], run.eval_rows[-1]
+def _row(run: Mapping[Any, Any]) -> dict[str, Any]:
+    config, last = run["config"], evaluations_at("full", run["rows"])[-1]
     return {
-        "dataset": run.dataset,
-        "label": manifest.label,
-        "model": manifest.model,
-        "image_size_px": training["image_size"],
-        "learning_rate": training["learning_rate"],
-        "crop_scale_min": run.config["dataset"]["augment"]["crop_scale"][0],
-        "seed": manifest.seed,
+        **{key: run[key] for key in ("dataset", "label", "model", "seed", "headline", "git_sha")},
+        "image_size_px": run["image_px"],
+        "learning_rate": config["training"]["learning_rate"],
+        "crop_scale_min": config["dataset"]["augment"]["crop_scale"][0],
         "num_tune": last["num_val"],
         "epochs": last["epoch"],
         "final_score": last["val_score"],
         "final_loss": last["val_loss"],
         "train_loss": last["train_loss"],
-        "headline": manifest.headline,
-        "git_sha": manifest.git_sha,
     }
 
 
@@ -133,22 +128,21 @@ DEPLOYMENT_COLUMNS = [
 ]
 
 
-def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """DEPLOYMENT_COLUMNS: one row per setting, scan level and fidelity of the test (`training.eval_groups`).
+def deployment_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """DEPLOYMENT_COLUMNS of `run_frame`: one row per setting, scan level and fidelity of the test.
 
     `score_*` is of the finished model, over `n` seeds or folds; `difference_*` less the baseline's of the
     same seed at full fidelity, with an interval over images as well where all runs kept predictions. Runs
     that were not evaluated at their own group are left out.
     """
-    found = pd.DataFrame([row for run in runs for row in _rows(run)])
+    found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run)])
     if found.empty:
         return pd.DataFrame(columns=DEPLOYMENT_COLUMNS)
-    predictions = predictions_of(runs)
     rows = []
     for group, of_group in found.groupby(GROUP_KEYS, sort=True):
         reference = of_group[(of_group["encoding"] == "baseline") & (of_group["tested_at"] == "full")]
         differences = {
-            str(tested_at): with_intervals(alike, reference, "score", predictions, str(tested_at))
+            str(tested_at): with_intervals(alike, reference, "score", str(tested_at))
             for tested_at, alike in of_group.groupby("tested_at")
         }
         for (scan, tested_at), seeds in of_group.groupby(["scan", "tested_at"], sort=True):
@@ -169,7 +163,7 @@ def deployment_table(runs: Sequence[Run]) -> pd.DataFrame:
     return table.sort_values(order, ignore_index=True)[DEPLOYMENT_COLUMNS]
 
 
-def write_deployment(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+def write_deployment(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
     """Write deployment.csv and deployment.md if runs were evaluated at their own group; (tables, figures)."""
     table = deployment_table(runs)
     if table.empty:
@@ -225,14 +219,12 @@ def _cells_of(rows: pd.DataFrame, words: str, notes: Footnotes) -> dict[str, Cel
     }
 
 
-def _rows(run: Run) -> list[dict[str, object]]:
-    if not evaluations_at("same", run.rows):
+def _rows(run: Mapping[Any, Any]) -> list[dict[str, object]]:
+    if not evaluations_at("same", run["rows"]):
         return []
-    shared = shared_columns(run)
-    kept = {key: shared[key] for key in ("run_id", *GROUP_KEYS, *LEVEL, "seed", "headline")}
-    kept["fold"] = fold_of(run)
+    kept = ("run_id", *GROUP_KEYS, *LEVEL, "seed", "fold", "headline", "predictions")
     return [
-        {**kept, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
+        {**{key: run[key] for key in kept}, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
         for tested_at in TESTED_AT
-        if (evaluated := evaluations_at(tested_at, run.rows))
+        if (evaluated := evaluations_at(tested_at, run["rows"]))
     ]

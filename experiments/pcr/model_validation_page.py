@@ -22,6 +22,7 @@ from experiments.pcr.predicted_times import TOLERANCE as TIME_TOLERANCE
 from experiments.pcr.predicted_times import predict_times
 from pcr_exp.analysis.caption import Caption, hardware_words, of_runs
 from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, rate_axis, save_figure, ticks_in_bytes
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.plan import knee_image_bytes, roofline_images_per_s
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.style import MUTED, level_of, scan_levels, scan_words, style
@@ -210,7 +211,7 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
         caption = _caption(measured, "Measured roofline", roof)
         figures += save_figure(draw_measured_roofline(roof), roof, folder, "measured_roofline", caption)
     if runs_roots:
-        runs = [run for root in runs_roots for run in read_runs(root)]
+        runs = run_frame(run for root in runs_roots for run in read_runs(root))
         times = predict_times(runs)
         text += "\n" + times_to_markdown(times)
         figures += save_figure(

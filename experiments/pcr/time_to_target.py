@@ -9,7 +9,7 @@ much has been learned, so it comes from runs of a minute that had the machine to
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,16 @@ from scipy import stats
 
 from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.predicted_times import steady_images_per_s
-from pcr_exp.analysis.frame import LEVEL, first_reached, has_policy, setting_key
+from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
 from pcr_exp.analysis.reporting_rules import (
     NEVER,
     UNLIKE,
+    all_hardware,
     distinct,
-    facts_of,
-    is_exclusive,
-    may_say_seconds,
     may_say_time_to,
 )
-from pcr_exp.analysis.runs import Run
-from pcr_exp.config.describe import group_number, scan_label
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
@@ -134,7 +130,7 @@ def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
 
 
 def projected_times(
-    learned: Sequence[Run], timed: Sequence[Run], targets: Mapping[tuple[Any, ...], tuple[str, float]]
+    learned: pd.DataFrame, timed: pd.DataFrame, targets: Mapping[tuple[Any, ...], tuple[str, float]]
 ) -> pd.DataFrame:
     """One row of PROJECTED_COLUMNS per setting, bandwidth and scan level that both kinds of runs have.
 
@@ -147,8 +143,8 @@ def projected_times(
     * `no_time` says why there is no time: not every seed reached the target, or seconds may not be said.
 
     Args:
-        learned: Runs with evaluations (`read_runs`).
-        timed: Short ones (`read_timed_runs`): exclusive and throttled, or of unlimited storage.
+        learned: `run_frame` of runs with evaluations (`read_runs`).
+        timed: The same of short ones (`read_timed_runs`): exclusive and throttled, or of unlimited storage.
         targets: As `read_targets` gives them.
 
     Raises:
@@ -157,10 +153,9 @@ def projected_times(
     epochs, speeds = _by_level(learned), _by_level(timed)
     rows = []
     for (setting, scan), runs in epochs.items():
-        shorts = speeds.get((setting, scan), [])
-        baseline = _Level(epochs.get((setting, "baseline"), []), speeds.get((setting, "baseline"), []))
-        for bandwidth in sorted({found for run in shorts if (found := _bandwidth(run)) is not None}):
-            level = _Level(runs, shorts)
+        level = _Level(runs, speeds.get((setting, scan), timed.head(0)))
+        baseline = _Level(*(levels.get((setting, "baseline"), timed.head(0)) for levels in (epochs, speeds)))
+        for bandwidth in sorted(level.timed["bandwidth_mib_per_s"].dropna().unique()):
             rows.append(_row(level, baseline, bandwidth, setting, targets))
     table = pd.DataFrame(rows, columns=PROJECTED_COLUMNS)
     table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
@@ -172,21 +167,24 @@ def projected_times(
 class _Level:
     """The runs of a setting's scan level: those that learned, and those that were timed, at any bandwidth."""
 
-    learned: list[Run]
-    timed: list[Run]
+    learned: pd.DataFrame
+    timed: pd.DataFrame
 
-    def at(self, bandwidth: float) -> list[Run]:
-        return [run for run in self.timed if _bandwidth(run) == bandwidth]
+    def at(self, bandwidth: float) -> pd.DataFrame:
+        return self.timed[self.timed["bandwidth_mib_per_s"] == bandwidth]
 
     @property
     def free_images_per_s(self) -> float:
         """What is trained from unlimited storage by runs that had the machine to themselves; NaN: none."""
-        free = [run for run in self.timed if _bandwidth(run) is None and is_exclusive(run)]
-        return math.exp(log_mean(map(_images_per_s, free)).mean) if free else NEVER
+        free = self.timed[self.timed["bandwidth_mib_per_s"].isna() & (self.timed["exclusive"] == True)]  # noqa: E712
+        return math.exp(log_mean(_images_per_s(free)).mean) if len(free) else NEVER
 
     def epochs(self, target: float) -> dict[int, float]:
         """By seed, the epochs to the target; NaN where it was not reached."""
-        reached = {run.manifest.seed: first_reached(run.rows, target) for run in self.learned}
+        reached = {
+            seed: first_reached(rows, target)
+            for seed, rows in zip(self.learned["seed"], self.learned["rows"], strict=True)
+        }
         return {seed: NEVER if row is None else float(row["epoch"]) for seed, row in reached.items()}
 
 
@@ -197,25 +195,22 @@ def _row(
     setting: str,
     targets: Mapping[tuple[Any, ...], tuple[str, float]],
 ) -> dict[str, Any]:
-    first, shorts = level.learned[0], level.at(bandwidth)
-    of_group = {**_group_of(first), "setting": setting}
-    headline, target = targets.get(tuple(_group_of(first).values()), (first.manifest.headline, NEVER))
+    first, shorts = level.learned.iloc[0], level.at(bandwidth)
+    group = {"image_size_px": first["image_px"], **first[["dataset", "label", "model"]]}
+    headline, target = targets.get(tuple(group[key] for key in GROUP_COLUMNS), (first["headline"], NEVER))
     epochs = level.epochs(target)
-    seconds = [_epoch_s(run) for run in shorts]
-    may = not _no_seconds(shorts)
+    seconds = _epoch_s(shorts)
+    may = not _timing_excluded_because(shorts)
     row = {
-        **of_group,
-        "scan": scan_label(first.config["scan"], first.config.get("records")),
-        "encoding": first.manifest.encoding,
-        "group": NEVER
-        if has_policy(first.config)
-        else group_number(first.manifest.encoding, first.manifest.scan_group),
+        **group,
+        **first[LEVEL],
+        "setting": setting,
         "bandwidth_mib_per_s": bandwidth,
         "headline": headline,
         "target_score": target,
         "n": len(epochs),
         "num_reached": sum(not math.isnan(found) for found in epochs.values()),
-        "eval_every_epochs": first.config["training"]["eval_every_epochs"],
+        "eval_every_epochs": first["config"]["training"]["eval_every_epochs"],
         "epochs_mean": float(np.mean(list(epochs.values()))),
         "epochs_min": min(epochs.values()),
         "epochs_max": max(epochs.values()),
@@ -223,10 +218,10 @@ def _row(
         "epoch_s": math.exp(log_mean(seconds).mean) if may else NEVER,
         "epoch_s_min": min(seconds) if may else NEVER,
         "epoch_s_max": max(seconds) if may else NEVER,
-        "image_bytes": shorts[0].manifest.mean_prefix_bytes,
+        "image_bytes": shorts["mean_image_bytes"].iloc[0],
         "free_images_per_s": level.free_images_per_s,
         "no_time": _no_time(first, shorts, headline, target, epochs),
-        "hardware": " / ".join(sorted({facts_of(run)["hardware"] for run in shorts})),
+        "hardware": all_hardware(shorts),
     }
     if not row["no_time"]:
         row |= _with_interval("time_s", log_mean(epochs.values()).times(log_mean(seconds)))
@@ -239,20 +234,20 @@ def _speedups(
 ) -> dict[str, float]:
     theirs = baseline.at(bandwidth)
     ours, reference = level.epochs(target), baseline.epochs(target)
-    timing = {run.manifest.timing_key for run in (*theirs, *level.at(bandwidth))}
-    if not theirs or not reference or len(timing) > 1:
+    timing = {*theirs["timing"], *level.at(bandwidth)["timing"]}
+    if theirs.empty or not reference or len(timing) > 1:
         return {}
-    if _no_time(baseline.learned[0], theirs, headline, target, reference):
+    if _no_time(baseline.learned.iloc[0], theirs, headline, target, reference):
         return {}
     paired = [reference[seed] / ours[seed] for seed in sorted(ours.keys() & reference.keys())]
     if not paired:
         return {}
     fewer = log_mean(paired)
-    faster = log_mean(map(_epoch_s, theirs)).times(log_mean(map(_epoch_s, level.at(bandwidth))), -1)
+    faster = log_mean(_epoch_s(theirs)).times(log_mean(_epoch_s(level.at(bandwidth))), -1)
     found = _with_interval("speedup", fewer.times(faster))
     rates = [
         modelled_images_per_s(
-            which.free_images_per_s, bandwidth, which.at(bandwidth)[0].manifest.mean_prefix_bytes or NEVER
+            which.free_images_per_s, bandwidth, which.at(bandwidth)["mean_image_bytes"].iloc[0]
         )
         for which in (level, baseline)
         if not math.isnan(which.free_images_per_s)
@@ -272,61 +267,48 @@ def modelled_images_per_s(free_images_per_s: float, bandwidth_mib_per_s: float, 
 
 
 def _no_time(
-    learned: Run, shorts: Sequence[Run], headline: str, target: float, epochs: Mapping[int, float]
+    learned: pd.Series, shorts: pd.DataFrame, headline: str, target: float, epochs: Mapping[int, float]
 ) -> str:
-    manifest = learned.manifest
     if math.isnan(target):
         return NO_TARGET
-    if headline != manifest.headline:
-        words = headline_called(headline).words
-        return f"the target is of {words}, and runs are judged by {headline_called(manifest.headline).words}"
-    if no_target := may_say_time_to(target, manifest.majority_share, manifest.num_classes, headline):
-        return no_target
+    if headline != learned["headline"]:
+        wanted, given = (headline_called(name).words for name in (headline, learned["headline"]))
+        return f"the target is of {wanted}, and runs are judged by {given}"
+    if target_excluded_because := may_say_time_to(
+        target, learned["majority_share"], learned["num_classes"], headline
+    ):
+        return target_excluded_because
     reached = sum(not math.isnan(found) for found in epochs.values())
     if reached < len(epochs):
         return f"reached by {reached} of {len(epochs)} seeds"
-    return _no_seconds(shorts)
+    return _timing_excluded_because(shorts)
 
 
-def _no_seconds(shorts: Sequence[Run]) -> str:
-    unknown = [UNKNOWN for run in shorts if is_exclusive(run) is None]
-    reasons = distinct([*map(may_say_seconds, shorts), *unknown])
+def _timing_excluded_because(shorts: pd.DataFrame) -> str:
+    unknown = [UNKNOWN for exclusive in shorts["exclusive"] if exclusive is None]
+    reasons = distinct([*shorts["timing_excluded_because"], *unknown])
     if reasons:
         return reasons[0]
-    return UNLIKE if len({run.manifest.timing_key for run in shorts}) > 1 else ""
+    return UNLIKE if shorts["timing"].nunique() > 1 else ""
 
 
-def _by_level(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        key = (setting_key(run, SAME_SPEED), scan_label(run.config["scan"], run.config.get("records")))
-        found.setdefault(key, []).append(run)
-    return found
+def _by_level(runs: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    same = runs.assign(setting=setting_keys(runs, SAME_SPEED))
+    return {(str(setting), str(scan)): alike for (setting, scan), alike in same.groupby(["setting", "scan"])}
 
 
-def _group_of(run: Run) -> dict[str, Any]:
-    manifest = run.manifest
-    values = (run.dataset, manifest.label, manifest.model, run.config["training"]["image_size"])
-    return dict(zip(GROUP_COLUMNS, values, strict=True))
+def _images_per_s(runs: pd.DataFrame) -> list[float]:
+    for run_id, rows in zip(runs["run_id"], runs["rows"], strict=True):
+        if len({row["step"] for row in rows}) < 2:
+            raise RunError(
+                f"{run_id}: it has rows of one update alone, and so no speed. Wanted several: "
+                "make it with training.log_every_steps=1, or a longer training.stop_after_s."
+            )
+    return list(map(steady_images_per_s, runs["rows"]))
 
 
-def _bandwidth(run: Run) -> float | None:
-    bandwidth = run.config["storage"]["bandwidth_mib_per_s"]
-    return None if bandwidth is None else float(bandwidth)
-
-
-def _images_per_s(run: Run) -> float:
-    if len({row["step"] for row in run.rows}) < 2:
-        raise RunError(
-            f"{run.manifest.run_id}: it has rows of one update alone, and so no speed. Wanted several: "
-            "make it with training.log_every_steps=1, or a longer training.stop_after_s."
-        )
-    return steady_images_per_s(run.rows)
-
-
-def _epoch_s(run: Run) -> float:
-    assert run.manifest.num_train is not None  # known once training began
-    return run.manifest.num_train / _images_per_s(run)
+def _epoch_s(runs: pd.DataFrame) -> list[float]:
+    return list(runs["num_train"] / _images_per_s(runs))
 
 
 def _with_interval(name: str, estimate: LogMean) -> dict[str, float]:

@@ -18,6 +18,7 @@ from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.time_to_target import OVERSHOT, modelled_images_per_s, projected_times, read_targets
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import panel_title, panels, save_figure
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import measured_line
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
@@ -54,7 +55,7 @@ def write_projected(
     Raises:
         RunError: the two kinds of runs share no setting, or as `read_runs` and `read_targets` raise it.
     """
-    learned, timed = read_runs(runs_root), read_timed_runs(timing_root)
+    learned, timed = run_frame(read_runs(runs_root)), run_frame(read_timed_runs(timing_root))
     table = projected_times(learned, timed, read_targets(targets_root))
     if table.empty:
         raise RunError(

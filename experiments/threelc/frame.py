@@ -13,9 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import seconds_of, tidy_frame
-from pcr_exp.analysis.reporting_rules import FACTS, may_say_seconds
-from pcr_exp.analysis.runs import Run
+from pcr_exp.analysis.frame import page_frame, seconds_of
+from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import over_seeds, paired_difference, paired_ratio
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.runs.rows import Row
@@ -40,12 +39,15 @@ _AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 
-_COLUMNS = [
-    *("run_id", *PANEL_KEYS, *SERIES_KEYS, *CODEC, "seed", "updates", "target_score"),
-    *("epochs_to_target", *FACTS, *MEASURES),
+_SAME = [
+    *CODEC,
+    "updates",
+    "target_score",
+    "majority_share",
+    "num_classes",
+    "headline",
+    "target_excluded_because",
 ]
-
-_SAME = [*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline", "no_target"]
 
 _PLAIN_BYTES = 4
 
@@ -60,8 +62,8 @@ _SERIES = [*PANEL_KEYS, *SERIES_KEYS]
 DIRECTIONS = {"push": "pushed", "pull": "pulled"}
 
 
-def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run of several processes: PANEL_KEYS, SERIES_KEYS, seed, target_score, updates, MEASURES.
+def gradient_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the frame of runs that are of several processes, with SERIES_KEYS, updates and MEASURES.
 
     * `codec`: its label, as `codec_label` says it; CODEC: what the label is made of, numbers NaN where the
       codec has none. `bandwidth_mbit_per_s` is infinite without a throttle.
@@ -72,12 +74,8 @@ def gradient_frame(runs: Sequence[Run]) -> pd.DataFrame:
       throttled network): over training and waiting after the first train row, which has the warming up.
     * TIMES are NaN where no seconds may be said: neither the network nor storage limited the run.
     """
-    return tidy_frame(team_runs(runs), _COLUMNS, _gradient_columns, less=COMPARED, keep=KEPT, times=TIMES)
-
-
-def team_runs(runs: Sequence[Run]) -> list[Run]:
-    """The runs of several processes."""
-    return [run for run in runs if run.config.get("world_size", 1) > 1]
+    team = frame[frame["world_size"] > 1]
+    return page_frame(team, _gradient_columns, less=COMPARED, keep=KEPT, times=TIMES)
 
 
 def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -148,12 +146,11 @@ def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float
     return 8 * (passed("bytes") - _PLAIN_BYTES * num_plain) / num_values if num_values else math.nan
 
 
-def _gradient_columns(run: Run) -> dict[str, Any]:
-    config, last = run.config, run.rows[-1]
+def _gradient_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
+    config, last = run["config"], run["rows"][-1]
     gradients, network = config["gradients"], config["network"]
     values = last["pushed_values"] + last["pulled_values"]
     return {
-        "world_size": config["world_size"],
         "mode": gradients["mode"],
         "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or math.inf,
         "latency_ms": network["latency_ms"],
@@ -166,7 +163,7 @@ def _gradient_columns(run: Run) -> dict[str, Any]:
         "push_coded_bits": coded_bits(last, None, ["pushed"]),
         "pull_coded_bits": coded_bits(last, None, ["pulled"]),
         "wire_bytes_per_update": last["bytes_sent"] / last["step"],
-        **_pace(run.rows),
+        **_pace(run["rows"]),
     }
 
 
@@ -184,44 +181,44 @@ def _pace(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-def accuracy_curves(runs: Sequence[Run]) -> pd.DataFrame:
-    """Means over seeds per epoch: the keys of `gradient_table`, CODEC, n, epoch, seconds, val_score.
+def accuracy_curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means of `gradient_frame` over seeds, per epoch: keys, CODEC, n, epoch, seconds, val_score.
 
     `seconds` are of training and waiting; evaluation is off the clock. Series with one evaluation are no
     curves, and left out, as are runs whose seconds may not be said.
     """
-    runs = [run for run in runs if not may_say_seconds(run)]
+    timed = frame[frame["timing_excluded_because"] == ""]
+    if timed.empty:
+        return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_score"])
     evaluations = [
         {
-            "run_id": run.manifest.run_id,
+            "run_id": run["run_id"],
             "epoch": row["epoch"],
             "seconds": seconds_of(row),
             "val_score": row["val_score"],
         }
-        for run in runs
-        for row in run.eval_rows
+        for run in timed.to_dict("records")
+        for row in evaluations_at("full", run["rows"])
     ]
-    if not evaluations or not team_runs(runs):
-        return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_score"])
-    curves = _means(runs, evaluations, "epoch", ["seconds", "val_score"])
+    curves = _means(timed, evaluations, ["epoch"], ["seconds", "val_score"])
     lengths = curves.groupby(_SERIES)["epoch"].transform("size")
     return curves[lengths > 1].reset_index(drop=True)
 
 
-def bits_curves(runs: Sequence[Run]) -> pd.DataFrame:
-    """Means over seeds per train row: the keys, CODEC, `n`, step, direction (push, pull), coded_bits.
+def bits_curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means of `gradient_frame` over seeds, per train row: keys, CODEC, n, step, direction, coded_bits.
 
     Bits per value that went through the codec since the train row before. Only 3LC's runs with zero runs
     shortened, and for each s and mode those with the most updates, at one bandwidth: links change no bits.
     """
     intervals = []
-    for run in team_runs(runs):
-        rows = [row for row in run.rows if row["kind"] == "train"]
+    for run in frame.to_dict("records"):
+        rows = [row for row in run["rows"] if row["kind"] == "train"]
         for before, row in zip([None, *rows[:-1]], rows, strict=True):
             for direction, column in DIRECTIONS.items():
                 bits = {"direction": direction, "coded_bits": coded_bits(row, before, [column])}
-                intervals.append({"run_id": run.manifest.run_id, "step": row["step"], **bits})
-    curves = _means(runs, intervals, ["step", "direction"], ["coded_bits"])
+                intervals.append({"run_id": run["run_id"], "step": row["step"], **bits})
+    curves = _means(frame, intervals, ["step", "direction"], ["coded_bits"])
     curves = curves[curves["zero_run"] & curves["coded_bits"].notna()]
     for longest in ("epochs", "bandwidth_mbit_per_s"):
         most = curves.groupby([*PANEL_KEYS, "mode", "codec"])[longest].transform("max")
@@ -229,13 +226,11 @@ def bits_curves(runs: Sequence[Run]) -> pd.DataFrame:
     return curves.reset_index(drop=True)
 
 
-def _means(runs: Sequence[Run], rows: list[dict], by: str | list[str], measures: list[str]) -> pd.DataFrame:
-    frame = gradient_frame(runs)
-    frame["n"] = frame.groupby(_SERIES)["seed"].transform("nunique")
+def _means(frame: pd.DataFrame, rows: list[dict], by: list[str], measures: list[str]) -> pd.DataFrame:
+    frame = frame.assign(n=frame.groupby(_SERIES)["seed"].transform("nunique"))
     facts = [*_SERIES, *CODEC, "n", "target_score", "majority_share", "num_classes", "headline"]
-    places = [by] if isinstance(by, str) else by
     joined = frame[["run_id", *facts]].merge(pd.DataFrame(rows), on="run_id")
-    means = joined.groupby([*facts, *places], sort=True, dropna=False)[measures].mean()
+    means = joined.groupby([*facts, *by], sort=True, dropna=False)[measures].mean()
     return means.reset_index()
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from experiments.threelc.figures import (
 )
 from experiments.threelc.frame import (
     COMPARED,
-    KEPT,
     PANEL_KEYS,
     REFERENCE,
     SPEEDUP_AT_1_GBIT,
@@ -28,13 +26,11 @@ from experiments.threelc.frame import (
     gradient_frame,
     gradient_table,
     published,
-    team_runs,
 )
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.primary_metric import as_written, headline_of
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.tables import (
     Cell,
@@ -52,8 +48,8 @@ from pcr_exp.analysis.tables import (
 )
 
 
-def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
-    """Write tables and figures into `out`, and return both; nothing if no run compresses gradients.
+def write_gradient_report(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+    """Write tables and figures of `run_frame`, and return both; nothing if no run compresses gradients.
 
     * `gradients.csv`, `gradients.md`: `gradient_table`, with the published numbers beside it;
     * `gradient_speedup`: where runs with `gradients=none` are there to compare with;
@@ -61,12 +57,12 @@ def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], l
     * `gradient_traffic`, `gradient_bits`: of 3LC's runs.
     """
     frame = gradient_frame(runs)
-    if (frame["codec"] == REFERENCE).all():
+    if frame.empty or (frame["codec"] == REFERENCE).all():
         return [], []
     table = gradient_table(frame)
     tables = [out / "gradients.csv", out / "gradients.md"]
     as_written(table).to_csv(tables[0], index=False)
-    tables[1].write_text(gradients_to_markdown(table, setting_words(team_runs(runs), COMPARED, KEPT)))
+    tables[1].write_text(gradients_to_markdown(table, setting_words(frame, COMPARED)))
     figures: list[Path] = []
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
         figures += save_figure(
@@ -76,25 +72,21 @@ def write_gradient_report(runs: Sequence[Run], out: Path) -> tuple[list[Path], l
             "gradient_speedup",
             of_runs(runs, "Speed-up and accuracy per codec"),
         )
-    curves = accuracy_curves(runs)
+    curves = accuracy_curves(frame)
     if len(curves):
-        caption = of_runs(_on_links_of(curves, runs), "Accuracy over time per codec")
+        # Runs on other links were evaluated but once.
+        drawn = frame[frame["bandwidth_mbit_per_s"].isin(curves["bandwidth_mbit_per_s"])]
+        caption = of_runs(runs, "Accuracy over time per codec", drawn)
         figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time", caption)
     traffic = traffic_by_sparsity(table)
     if len(traffic):
         caption = of_runs(runs, "Bits per value of 3LC")
         figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic", caption)
-    bits = bits_curves(runs)
+    bits = bits_curves(frame)
     if len(bits):
         caption = of_runs(runs, "Bits per value over training")
         figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits", caption)
     return tables, figures
-
-
-def _on_links_of(curves: pd.DataFrame, runs: Sequence[Run]) -> list[Run]:
-    """The runs on links that are drawn; those on others were evaluated but once."""
-    links = set(curves["bandwidth_mbit_per_s"])
-    return [run for run in runs if (run.config["network"]["bandwidth_mbit_per_s"] or math.inf) in links]
 
 
 def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:

@@ -120,7 +120,7 @@ def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
 
 def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
     """The rows of `eval_curves` whose time may be said, with it in a column `seconds`."""
-    timed = curves[curves["no_seconds"] == ""]
+    timed = curves[curves["timing_excluded_because"] == ""]
     return timed.assign(seconds=seconds_of(timed))
 
 

@@ -7,20 +7,16 @@ figure without it.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import fold_of, setting_key
 from pcr_exp.analysis.made_by import hardware_of
-from pcr_exp.analysis.reporting_rules import facts_of
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.tables import span, task_title
-from pcr_exp.config.describe import network_label, scan_label, storage_label
+from pcr_exp.config.describe import storage_label
 
 NOT_TIMED = "no storage: nothing was timed"
 """Storage, where what is drawn does not depend on it."""
@@ -72,23 +68,23 @@ def task_words(dataset: str, label: str, model: str, image_px: int) -> str:
     return f"{task_title(dataset, label, model)} · {image_px} px"
 
 
-def of_runs(runs: Sequence[Run], shows: str, rows: pd.DataFrame | None = None) -> Caption:
-    """The caption of a figure of finished runs.
+def of_runs(frame: pd.DataFrame, shows: str, rows: pd.DataFrame | None = None) -> Caption:
+    """The caption of a figure of runs.
 
     Args:
-        runs: At least one.
+        frame: `frame.run_frame` of one run or more.
         shows: What is drawn.
-        rows: What is drawn, if it has `run_id`: of `runs`, those that are in it count alone.
+        rows: What is drawn, if it has `run_id`: of the frame, runs that are in it count alone.
     """
     if rows is not None and "run_id" in rows:
-        drawn = set(rows["run_id"])
-        runs = [run for run in runs if run.manifest.run_id in drawn]
+        frame = frame[frame["run_id"].isin(rows["run_id"])]
+    tasks = frame[["dataset", "label", "model", "image_px"]].drop_duplicates()
     return Caption(
         shows=shows,
-        of=_distinct(_task_of(run) for run in runs),
-        n=f"n = {repeats_words(runs)}",
-        hardware=" / ".join(_distinct(_one_core(facts_of(run)["hardware"]) for run in runs)),
-        storage=_places(runs),
+        of=tuple(task_words(*task) for task in tasks.itertuples(index=False)),
+        n=f"n = {repeats_words(frame)}",
+        hardware=_each(map(_one_core, frame["hardware"])),
+        storage=_places(frame),
     )
 
 
@@ -112,40 +108,28 @@ def recorded_hardware(folder: Path) -> str:
 
 def storage_words(config: Mapping[str, Any]) -> str:
     """`storage hdd (150 MiB/s, 8 ms seek)`, of a configuration with a group `storage`."""
-    label = storage_label(config["storage"])
+    return _storage_words(storage_label(config["storage"]))
+
+
+def _storage_words(label: str) -> str:
     return "storage without a limit in MiB/s" if label == _UNLIMITED else f"storage {label}"
 
 
-def _places(runs: Sequence[Run]) -> str:
+def _places(frame: pd.DataFrame) -> str:
     """Each storage, and of several processes each network between them."""
-    storages = _distinct(storage_words(run.config) for run in runs)
-    several = (run.config for run in runs if run.config.get("world_size", 1) > 1)
-    networks = _distinct(network_label(config["network"]) for config in several)
-    return " / ".join(storages) + (f"; network {' / '.join(networks)}" if networks else "")
+    networks = _each(frame.loc[frame["world_size"] > 1, "network"])
+    return _each(map(_storage_words, frame["storage"])) + (f"; network {networks}" if networks else "")
 
 
-def _task_of(run: Run) -> str:
-    manifest = run.manifest
-    size_px = run.config["training"]["image_size"]
-    return task_words(run.dataset, manifest.label, manifest.model, size_px)
-
-
-def repeats_words(runs: Iterable[Run]) -> str:
-    """How many seeds, or folds, each setting and scan level has."""
-    repeats = {
-        (
-            setting_key(run),
-            scan_label(run.config["scan"], run.config.get("records")),
-            run.manifest.seed,
-            fold_of(run),
-        )
-        for run in runs
-    }
-    counts = pd.Series(Counter((setting, scan) for setting, scan, *_ in repeats))
-    word = "fold" if any(fold for *_, fold in repeats) else "seed"
+def repeats_words(frame: pd.DataFrame) -> str:
+    """How many seeds, or folds, each setting and scan level has, of `frame.run_frame`."""
+    repeats = frame[["setting", "scan", "seed", "fold"]].drop_duplicates()
+    counts = repeats.value_counts(["setting", "scan"])
+    word = "fold" if (repeats["fold"] != "").any() else "seed"
     each = " each" if len(counts) > 1 else ""
     return f"{span(counts)} {word}{'' if counts.max() == 1 else 's'}{each}"
 
 
-def _distinct(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(words))
+def _each(words: Iterable[str]) -> str:
+    """Each once, in their order."""
+    return " / ".join(dict.fromkeys(words))

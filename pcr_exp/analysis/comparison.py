@@ -20,10 +20,9 @@ from pcr_exp.analysis.figure import (
     panels,
     target_line,
 )
-from pcr_exp.analysis.frame import eval_curves, per_setting, tidy_frame
+from pcr_exp.analysis.frame import eval_curves, per_setting
 from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.statistics import DIFFERENCE, REPEAT, SEEDS_ALONE, paired_difference, spread
 from pcr_exp.analysis.style import INK, OTHER_LOOKS, scan_words, style
 from pcr_exp.analysis.tables import (
@@ -39,9 +38,8 @@ from pcr_exp.analysis.tables import (
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
-_FACTS = ["majority_share", "headline"]
-_COLUMNS = ["run_id", *SIDE_BY_SIDE, "seed", "setting", "final_score", *_FACTS]
 """What runs share that are compared."""
+_FACTS = ["majority_share", "headline"]
 COMPARISON_COLUMNS = [
     *SIDE_BY_SIDE,
     "value",
@@ -55,13 +53,14 @@ COMPARISON_COLUMNS = [
 ]
 
 
-def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFrame:
+def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFrame:
     """One row per dataset, label, model, storage, scan and value of a configuration key.
 
     `score` is the headline of the finished model, over seeds. `difference` is that less the score of
     the same seed at the value `reference`: mean over the seeds that have both, and half its 95 % interval.
 
     Args:
+        runs: `run_frame` of them.
         key: dotted, as on the command line: `loader.decode`; or a group, `activations`, whose values are the
             names of its options, with the settings in which runs of one name differ.
         reference: the value that the others are compared with, as text.
@@ -69,8 +68,7 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    frame = tidy_frame(runs, _COLUMNS).rename(columns={"final_score": "score"})
-    frame = frame.assign(value=_values(runs, key))
+    frame = runs.assign(score=runs["final_score"], value=_values(runs, key))
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
@@ -93,14 +91,14 @@ def compare_setting(runs: Sequence[Run], key: str, reference: str) -> pd.DataFra
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
-def comparison_curves(runs: Sequence[Run], key: str) -> pd.DataFrame:
+def comparison_curves(runs: pd.DataFrame, key: str) -> pd.DataFrame:
     """One row per evaluation (`eval_curves`), with the run's value of a configuration key as `value`.
 
     Raises:
         RunError: a run has no such key.
     """
-    valued = zip(runs, _values(runs, key), strict=True)
-    return pd.concat([eval_curves([run]).assign(value=value) for run, value in valued], ignore_index=True)
+    curves, values = eval_curves(runs), dict(zip(runs["run_id"], _values(runs, key), strict=True))
+    return curves.assign(value=curves["run_id"].map(values))
 
 
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
@@ -125,15 +123,15 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
     return f"{text}\n\n{notes}" if str(notes) else text
 
 
-def _values(runs: Sequence[Run], key: str) -> list[str]:
-    return _as_text([_value(run, key) for run in runs])
+def _values(runs: pd.DataFrame, key: str) -> list[str]:
+    return _as_text([_value(run, key) for run in runs[["run_id", "config"]].to_dict("records")])
 
 
-def _value(run: Run, key: str) -> Any:
-    value: Any = run.config
+def _value(run: Mapping[Any, Any], key: str) -> Any:
+    value: Any = run["config"]
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            raise RunError(f"compare={key}: the configuration of {run.manifest.run_id} has no such key.")
+            raise RunError(f"compare={key}: the configuration of {run['run_id']} has no such key.")
         value = value[part]
     return value
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import SCAN_AND_SEED, setting_key
-from pcr_exp.analysis.runs import Run
-from pcr_exp.config.describe import storage_label
-from pcr_exp.runs.identity import differences, scientific_part
+from pcr_exp.analysis.frame import SCAN_AND_SEED
+from pcr_exp.runs.identity import differences
 
 _NEVER_NAMED = ("seed", "dataset", "storage")
 """Groups that titles and legends say anyway."""
@@ -20,7 +18,7 @@ READ_ON = " then "
 """In the name of a level whose echoed repeats read the next scans."""
 
 
-def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
+def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of runs or evaluations with two columns more, and levels that read on called so.
 
     * `image_px`: the side of the crops that are trained on.
@@ -30,37 +28,30 @@ def with_settings(frame: pd.DataFrame, runs: Iterable[Run]) -> pd.DataFrame:
       at last.
 
     Args:
-        frame: With GROUP_KEYS and `scan`.
-        runs: All that its rows are of.
+        rows: With GROUP_KEYS and `scan`.
+        frame: `run_frame` of all runs that they are of.
     """
-    if frame.empty:
-        return frame.assign(image_px=[], told_apart=[])
-    of_setting = {setting_key(run): run for run in runs}
-    words = setting_words([of_setting[setting] for setting in frame["setting"].unique()])
-    return frame.assign(
-        image_px=[of_setting[setting].config["training"]["image_size"] for setting in frame["setting"]],
-        told_apart=frame["setting"].map(words),
-        scan=[
-            scan + _read_on(of_setting[setting])
-            for scan, setting in zip(frame["scan"], frame["setting"], strict=True)
-        ],
+    settings = frame[frame["setting"].isin(rows["setting"])].drop_duplicates("setting", keep="last")
+    configs = dict(zip(settings["setting"], settings["config"], strict=True))
+    sizes_px = dict(zip(settings["setting"], settings["image_px"], strict=True))
+    levels = zip(rows["scan"], rows["setting"], strict=True)
+    return rows.assign(
+        image_px=rows["setting"].map(sizes_px),
+        told_apart=rows["setting"].map(setting_words(settings)),
+        scan=[scan + _read_on(configs[setting]) for scan, setting in levels],
     )
 
 
-def setting_words(runs: Iterable[Run], less: Iterable[str] = (), keep: Iterable[str] = ()) -> dict[str, str]:
-    """By `setting_key`, in what it differs from those of the same dataset, label, model and storage.
+def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> dict[str, str]:
+    """By `setting`, in what it differs from those of the same dataset, label, model and storage.
 
-    `less` and `keep` as `setting_key` takes them; without `less`, scan and seed are left out.
+    Args:
+        frame: `run_frame`, or a page's of it.
+        less: What its settings do not stand for.
     """
-    compared = tuple(less) or SCAN_AND_SEED
-    alike: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = defaultdict(dict)
-    for run in runs:
-        manifest, storage = run.manifest, storage_label(run.config["storage"])
-        task = (run.dataset, manifest.label, manifest.model, storage)
-        alike[task][setting_key(run, compared, keep)] = run.settings
     words: dict[str, str] = {}
-    for configs in alike.values():
-        words |= words_of(configs, compared)
+    for _, alike in frame.groupby(["dataset", "label", "model", "storage"]):
+        words |= words_of(dict(zip(alike["setting"], alike["science"], strict=True)), less)
     return words
 
 
@@ -92,14 +83,14 @@ def titles_apart(
     ]
 
 
-def words_of(configs: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()) -> dict[str, str]:
-    """By setting, in what its configuration differs from the others: names of options, and changed values.
+def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()) -> dict[str, str]:
+    """By setting, in what its `scientific_part` differs from the others: names of options, changed values.
 
     Groups and dotted keys of `less` are passed over.
     """
-    if len(configs) < 2:
-        return dict.fromkeys(configs, "")
-    parts = {setting: _without(scientific_part(config), less) for setting, config in configs.items()}
+    if len(sciences) < 2:
+        return dict.fromkeys(sciences, "")
+    parts = {setting: _without(science, less) for setting, science in sciences.items()}
     first, *others = parts.values()
     keys = {key for other in others for key in differences(first, other)}
     groups = sorted({key.partition(".")[0] for key in keys} - set(_NEVER_NAMED))
@@ -133,6 +124,6 @@ def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any
     return [*named, *(f"{key}={value[key]}" for key in changed)]
 
 
-def _read_on(run: Run) -> str:
-    groups = run.config.get("echo", {}).get("repeat_groups") or []
+def _read_on(config: Mapping[str, Any]) -> str:
+    groups = config.get("echo", {}).get("repeat_groups") or []
     return f"{READ_ON}{groups[-1]}" if groups else ""

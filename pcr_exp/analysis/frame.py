@@ -1,6 +1,7 @@
-"""The frame of runs: one row per finished run, or one per evaluation, with the quality of its images.
+"""The frame of runs: one row per run, with all that tables and figures say of it, computed once.
 
-A room's table names its own columns; what every table says of a run is said here once (`shared_columns`).
+What a reader of tables wants to know stands in columns of its own (RUN_COLUMNS are those of runs.csv).
+`config`, `science` and `rows` hold a run's plain files, of which a page makes its own columns (`page_frame`).
 Time to a target is derived here from rows, and never logged.
 """
 
@@ -12,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.reporting_rules import FACTS, NEVER, facts_of
+from pcr_exp.analysis.reporting_rules import FACTS, NEVER, facts_of, is_exclusive
 from pcr_exp.analysis.runs import Run, evaluations_at
 from pcr_exp.analysis.tables import task_title
-from pcr_exp.config.describe import group_number, scan_label, storage_label
+from pcr_exp.config.describe import group_number, network_label, scan_label, storage_label
 from pcr_exp.config.records import num_groups_of, script_of_records
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.scan_scripts import DEFAULT
@@ -63,8 +64,7 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
     other images, or the same decoded otherwise, have another MS-SSIM. The baseline and the last scan group
     show all that there is: 1. A policy's run has no one quality.
     """
-    loader = run.config["loader"]
-    mode = {"decode": loader["decode"], "antialias": loader["antialias"]}
+    mode = {key: run.config["loader"][key] for key in ("decode", "antialias")}
     if has_policy(run.config):
         return RunQuality()
     measured = run.manifest.quality
@@ -122,21 +122,21 @@ def first_reached(rows: Iterable[Mapping[str, Any]], target_score: float) -> Map
     return next((row for row in evaluations if row["val_score"] >= target_score), None)
 
 
-def reached_of(run: Run, no_target: str, no_seconds: str) -> dict[str, float]:
+def reached_of(run: Run, target_excluded_because: str, timing_excluded_because: str) -> dict[str, float]:
     """REACHED of a run: epochs, fresh images, bytes of records, and seconds.
 
     They are those of the first evaluation at the target; NaN where none reaches it, or where it may not be
     said.
 
     Args:
-        run: A finished run.
-        no_target: Why no time to the target may be said (`reporting_rules.facts_of`); empty if it may.
-        no_seconds: Why no seconds may be said; empty if they may.
+        run: A run.
+        target_excluded_because: Why no time to the target may be said; empty if it may.
+        timing_excluded_because: Why no seconds may be said; empty if they may.
     """
-    row = None if no_target else first_reached(run.rows, run.manifest.target)
+    row = None if target_excluded_because else first_reached(run.rows, run.manifest.target)
     if row is None:
         return dict.fromkeys(REACHED, NEVER)
-    seconds = NEVER if no_seconds else seconds_of(row)
+    seconds = NEVER if timing_excluded_because else seconds_of(row)
     return dict(zip(REACHED, (row["epoch"], row["samples_seen"], row["record_bytes"], seconds), strict=True))
 
 
@@ -163,32 +163,96 @@ RUN_COLUMNS = [
     *("epochs", "samples", "train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes"),
     *("git_sha", "git_dirty"),
 ]
+"""Of runs.csv; SHARE and `fold` come behind them where they are more than a constant (`with_more`)."""
+
+_MORE_COLUMNS = [
+    *("image_px", "fold", SHARE, "network", "world_size", "exclusive", "numerics", "images_key"),
+    *("num_train", "num_images", "fresh_to_target", "bytes_to_target", "config", "science", "rows"),
+    "predictions",
+]
 
 
-def fold_of(run: Run) -> str:
-    """`0 of 5`: the fold that validates; empty where there are none."""
-    dataset = run.config["dataset"]
-    return f"{dataset['fold']} of {dataset['num_folds']}" if dataset.get("num_folds") else ""
+def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row per run. Shares are 0..1; numbers that may not be said are NaN.
+
+    * `storage` is its label with its numbers; `setting` is `setting_key`'s; `group` is NaN for a policy, and
+      0 for the baseline; `fold` (`0 of 5`) is empty where there are none.
+    * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
+      chosen by the very images that it is measured on.
+    * FACTS and REACHED: as `reporting_rules.facts_of` and `reached_of` say them; `exclusive`: whether it had
+      the machine to itself, None where that is not known.
+    * `mean_image_bytes` of a policy's run is what it read, its probes included.
+    * `ms_ssim`, `num_scales`, `ms_ssim_of`: as `quality_of` finds them; `quality` is `load_quality`'s.
+    * Clocks and rates are as measured, over the whole run. Where `timing_excluded_because` has a reason, they
+      are not this storage's, and no time to a target and no other table shows them. `images_per_s` and
+      `wait_share` are over training and waiting, `storage_mib_per_s` over the wall less evaluation.
+    * `config`: the whole configuration, and `science`: its part that decides what is learned, as dicts;
+      `rows` as logged, with the headline as `val_score`; `predictions`: what it said of every image, or None.
+    """
+    rows = [_of_run(run, quality) for run in runs]
+    frame = pd.DataFrame(rows, columns=[*RUN_COLUMNS, *_MORE_COLUMNS])
+    return frame.assign(setting=setting_keys(frame))
 
 
-def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
+def page_frame(
+    frame: pd.DataFrame,
+    own: Callable[[Mapping[Any, Any]], dict[str, Any]],
+    *,
+    less: Sequence[str],
+    keep: Sequence[str] = (),
+    times: Sequence[str] = (),
+) -> pd.DataFrame:
+    """The frame of runs with a page's own columns, in place of what has their names.
+
+    Args:
+        frame: As `run_frame` makes it.
+        own: A page's columns of a run, by name.
+        less: What the page compares, and `setting` does not stand for (`setting_key`).
+        keep: What of it `setting` stands for all the same.
+        times: Columns of seconds and rates: NaN where `timing_excluded_because` says why.
+    """
+    columns = pd.DataFrame([own(run) for run in frame.to_dict("records")], index=frame.index)
+    found = frame.assign(
+        setting=setting_keys(frame, less, keep), **{str(key): columns[key] for key in columns}
+    )
+    if len(found):
+        found.loc[found["timing_excluded_because"] != "", list(times)] = NEVER
+    return found
+
+
+def with_more(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """The columns, SHARE if any run's records have another scan script than libjpeg's, and `fold` if any has.
+
+    A fold repeats a setting as a seed does.
+    """
+    scripts = (script_of_records(config.get("records", {})) for config in frame["config"])
+    more = {SHARE: any(script != DEFAULT for script in scripts), "fold": (frame["fold"] != "").any()}
+    return [*columns, *(name for name, is_there in more.items() if is_there)]
+
+
+def setting_keys(
+    frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()
+) -> list[str]:
+    """`setting_key` of each row of the frame of runs."""
+    return [setting_key(run, less, keep) for run in frame.to_dict("records")]
+
+
+def setting_key(run: Mapping[Any, Any], less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
     """Eight hex digits of a run's scientific configuration without its target and what a table compares.
 
     Runs of one key, dataset, model and storage differ in nothing but `less`, and in the fold that validates.
 
     Args:
-        run: A finished run.
+        run: A row of `run_frame`.
         less: Groups (`echo`) and dotted keys (`training.epochs`) that are left out.
         keep: Dotted keys of groups in `less` that count all the same.
     """
-    part = dict(scientific_part(run.settings))
-    images_key = getattr(run.manifest, "images_key", None)
-    if images_key is not None:  # manifests of newer runs have it
-        part |= {"images": images_key, "numerics": getattr(run.manifest, "numerics", 1)}
+    part = dict(run["science"])
+    if run["images_key"] is not None:
+        part |= {"images": run["images_key"], "numerics": run["numerics"]}
     part["dataset"] = {key: value for key, value in part["dataset"].items() if not key.startswith("target_")}
-    if fold_of(run):  # the key of the images says how they are divided as well
-        counts = (run.manifest.num_train, run.manifest.num_tune, run.manifest.num_val)
-        part["images"] = sum(count or 0 for count in counts)
+    if run["fold"]:  # the key of the images says how they are divided as well
+        part["images"] = run["num_images"]
         del part["dataset"]["fold"]
     for name in less:
         group, _, key = name.partition(".")
@@ -198,64 +262,8 @@ def setting_key(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[st
             part.pop(group, None)
     for name in keep:
         group, _, key = name.partition(".")
-        part[group] = {**part.get(group, {}), key: run.config[group][key]}
+        part[group] = {**part.get(group, {}), key: run["config"][group][key]}
     return key_of(part)
-
-
-def shared_columns(run: Run, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> dict[str, Any]:
-    """What all tables say of a run: what it is, what may not be said of it, how good it is, and how soon.
-
-    * `storage` is its label with its numbers; `setting` as `setting_key` has it; `group`
-      is NaN for a policy, and 0 for the baseline.
-    * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
-      chosen by the very images that it is measured on.
-    * `facts_of` and `reached_of`.
-    """
-    manifest, config = run.manifest, run.config
-    facts = facts_of(run)
-    return {
-        "run_id": manifest.run_id,
-        "dataset": run.dataset,
-        "label": manifest.label,
-        "model": manifest.model,
-        "scan": scan_label(config["scan"], config.get("records")),
-        "encoding": manifest.encoding,
-        "group": NEVER if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
-        "storage": storage_label(config["storage"]),
-        "setting": setting_key(run, less, keep),
-        "seed": manifest.seed,
-        "target_score": manifest.target,
-        **facts,
-        "final_score": run.eval_rows[-1]["val_score"],
-        "best_score": max(row["val_score"] for row in run.eval_rows),
-        **reached_of(run, facts["no_target"], facts["no_seconds"]),
-    }
-
-
-def tidy_frame(
-    runs: Sequence[Run],
-    columns: Sequence[str],
-    own: Callable[[Run], dict[str, Any]] | None = None,
-    *,
-    less: Sequence[str] = SCAN_AND_SEED,
-    keep: Sequence[str] = (),
-    times: Sequence[str] = (),
-) -> pd.DataFrame:
-    """One row per run: `columns` of what is shared (`shared_columns`) and of what `own` says of a run.
-
-    Args:
-        runs: Finished runs.
-        columns: In their order.
-        own: A room's own columns, by name.
-        less: What the room compares, and `setting` does not stand for (`setting_key`).
-        keep: What of it `setting` stands for all the same.
-        times: Columns of seconds and rates: NaN where `no_seconds` says why.
-    """
-    rows = [shared_columns(run, less, keep) | (own(run) if own else {}) for run in runs]
-    frame = _with_folds(_with_shares(pd.DataFrame(rows, columns=list(columns)), runs), runs)
-    if times:
-        frame.loc[frame["no_seconds"] != "", list(times)] = NEVER
-    return frame
 
 
 def per_setting(
@@ -267,45 +275,73 @@ def per_setting(
         yield task_title(group["dataset"], group["label"], group["model"]), group, rows
 
 
-def runs_frame(runs: Sequence[Run], quality: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row of RUN_COLUMNS per run: what it was, what it read, how fast, how good. Shares are 0..1.
-
-    * `mean_image_bytes` of a policy's run is what it read, its probes included.
-    * `ms_ssim`, `num_scales`, `ms_ssim_of`: as `quality_of` finds them; `quality` is `load_quality`'s.
-    * Clocks and rates are as measured, over the whole run; where `no_seconds` says why, they are not this
-      storage's, and neither a time to the target nor any other table shows them. `images_per_s` and
-      `wait_share` are over training and waiting, `storage_mib_per_s` over the wall less evaluation.
-    """
-    return tidy_frame(runs, RUN_COLUMNS, lambda run: _read_and_spent(run, quality))
-
-
-def eval_curves(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per evaluation: its run's identity (RUN_IDENTITY) and the evaluation row as logged."""
-    curves = []
-    for run in runs:
-        columns = shared_columns(run) | {"mean_image_bytes": _mean_image_bytes(run)}
-        identity = {key: columns[key] for key in RUN_IDENTITY}
-        # Rows of older runs call the baseline group 1.
-        curves += [
-            {**identity, **row, "scan_group": group_number(run.manifest.encoding, row["scan_group"])}
-            for row in run.eval_rows
-        ]
-    if not curves:
+def eval_curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per evaluation at full fidelity: its run's identity (RUN_IDENTITY), and the row as logged."""
+    more = with_more(frame, [])
+    found = [(run, row) for run in frame.to_dict("records") for row in evaluations_at("full", run["rows"])]
+    if not found:
         return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
-    of_rows = [run for run in runs for _ in run.eval_rows]
-    return _with_folds(_with_shares(pd.DataFrame(curves), of_rows), of_rows)
+    curves = pd.DataFrame({**{key: run[key] for key in RUN_IDENTITY}, **row} for run, row in found)
+    # Rows call the baseline group 1.
+    groups = [group_number(run["encoding"], row["scan_group"]) for run, row in found]
+    return curves.assign(scan_group=groups, **{key: [run[key] for run, _ in found] for key in more})
 
 
-def _with_shares(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
-    """With SHARE of each row's run, if any run's records have another scan script than libjpeg's."""
-    if all(script_of_records(run.config.get("records", {})) == DEFAULT for run in runs):
-        return frame
-    return frame.assign(**{SHARE: [_bytes_share(run) for run in runs]})
+def _of_run(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
+    manifest, config, last = run.manifest, run.config, run.rows[-1]
+    facts, quality = facts_of(run), quality_of(run, sets)
+    scores = [row["val_score"] for row in run.eval_rows] or [NEVER]
+    counts = (manifest.num_train, manifest.num_tune, manifest.num_val)
+    limits = ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s")
+    of_last_row = ("train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes")
+    return {
+        "run_id": manifest.run_id,
+        "dataset": run.dataset,
+        "label": manifest.label,
+        "model": manifest.model,
+        "image_px": config["training"]["image_size"],
+        "scan": scan_label(config["scan"], config.get("records")),
+        "encoding": manifest.encoding,
+        "group": NEVER if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
+        SHARE: _bytes_share(run),
+        "storage": storage_label(config["storage"]),
+        **{key: config["storage"][key] for key in limits},
+        "network": network_label(config["network"]) if "network" in config else "",
+        "world_size": config["world_size"],
+        "seed": manifest.seed,
+        "fold": _fold_of(config["dataset"]),
+        "target_score": manifest.target,
+        **facts,
+        "exclusive": is_exclusive(run),
+        "final_score": scores[-1],
+        "best_score": max(scores),
+        **reached_of(run, facts["target_excluded_because"], facts["timing_excluded_because"]),
+        "mean_image_bytes": _mean_image_bytes(run),
+        "decode": config["loader"]["decode"],
+        "antialias": config["loader"]["antialias"],
+        "ms_ssim": quality.ms_ssim,
+        "num_scales": quality.num_scales,
+        "ms_ssim_of": quality.measured_on,
+        **interval_rates({}, last),
+        "epochs": last["epoch"],
+        "samples": last["samples_seen"],
+        **{key: last[key] for key in of_last_row},
+        "git_sha": manifest.git_sha,
+        "git_dirty": manifest.git_dirty,
+        "numerics": manifest.numerics,
+        "images_key": manifest.images_key,
+        "num_train": manifest.num_train,
+        "num_images": sum(count or 0 for count in counts),
+        "config": run.settings,
+        "science": scientific_part(run.settings),
+        "rows": run.rows,
+        "predictions": run.predictions,
+    }
 
 
-def _with_folds(frame: pd.DataFrame, runs: Sequence[Run]) -> pd.DataFrame:
-    """With `fold` of each row's run (`fold_of`), if any has one: a fold repeats a setting as a seed does."""
-    return frame.assign(fold=[fold_of(run) for run in runs]) if any(map(fold_of, runs)) else frame
+def _fold_of(dataset: Mapping[str, Any]) -> str:
+    """`0 of 5`: the fold that validates; empty where there are none."""
+    return f"{dataset['fold']} of {dataset['num_folds']}" if dataset.get("num_folds") else ""
 
 
 def _bytes_share(run: Run) -> float:
@@ -314,28 +350,6 @@ def _bytes_share(run: Run) -> float:
     if has_policy(run.config) or image_bytes is None or not last.get("full_bytes"):
         return NEVER
     return float(image_bytes * last["samples_seen"] / last["full_bytes"])
-
-
-def _read_and_spent(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
-    config, last = run.config, run.rows[-1]
-    storage = {key: config["storage"][key] for key in ("bandwidth_mib_per_s", "latency_ms", "requests_per_s")}
-    quality = quality_of(run, sets)
-    return {
-        "mean_image_bytes": _mean_image_bytes(run),
-        "decode": config["loader"].get("decode", "libjpeg"),
-        "antialias": config["loader"].get("antialias", False),
-        "ms_ssim": quality.ms_ssim,
-        "num_scales": quality.num_scales,
-        "ms_ssim_of": quality.measured_on,
-        **storage,
-        "seek_ms": config["storage"].get("seek_ms", 0.0),  # came later
-        **interval_rates({}, last),
-        "epochs": last["epoch"],
-        "samples": last["samples_seen"],
-        **{key: last[key] for key in ("train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes")},
-        "git_sha": run.manifest.git_sha,
-        "git_dirty": run.manifest.git_dirty,
-    }
 
 
 def _mean_image_bytes(run: Run) -> float | None:

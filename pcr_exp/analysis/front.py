@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,10 @@ from pcr_exp.analysis.figure import (
     save_figure,
     ticks_in_bytes,
 )
-from pcr_exp.analysis.frame import LEVEL, fold_of, per_setting, shared_columns
+from pcr_exp.analysis.frame import LEVEL, per_setting
 from pcr_exp.analysis.marks import guesses_of, guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
-from pcr_exp.analysis.runs import Run, evaluations_at
+from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import distinct_seeds, half_width, paired_difference, spread
 from pcr_exp.analysis.style import MUTED, level_of, style
 
@@ -66,15 +66,15 @@ _WORDS = {
 }
 
 
-def front_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """FRONT_COLUMNS: one row per task, recipe and fidelity of the test, over `n` seeds.
+def front_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """FRONT_COLUMNS of `run_frame`: one row per task, recipe and fidelity of the test, over `n` seeds.
 
     `score_*`: the headline of the finished model; `score_ci95` half its 95 % interval. `difference_*`: less
     the baseline's of the same seed, tested in full; NaN where a task has none, or several. `read_bytes_*` is
     what the whole run read, its probes included, and `image_bytes_mean` that per image seen. Tasks without a
     policy, or with nothing beside it, have no rows.
     """
-    found = pd.DataFrame([row for run in runs for row in _rows(run)])
+    found = pd.DataFrame([row for run in frame.to_dict("records") for row in _rows(run)])
     if found.empty:
         return pd.DataFrame(columns=FRONT_COLUMNS)
     parts = []
@@ -122,12 +122,12 @@ def draw_front(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def write_front(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[Path]]:
+def write_front(frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
     """Save `accuracy_vs_bytes` if policies were trained beside anything else; (no table, the figure)."""
-    table = front_table(runs)
+    table = front_table(frame)
     if table.empty:
         return [], []
-    drawn = [run for run in runs if _task(run) in set(table[FRONT_KEYS].itertuples(index=False, name=None))]
+    drawn = frame.merge(table[FRONT_KEYS].drop_duplicates(), on=FRONT_KEYS)
     caption = of_runs(drawn, "Final accuracy over the bytes that runs read")
     return [], save_figure(draw_front(table), table, out, NAME, caption)
 
@@ -186,25 +186,22 @@ def _legend_columns(rows: pd.DataFrame) -> int:
     return 2 if rows["recipe"].str.len().max() <= _SHORT_RECIPE else 1
 
 
-def _rows(run: Run) -> list[dict[str, Any]]:
-    shared, last = shared_columns(run), run.rows[-1]
-    read_bytes = last["record_bytes"] + last["probe_bytes"]
-    sizes_px = run.config["training"].get("input_sizes") or []  # came later
+def _rows(run: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    read_bytes = run["record_bytes"] + run["probe_bytes"]
+    sizes_px = run["config"]["training"].get("input_sizes")
     inputs = f", inputs {', '.join(map(str, sizes_px))} px" if sizes_px else ""
-    kept = ("dataset", "label", "model", *LEVEL, "setting", "seed", "headline")
+    kept = (*FRONT_KEYS, *LEVEL, "setting", "seed", "fold", "headline", "majority_share", "num_classes")
     return [
         {
-            **{key: shared[key] for key in (*kept, "majority_share", "num_classes")},
-            "fold": fold_of(run),
-            "image_px": run.config["training"]["image_size"],
-            "recipe": shared["scan"] + inputs,
+            **{key: run[key] for key in kept},
+            "recipe": run["scan"] + inputs,
             "tested_at": tested_at,
             "score": evaluations[-1]["val_score"],
             "read_bytes": read_bytes,
-            "image_bytes": read_bytes / last["samples_seen"],
+            "image_bytes": read_bytes / run["samples"],
         }
         for tested_at in TESTED_AT
-        if (evaluations := evaluations_at(tested_at, run.rows))
+        if (evaluations := evaluations_at(tested_at, run["rows"]))
     ]
 
 
@@ -229,8 +226,3 @@ def _is_on_front(row: Mapping[Any, Any], rows: pd.DataFrame) -> bool:
         alike["read_bytes_mean"] <= row["read_bytes_mean"]
     )
     return not ((fewer | more) & not_worse).any()
-
-
-def _task(run: Run) -> tuple[Any, ...]:
-    manifest = run.manifest
-    return run.dataset, manifest.label, manifest.model, run.config["training"]["image_size"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,8 +19,9 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.caption import repeats_words
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.over_images import INTERVALS
-from pcr_exp.analysis.runs import Run, read_runs, read_timed_runs
+from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.analysis.statistics import SEEDS_ALONE
 from pcr_exp.analysis.tables import markdown_table
 from pcr_exp.errors import RunError
@@ -45,22 +46,22 @@ class MeasuredSet:
     commits: tuple[str, ...]
 
 
-def set_of_runs(of: str, runs: Sequence[Run], intervals: Iterable[str]) -> MeasuredSet:
-    """Of finished runs, one or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
+def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> MeasuredSet:
+    """Of `run_frame` of one run or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
     known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
-    commits = (run.manifest.git_sha or "not recorded" for run in runs)
+    commits = (commit or "not recorded" for commit in frame["git_sha"])
     return MeasuredSet(
         of,
-        repeats_words(runs),
+        repeats_words(frame),
         f"{' / '.join(known)}, 95 %" if known else "none",
-        tuple(sorted({run.manifest.numerics for run in runs})),
+        tuple(sorted(set(frame["numerics"]))),
         tuple(dict.fromkeys(commit[:_COMMIT_DIGITS] if " " not in commit else commit for commit in commits)),
     )
 
 
-def measured_line(runs: Sequence[Run], intervals: Iterable[str]) -> str:
+def measured_line(frame: pd.DataFrame, intervals: Iterable[str]) -> str:
     """The last line of a page of tables that were made of some runs, with a blank one before it."""
-    found = set_of_runs("", runs, intervals)
+    found = set_of_runs("", frame, intervals)
     return (
         f"\nMeasured: n = {found.n}; interval: {found.interval}; NUMERICS "
         f"{' and '.join(map(str, found.numerics))}; commit {', '.join(found.commits)}.\n"
@@ -77,7 +78,7 @@ def sets_below(folder: Path) -> list[MeasuredSet]:
     for path in sorted(folder.rglob(RUNS_FILE)):
         runs = read_runs(path.parent) or read_timed_runs(path.parent)
         name = str(path.parent.relative_to(folder)).removesuffix("runs").strip("/.")
-        found.append(set_of_runs(name or "runs", runs, _intervals(path.parent.parent)))
+        found.append(set_of_runs(name or "runs", run_frame(runs), _intervals(path.parent.parent)))
     declared = _declared(_results_of(folder)).get(_name(folder), {})
     commits = [*declared.get("commit", "").split(), *_commits_of_json(folder)]
     if found and not commits:

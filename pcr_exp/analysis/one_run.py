@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import BELOW, accuracy_axis, panel_title, panels, save_figure, target_line
-from pcr_exp.analysis.frame import has_policy, seconds_of
+from pcr_exp.analysis.frame import has_policy, run_frame, seconds_of
 from pcr_exp.analysis.marks import guessing_lines
-from pcr_exp.analysis.policies import draw_trace, trace_of
+from pcr_exp.analysis.policies import draw_trace
+from pcr_exp.analysis.primary_metric import scored
 from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.style import INK, ScanLevel, style
 from pcr_exp.analysis.tables import task_title, with_unit
@@ -43,16 +44,17 @@ def draw_run(folder: Path) -> dict[str, Path]:
     rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
-    run = Run(manifest, config, rows)
+    run = Run(manifest, config, [scored(row, manifest.headline) for row in rows])
     title = task_title(run.dataset, manifest.label, manifest.model)
     scan = level_of_config(config["scan"], config.get("records"))
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
     curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
-    caption = of_runs([run], "Loss and accuracy over time")
+    frame = run_frame([run])
+    caption = of_runs(frame, "Loss and accuracy over time")
     drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
-    if trace := draw_trace(trace_of(run), run, chosen, scan.label, folder, "policy_trace"):
+    if trace := draw_trace(frame, chosen, folder, "policy_trace"):
         drawn["policy_trace"] = trace
     return {name: next(path for path in paths if path.suffix == ".png") for name, paths in drawn.items()}
 

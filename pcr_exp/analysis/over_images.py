@@ -6,7 +6,7 @@ interval, and says that it is over seeds alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,7 @@ from pcr_exp.analysis.intervals import (
     of_shared_images,
     strata_of,
 )
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.statistics import by_repeat, paired_difference
-from pcr_exp.runs.predictions import Predictions
 
 SEEDS_AND_IMAGES = "t over seeds and images"
 FOLDS_AND_IMAGES = "t over folds and images"
@@ -33,16 +31,10 @@ Influence = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[Any]]
 """Of one evaluation, by image hash: the hashes, what each image does to the score, and its stratum."""
 
 
-def predictions_of(runs: Iterable[Run]) -> dict[str, Predictions]:
-    """By run id, of those that kept what they said of every image."""
-    return {run.manifest.run_id: run.predictions for run in runs if run.predictions is not None}
-
-
 def with_intervals(
     runs: pd.DataFrame,
     reference: pd.DataFrame,
     measure: str,
-    predictions: Mapping[str, Predictions],
     tested_at: str = "full",
 ) -> dict[Any, dict[str, Any]]:
     """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
@@ -50,10 +42,10 @@ def with_intervals(
     Levels with all seeds (or folds) of the reference are one task: their scatter is pooled.
 
     Args:
-        runs: Rows with `scan`, `run_id`, `headline`, the measure, and REPEAT.
+        runs: Rows with `scan`, `run_id`, `headline`, `predictions` (None of a run that kept none), the
+            measure, and REPEAT.
         reference: The same, of the baseline, tested in full.
         measure: Column of the score of the last evaluation.
-        predictions: By run id.
         tested_at: The eval group of which that is.
     """
     levels = dict(iter(runs.groupby("scan", sort=True)))
@@ -66,7 +58,7 @@ def with_intervals(
     pooled = {name: rows for name, rows in whole.items() if rows is not None}
     if len(repeats) < 2 or not pooled:
         return found
-    images = _images([(repeats, "full"), *((rows, tested_at) for rows in pooled.values())], predictions)
+    images = _images([(repeats, "full"), *((rows, tested_at) for rows in pooled.values())])
     if images is None:
         return found
     scores = np.array([rows[measure].to_numpy(float) for rows in (repeats, *pooled.values())])
@@ -89,13 +81,11 @@ def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | Non
     return None if own["run_id"].equals(repeats["run_id"]) and len(rows) == len(repeats) else own
 
 
-def _images(
-    levels: Sequence[tuple[pd.DataFrame, str]], predictions: Mapping[str, Predictions]
-) -> tuple[ImageVariance, str] | None:
+def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, str] | None:
     """What images do to differences, with words for the interval; None where they cannot tell."""
     found: list[list[Influence]] = []
     for rows, tested_at in levels:
-        of_level = [_influence(run, tested_at, predictions) for run in rows.to_dict("records")]
+        of_level = [_influence(run, tested_at) for run in rows.to_dict("records")]
         known = [one for one in of_level if one is not None]
         if len(known) < len(of_level):
             return None
@@ -114,10 +104,8 @@ def _images(
     return of_folds(folds), FOLDS_AND_IMAGES
 
 
-def _influence(
-    run: Mapping[Any, Any], eval_group: str, predictions: Mapping[str, Predictions]
-) -> Influence | None:
-    kept = predictions.get(run["run_id"])
+def _influence(run: Mapping[Any, Any], eval_group: str) -> Influence | None:
+    kept = run["predictions"]
     of_group = [one for one in kept.evaluations if one.eval_group == eval_group] if kept else []
     if kept is None or not of_group or run["headline"] not in INFLUENCES:
         return None

@@ -15,10 +15,9 @@ from pcr_exp.analysis.caption import Caption, of_runs
 from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import has_policy, seconds_of
 from pcr_exp.analysis.reporting_rules import NEVER
-from pcr_exp.analysis.runs import Run
 from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import with_unit
-from pcr_exp.config.describe import scan_label, script_in
+from pcr_exp.config.describe import script_in
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.policies.policy import measure_words
 from pcr_exp.policies.schedule import probabilities
@@ -187,37 +186,31 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
     ax.legend(title="scan group", **BELOW, ncols=5)
 
 
-def write_traces(runs: Sequence[Run], out: Path) -> list[Path]:
+def write_traces(frame: pd.DataFrame, out: Path) -> list[Path]:
     """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}` in `out`.
 
     Runs of one policy and seed in several settings have the setting's run id as their name. What all scans of
     an image take is known of newer runs; for others it is taken from a run of the last scan group on the same
     records, if there is one.
     """
-    with_policy = [run for run in runs if has_policy(run.config)]
-    names = [f"{run.config['scan']['name']}_s{run.manifest.seed}" for run in with_policy]
+    with_policy = frame[[has_policy(config) for config in frame["config"]]]
+    names = [f"{run['config']['scan']['name']}_s{run['seed']}" for run in with_policy.to_dict("records")]
     paths: list[Path] = []
-    for run, name in zip(with_policy, names, strict=True):
-        manifest = run.manifest
-        caption = of_runs([run], "What the policy chose")
-        unique = name if names.count(name) == 1 else manifest.run_id
-        scan = scan_label(run.config["scan"], run.config.get("records"))
-        paths += draw_trace(trace_of(run), run, caption, scan, out / "traces", unique)
+    for place, name in enumerate(names):
+        run = with_policy.iloc[[place]]
+        unique = name if names.count(name) == 1 else str(run["run_id"].iloc[0])
+        paths += draw_trace(run, of_runs(run, "What the policy chose"), out / "traces", unique)
     return paths
 
 
-def trace_of(run: Run) -> pd.DataFrame:
-    """`policy_trace` of a run."""
-    return policy_trace(run.rows, run.config["scan"].get("threshold"))
-
-
-def draw_trace(
-    trace: pd.DataFrame, run: Run, caption: Caption, scan: str, out: Path, name: str
-) -> list[Path]:
-    """Save what a run's policy decided as `<name>.{pdf,png,csv}` in `out`; nothing if it decided nothing."""
+def draw_trace(frame: pd.DataFrame, caption: Caption, out: Path, name: str) -> list[Path]:
+    """Save what the policy of one run decided as `<name>.{pdf,png,csv}`; nothing if it decided nothing."""
+    (run,) = frame.to_dict("records")
+    rows, scan = run["rows"], run["config"]["scan"]
+    trace = policy_trace(rows, scan.get("threshold"))
     if trace.empty:
         return []
-    figure = draw_policy_trace(trace, scan, seconds_of(run.rows[-1]), drawn_shares(run.config["scan"]))
+    figure = draw_policy_trace(trace, run["scan"], seconds_of(rows[-1]), drawn_shares(scan))
     if (trace["probe_s"] > 0).any():
         footer(figure, "grey: probes")
     return save_figure(figure, trace, out, name, caption)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from pcr_exp.training.task import TOP1, Headline, headline_called
 
+_IN_FILES = {"timing_excluded_because": "no_seconds", "target_excluded_because": "no_target"}
 _SCORE = re.compile(r"(?<![a-z])score(?![a-z])")
 
 
@@ -40,8 +41,10 @@ def scored(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame as files have it: with `final_top1` for `final_score` where all are judged by top-1.
 
-    Where rows are judged by different metrics, columns stay called `score`, and `headline` says which.
+    Where rows are judged by different metrics, columns stay called `score`, and `headline` says which. The
+    reporting rules' columns have their names of version 0.2.
     """
+    frame = frame.rename(columns=_IN_FILES)
     if "headline" not in frame or frame["headline"].nunique() != 1:
         return frame
     name = str(frame["headline"].iloc[0])

@@ -17,14 +17,13 @@ from pcr_exp.analysis.accuracy import (
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.distinguishing import setting_words, with_settings
 from pcr_exp.analysis.figure import save_figure
-from pcr_exp.analysis.frame import GROUP_KEYS, eval_curves, runs_frame
+from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front
 from pcr_exp.analysis.measured_under import measured_line
-from pcr_exp.analysis.over_images import predictions_of
 from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.quality import load_quality, save_quality_figures
-from pcr_exp.analysis.runs import Run, read_runs, unfinished_runs
+from pcr_exp.analysis.runs import read_runs, unfinished_runs
 from pcr_exp.analysis.side_by_side import draw_side_by_side, with_totals
 from pcr_exp.analysis.summary import scan_comparisons, summary_table, to_markdown
 from pcr_exp.errors import RunError
@@ -43,8 +42,8 @@ class Report:
     """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
 
 
-Page = Callable[[list[Run], pd.DataFrame, Path], tuple[list[Path], list[Path]]]
-"""Writes what runs, and their rows of `runs_frame`, allow into a folder; returns its tables and figures."""
+Page = Callable[[pd.DataFrame, Path], tuple[list[Path], list[Path]]]
+"""Writes what `run_frame` allows into a folder; returns its tables and figures."""
 
 
 def write_report(
@@ -77,46 +76,43 @@ def write_report(
             f"no finished run below {runs_root} and no measurement below {quality_root}: nothing to draw. "
             "Make some with `python -m experiments.train` or `python -m experiments.quality`."
         )
-    frame = runs_frame(runs, quality)
-    summary = summary_table(frame, predictions_of(runs))
+    frame = run_frame(runs, quality)
+    summary = summary_table(frame)
     out.mkdir(parents=True, exist_ok=True)
     tables, figures, num_lone_groups = [], [], 0
     if runs:
         tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
-        as_written(frame).to_csv(tables[0], index=False)
+        as_written(frame[with_more(frame, RUN_COLUMNS)]).to_csv(tables[0], index=False)
         as_written(summary).to_csv(tables[1], index=False)
-        tables[2].write_text(to_markdown(summary, unfinished, setting_words(runs)))
-        figures += _figures_of_levels(runs, frame, out)
+        tables[2].write_text(to_markdown(summary, unfinished, setting_words(frame)))
+        figures += _figures_of_levels(frame, out)
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
-        figures += write_traces(runs, out)
-        for write in (_front, *pages):
-            more_tables, more_figures = write(runs, frame, out)
+        figures += write_traces(frame, out)
+        for write in (write_front, *pages):
+            more_tables, more_figures = write(frame, out)
             tables, figures = tables + more_tables, figures + more_figures
         for page in (path for path in tables if path.suffix == ".md"):
-            page.write_text(page.read_text() + measured_line(runs, summary["difference_interval"]))
+            page.write_text(page.read_text() + measured_line(frame, summary["difference_interval"]))
     if with_quality and not quality.empty:
         figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, tables, figures, num_lone_groups)
 
 
-def _front(runs: list[Run], _: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    return write_front(runs, out)
-
-
-def _figures_of_levels(runs: list[Run], frame: pd.DataFrame, out: Path) -> list[Path]:
-    curves = with_settings(scan_comparisons(eval_curves(runs)), runs)
+def _figures_of_levels(frame: pd.DataFrame, out: Path) -> list[Path]:
+    curves = with_settings(scan_comparisons(eval_curves(frame)), frame)
     if curves.empty:
         return []
-    caption = of_runs(runs, "Accuracy over epochs", curves)
+    caption = of_runs(frame, "Accuracy over epochs", curves)
     figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch", caption)
     timed = with_seconds(curves)
     if len(timed):
-        caption = of_runs(runs, "Accuracy over time", timed)
+        caption = of_runs(frame, "Accuracy over time", timed)
         figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy", caption)
-        caption = of_runs(runs, "Accuracy over time and over epochs", timed)
+        caption = of_runs(frame, "Accuracy over time and over epochs", timed)
         figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs", caption)
-    totals = with_settings(with_totals(scan_comparisons(frame)), runs)
-    caption = of_runs(runs, "What each scan level took and reached", totals)
+    listed = frame[with_more(frame, RUN_COLUMNS)]
+    totals = with_settings(with_totals(scan_comparisons(listed)), frame)
+    caption = of_runs(frame, "What each scan level took and reached", totals)
     return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side", caption)]
 
 

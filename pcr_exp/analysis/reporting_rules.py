@@ -16,7 +16,15 @@ from pcr_exp.training.task import TOP1, headline_called
 
 NEVER = float("nan")
 """A number that may not be said, or that was not reached."""
-FACTS = ["majority_share", "num_classes", "headline", "hardware", "timing", "no_seconds", "no_target"]
+FACTS = [
+    "majority_share",
+    "num_classes",
+    "headline",
+    "hardware",
+    "timing",
+    "timing_excluded_because",
+    "target_excluded_because",
+]
 """What is said of every run in every table (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
@@ -65,13 +73,13 @@ def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Why no speed-up of `runs` over `reference` may be shown; empty if it may.
 
     Args:
-        runs: Rows with `no_seconds` (as `may_say_seconds` says it) and `timing` (manifests' key).
+        runs: Rows with `timing_excluded_because` (`may_say_seconds`) and `timing` (manifests' key).
         reference: The same, of the runs that are compared with.
     """
     if reference.empty:
         return "nothing to compare with"
     both = pd.concat([runs, reference])
-    if reasons := distinct(both["no_seconds"]):
+    if reasons := distinct(both["timing_excluded_because"]):
         return reasons[0]
     return UNLIKE if both["timing"].nunique() > 1 else ""
 
@@ -129,8 +137,8 @@ def facts_of(run: Run) -> dict[str, Any]:
         "headline": manifest.headline,
         "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
         "timing": run.manifest.timing_key,
-        "no_seconds": may_say_seconds(run),
-        "no_target": may_say_time_to(
+        "timing_excluded_because": may_say_seconds(run),
+        "target_excluded_because": may_say_time_to(
             manifest.target, manifest.majority_share, manifest.num_classes, manifest.headline
         ),
     }

@@ -41,7 +41,7 @@ _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 
 def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `runs_frame` with three columns more.
+    """Rows of `run_frame` with three columns more.
 
     `all_s`: training, waiting and probing; NaN where no seconds may be said. `record_mib`: the MiB of records
     that training and probes read. `difference_points`: the final score less the baseline's of the same seed
@@ -52,7 +52,7 @@ def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
     theirs = runs[keys].join(baselines, on=keys)["final_score"]
     return runs.assign(
         difference_points=100 * (runs["final_score"] - theirs),
-        all_s=seconds_of(runs).where(runs["no_seconds"] == ""),
+        all_s=seconds_of(runs).where(runs["timing_excluded_because"] == ""),
         record_mib=(runs["record_bytes"] + runs["probe_bytes"]) / MIB,
     )
 
@@ -68,11 +68,11 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
     be said are not shown; where none may, nor are their panels.
 
     Args:
-        runs: `with_totals` of `runs_frame`; one row of panels per GROUP_KEYS.
+        runs: `with_totals` of `run_frame`; one row of panels per GROUP_KEYS.
     """
     with style():
         facts = list(per_panel(runs))
-        silent = (runs["no_seconds"] != "").all()
+        silent = (runs["timing_excluded_because"] != "").all()
         shown = {name: label for name, label in MEASURES.items() if not (silent and name in _SECONDS)}
         heights = [_MARGIN_IN + _LINE_IN * rows["scan"].nunique() for _, _, rows in facts]
         figure = new_figure(0.62 * PANEL_WIDTH_IN * len(shown), sum(heights))
@@ -152,9 +152,9 @@ def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -
 
 
 def _why_missing(level: pd.DataFrame, measure: str) -> str:
-    if (level["no_seconds"] != "").any():
+    if (level["timing_excluded_because"] != "").any():
         return "not said"
-    if measure == "time_to_target_s" and (level["no_target"] != "").any():
+    if measure == "time_to_target_s" and (level["target_excluded_because"] != "").any():
         return "target is guessed"
     missing = int(level[measure].isna().sum())
     return f"{missing} of {len(level)} did not"

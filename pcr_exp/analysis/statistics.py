@@ -110,23 +110,23 @@ def over_seeds(
     """One row for the runs of one series, each seed once.
 
     Args:
-        runs: Rows of `frame.tidy_frame`.
+        runs: Rows of `frame.page_frame`.
         same: Columns that these runs share: taken from the first.
         measures: Columns that `spread` is made of.
         times: Those of `measures` that are seconds or rates: NaN also where runs are of unlike hardware.
 
     Returns:
-        `same`; `n` seeds; `no_seconds`, why none may be said; `hardware`; `<measure>_mean`, `_min`, `_max`.
+        `same`; `n` seeds; `timing_excluded_because`; `hardware`; `<measure>_mean`, `_min`, `_max`.
     """
     seeds = distinct_seeds(runs)
     row: dict[str, Any] = {
         **{key: seeds[key].iloc[0] for key in same},
         "n": len(seeds),
-        "no_seconds": " / ".join(distinct(seeds["no_seconds"])),
+        "timing_excluded_because": " / ".join(distinct(seeds["timing_excluded_because"])),
         "hardware": all_hardware(seeds),
         **spread(seeds, measures),
     }
-    if not row["no_seconds"] and seeds["timing"].nunique() > 1:
-        row["no_seconds"] = UNLIKE
+    if not row["timing_excluded_because"] and seeds["timing"].nunique() > 1:
+        row["timing_excluded_because"] = UNLIKE
         row |= {f"{measure}_{part}": NEVER for measure in times for part in ("mean", "min", "max")}
     return row

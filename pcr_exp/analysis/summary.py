@@ -31,7 +31,6 @@ from pcr_exp.analysis.tables import (
     three_figures,
     timed,
 )
-from pcr_exp.runs.predictions import Predictions
 
 
 def to_markdown(
@@ -117,7 +116,11 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     def speedup(row: Mapping[Any, Any]) -> str:
         if baselines.empty:
             return "no baseline"
-        if reason := row["no_target"] or row["no_seconds"] or baselines["no_seconds"].iloc[0]:
+        if (
+            reason := row["target_excluded_because"]
+            or row["timing_excluded_because"]
+            or baselines["timing_excluded_because"].iloc[0]
+        ):
             return notes.refuse(reason)
         if row["num_reached"] < row["n"]:
             return NOTHING
@@ -158,11 +161,11 @@ def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
+    """`run_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
 
     Then it tells nothing apart; where seconds may be said, rows of unlike hardware or settings stay apart.
     """
-    may = runs["no_seconds"] == ""
+    may = runs["timing_excluded_because"] == ""
     any_may = may.groupby([runs[key] for key in GROUP_KEYS]).transform("any")
     return runs.assign(timing=runs["timing"].where(any_may.astype(bool), ""))
 
@@ -174,15 +177,15 @@ def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["run_id"] == first].assign(timing="")
 
 
-def summary_table(runs: pd.DataFrame, predictions: Mapping[str, Predictions] | None = None) -> pd.DataFrame:
-    """One row per GROUP_KEYS x timing x scan of `runs_frame`, over seeds or folds; numbers, not text.
+def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per GROUP_KEYS x timing x scan of `run_frame`, over seeds or folds; numbers, not text.
 
     * Scores are over the `n` seeds of a setting, wherever they ran: `final_score_*` (what is reported) and
       `best_score_*`, each mean, min, max; `difference_*`: final score less the baseline's of the same seed,
-      with an interval over images as well where all runs of the group are in `predictions`, by run id.
+      with an interval over images as well where all runs of the group kept their predictions.
     * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
-      `no_seconds` says why they may not be shown. `num_reached`: seeds that reached the target. Where some
-      did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
+      `timing_excluded_because` says why they may not be shown. `num_reached`: seeds that reached the target.
+      Where some did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
     * `speedup_over_baseline`: the baseline's seconds to the target over this level's of the same seed, a mean
       over the seeds of both; NaN unless every seed of both reached it and both may be said.
     * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest;
@@ -191,7 +194,7 @@ def summary_table(runs: pd.DataFrame, predictions: Mapping[str, Predictions] | N
     rows = []
     for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):
         baseline = of_group[of_group["encoding"] == "baseline"]
-        differences = with_intervals(of_group, baseline, "final_score", predictions or {})
+        differences = with_intervals(of_group, baseline, "final_score")
         for (timing, scan), of_scan in of_group.groupby(["timing", "scan"], sort=True):
             level = of_group[of_group["scan"] == scan]
             keys = dict(zip([*GROUP_KEYS, "timing", "scan"], [*group, timing, scan], strict=True))
@@ -210,7 +213,7 @@ def _summary(
     seeds = distinct_seeds(level)
     first = seeds.iloc[0]
     same_timing = baseline[baseline["timing"] == timed["timing"].iloc[0]]
-    reasons = distinct(timed["no_seconds"])
+    reasons = distinct(timed["timing_excluded_because"])
     speed = spread(timed, SPEED)
     if reasons:
         speed = dict.fromkeys(speed, NEVER)
@@ -229,9 +232,9 @@ def _summary(
         **spread(seeds, ["final_score", "best_score"]),
         **difference,
         "num_reached": int(seeds["epochs_to_target"].notna().sum()),
-        "no_target": first["no_target"],
+        "target_excluded_because": first["target_excluded_because"],
         "n_timed": len(timed),
-        "no_seconds": reasons[0] if reasons else "",
+        "timing_excluded_because": reasons[0] if reasons else "",
         **speed,
         "hardware": all_hardware(timed),
     }

@@ -128,8 +128,10 @@ def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
 
 
 def timed(notes: Footnotes, cell: Cell) -> Cell:
-    """A cell of seconds or rates: refused with the reason where the row's `no_seconds` has one."""
-    return lambda row: notes.refuse(row["no_seconds"]) if row["no_seconds"] else cell(row)
+    """A cell of seconds or rates: refused where the row has a reason in `timing_excluded_because`."""
+    return lambda row: (
+        notes.refuse(row["timing_excluded_because"]) if row["timing_excluded_because"] else cell(row)
+    )
 
 
 def span(counts: pd.Series) -> str:
@@ -178,13 +180,13 @@ def section(title: str, facts: str, rows: pd.DataFrame, columns: Mapping[str, Ce
 def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str:
     """Time to the target if every run reached it and it may be said: else who did, or why not.
 
-    `row` has `n`, `num_reached`, `no_target` and `no_seconds`.
+    `row` has `n`, `num_reached`, `target_excluded_because` and `timing_excluded_because`.
     """
-    if row["no_target"]:
-        return notes.refuse(row["no_target"])
+    if row["target_excluded_because"]:
+        return notes.refuse(row["target_excluded_because"])
     if row["num_reached"] < row["n"]:
         return "not reached" if row["num_reached"] == 0 else f"reached by {row['num_reached']} of {row['n']}"
-    return notes.refuse(row["no_seconds"]) if row["no_seconds"] else seconds(row)
+    return notes.refuse(row["timing_excluded_because"]) if row["timing_excluded_because"] else seconds(row)
 
 
 def kilobytes(num_bytes: float) -> str:

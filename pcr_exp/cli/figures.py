@@ -14,6 +14,7 @@ from pcr_exp.analysis.comparison import (
     draw_comparison,
 )
 from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import measured_line
 from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.report import Page, Report, write_report
@@ -68,7 +69,7 @@ def figures(
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
     """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
-    runs, out = read_runs(config.runs_root, config.target), Path(config.out)
+    runs, out = run_frame(read_runs(config.runs_root, config.target)), Path(config.out)
     table = compare_setting(runs, key, reference)
     as_written(table).to_csv(out / "comparison.csv", index=False)
     text = comparison_to_markdown(table, key, reference) + "\n"

@@ -60,6 +60,8 @@ class RunnerConfig:
     the command line can name them, for what they register is needed to compose a configuration."""
     smoke: dict[str, Any] = field(default_factory=dict)
     """By key, the overrides with which this is tried in seconds, on the embedded dataset: `runner=smoke`."""
+    note: dict[str, Any] = field(default_factory=dict)
+    """What an experiment's file says of itself for people: what it shows, of which papers, and its cost."""
     dry_run: bool = False
     """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
 
@@ -80,8 +82,8 @@ class StudyConfig(RunnerConfig):
         return f"{self.out_root}/<id>" if self.out is None else self.out
 
 
-OF_THE_COMMAND = ("smoke", "dry_run")
-"""Keys of RunnerConfig that say how a command is carried out: no run remembers them."""
+OF_THE_COMMAND = ("smoke", "note", "dry_run")
+"""Keys of RunnerConfig that say how a command is carried out, or why: no run remembers them."""
 
 
 @dataclass(kw_only=True, slots=True)

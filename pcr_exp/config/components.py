@@ -24,21 +24,24 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pcr_exp.errors import ConfigError
 
 ENTRY_POINTS = "pcr_exp.components"
-_OURS = (
-    "pcr_exp.datasets",
-    "pcr_exp.policies",
-    "pcr_exp.gradients",
-    "pcr_exp.activations",
-    "pcr_exp.loading.echo",
-    "pcr_exp.training",
+OURS = (
+    *(f"pcr_exp.datasets.{name}" for name in ("cars", "celebahq", "folder", "ham10000", "imagenet")),
+    *(f"pcr_exp.datasets.{name}" for name in ("pcr_release", "photos", "table")),
+    *(f"pcr_exp.policies.{name}" for name in ("balanced", "cached", "plateau")),
+    *(f"pcr_exp.policies.{name}" for name in ("policy", "schedule", "smallest")),
+    *(f"pcr_exp.gradients.{name}" for name in ("codec", "compared", "threelc")),
+    *(f"pcr_exp.activations.{name}" for name in ("quantise", "sz")),
+    "pcr_exp.loading.echo.variants",
+    *(f"pcr_exp.training.{name}" for name in ("models", "task")),
 )
+"""The modules that register our components, but for the image codec, which readers of records import. Others
+need torch and the like: who only composes a configuration does not wait seconds for that."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -87,8 +90,8 @@ def find_components(packages: Iterable[str] = ()) -> None:
     global _found_all
     if not _found_all:
         _found_all = True  # set first: a component's module may ask for others while it is imported
-        for package in _OURS:
-            _import_ours(package)
+        for module in OURS:
+            importlib.import_module(module)
         for entry in entry_points(group=ENTRY_POINTS):
             _import_users(entry.module, f"the entry point {entry.name!r} of the group {ENTRY_POINTS}")
     for package in packages:
@@ -166,14 +169,6 @@ def _matching(group: str, settings: Any) -> dict[str, Component]:
 def _options(group: str) -> dict[str, Component]:
     find_components()
     return _components.get(group, {})
-
-
-def _import_ours(package: str) -> None:
-    # Only the modules that register something: the others need torch and the like, which take seconds to
-    # import, and whoever only composes a configuration should not have to wait for that.
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py") and "\n@register(" in file.read_text(encoding="utf-8"):
-            importlib.import_module(f"{package}.{file.name.removesuffix('.py')}")
 
 
 def _import_users(package: str, named_by: str) -> None:

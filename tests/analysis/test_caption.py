@@ -16,7 +16,7 @@ import pcr_exp
 from experiments.rebuild import RESULTS
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, of_runs, task_words
 from pcr_exp.analysis.figure import footer, panel_title, panels, put_caption
-from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.frame import eval_curves, run_frame
 from pcr_exp.analysis.made_by import made_by
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.style import style
@@ -41,7 +41,7 @@ def test_the_caption_of_runs_is_what_their_files_say(tmp_path: Path, make_run: M
         make_run(tmp_path, "baseline", seed=seed)
     make_run(tmp_path, "group_2")
     make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")})
-    found = of_runs(read_runs(tmp_path), "Accuracy")
+    found = of_runs(run_frame(read_runs(tmp_path)), "Accuracy")
     assert found.title == "Accuracy\nphotos · photo · resnet18 · 64 px"
     assert found.facts == (
         "n = 1 to 2 seeds each; storage 8 MiB/s / storage without a limit in MiB/s; Test CPU, 2 cores"
@@ -56,12 +56,12 @@ def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_r
     path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": asdict(facts)}))
     runs = read_runs(tmp_path)
     name = "photos, ten classes, 224 px, q75"
-    assert of_runs(runs, "Accuracy").of == (f"{name} · photo · resnet18 · 64 px",)
-    frame = runs_frame(runs)
-    assert list(frame["dataset"]) == list(eval_curves(runs)["dataset"].unique()) == [name]
+    assert of_runs(run_frame(runs), "Accuracy").of == (f"{name} · photo · resnet18 · 64 px",)
+    frame = run_frame(runs)
+    assert list(frame["dataset"]) == list(eval_curves(run_frame(runs))["dataset"].unique()) == [name]
     assert f"{name} · photo · resnet18" in to_markdown(summary_table(frame))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": None}))
-    assert list(runs_frame(read_runs(tmp_path))["dataset"]) == ["photos"]
+    assert list(run_frame(read_runs(tmp_path))["dataset"]) == ["photos"]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset_facts": {"num_cats": 1}}))
     with pytest.raises(RunError, match=r"not a manifest of this version.*num_cats"):
         read_runs(tmp_path)
@@ -70,13 +70,13 @@ def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_r
 def test_only_runs_that_are_drawn_count(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
     drawn = make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")}).name
-    found = of_runs(read_runs(tmp_path), "Accuracy", pd.DataFrame({"run_id": [drawn]}))
+    found = of_runs(run_frame(read_runs(tmp_path)), "Accuracy", pd.DataFrame({"run_id": [drawn]}))
     assert found.n == "n = 1 seed" and found.storage == "storage without a limit in MiB/s"
 
 
 def test_several_processes_name_their_network(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_2", gradients=GradientsConfig(), mbit_per_s=10)
-    assert of_runs(read_runs(tmp_path), "Bits").storage == "storage 8 MiB/s; network 10 Mbit/s"
+    assert of_runs(run_frame(read_runs(tmp_path)), "Bits").storage == "storage 8 MiB/s; network 10 Mbit/s"
 
 
 @pytest.mark.parametrize("part", ["shows", "of", "n", "hardware", "storage"])

@@ -13,6 +13,7 @@ from pcr_exp.analysis.comparison import (
     comparison_to_markdown,
     draw_comparison,
 )
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.errors import RunError
 
@@ -27,12 +28,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]
             make_run(root / mode, "group_1", seed=seed, top1=(0.9, 0.3 + seed / 10 + gain))
         for run in read_runs(root / mode):
             config = {**run.config, "loader": {**run.config["loader"], "decode": mode}}
-            found.append(replace(run, config=config, manifest=replace(run.manifest, majority_share=0.125)))
+            named = f"{run.manifest.run_id}-{mode}"
+            manifest = replace(run.manifest, run_id=named, majority_share=0.125)
+            found.append(replace(run, config=config, manifest=manifest))
     return found
 
 
 def test_differences_are_paired_by_seed_and_of_the_finished_model(runs: list[Run]) -> None:
-    table = compare_setting(runs, "loader.decode", "libjpeg")
+    table = compare_setting(run_frame(runs), "loader.decode", "libjpeg")
     assert list(table["value"]) == ["libjpeg", "scaled"] and list(table["n"]) == [2, 2]
     scaled = table.iloc[1]
     assert scaled["score_mean"] == pytest.approx(0.5) and scaled["score_max"] == pytest.approx(0.6)
@@ -42,14 +45,14 @@ def test_differences_are_paired_by_seed_and_of_the_finished_model(runs: list[Run
 
 def test_the_table_for_people_says_points_and_spread(runs: list[Run]) -> None:
     text = comparison_to_markdown(
-        compare_setting(runs, "loader.decode", "libjpeg"), "loader.decode", "libjpeg"
+        compare_setting(run_frame(runs), "loader.decode", "libjpeg"), "loader.decode", "libjpeg"
     )
     assert "| group 1 | libjpeg | 2 | 35.0% (30.0% to 40.0%) | 12.5% | - |" in text
     assert "| group 1 | scaled | 2 | 50.0% (40.0% to 60.0%) | 12.5% | +15.0 ± 63.5 |" in text
 
 
 def test_a_seed_without_its_pair_counts_for_the_mean_only(runs: list[Run]) -> None:
-    table = compare_setting(runs[1:], "loader.decode", "libjpeg")
+    table = compare_setting(run_frame(runs[1:]), "loader.decode", "libjpeg")
     assert list(table["n"]) == [1, 2]
     assert table.iloc[1]["difference_mean"] == pytest.approx(0.2)
     text = comparison_to_markdown(table, "loader.decode", "libjpeg")
@@ -65,7 +68,7 @@ def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -
         replace(run, config={**run.config, "activations": mode})
         for mode, run in zip(modes, [runs[0], runs[0], runs[2]], strict=True)
     ]
-    table = compare_setting(changed, "activations", "none")
+    table = compare_setting(run_frame(changed), "activations", "none")
     assert list(table["value"]) == [
         "none",
         "error_bounded, error_model=exact",
@@ -76,29 +79,29 @@ def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -
 
 def test_an_unknown_key_is_refused(runs: list[Run]) -> None:
     with pytest.raises(RunError, match=r"compare=loader.speed: the configuration of .* has no such key"):
-        compare_setting(runs, "loader.speed", "libjpeg")
+        compare_setting(run_frame(runs), "loader.speed", "libjpeg")
 
 
 @pytest.mark.parametrize("some", [True, False])
 def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> None:
     with pytest.raises(RunError, match="reference=unsmoothed: no run has this value; found"):
-        compare_setting(runs if some else [], "loader.decode", "unsmoothed")
+        compare_setting(run_frame(runs if some else []), "loader.decode", "unsmoothed")
 
 
 def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:
     with pytest.raises(RunError, match=r"differ in more than it: .* a folder of their own"):
         other = {**runs[0].config, "training": {**runs[0].config["training"], "epochs": 7}}
-        compare_setting([*runs, replace(runs[0], config=other)], "loader.decode", "libjpeg")
+        compare_setting(run_frame([*runs, replace(runs[0], config=other)]), "loader.decode", "libjpeg")
 
 
 def test_a_run_made_again_with_other_workers_counts_once(runs: list[Run]) -> None:
     again = {**runs[0].config, "loader": {**runs[0].config["loader"], "num_workers": 7}}
-    table = compare_setting([*runs, replace(runs[0], config=again)], "loader.decode", "libjpeg")
+    table = compare_setting(run_frame([*runs, replace(runs[0], config=again)]), "loader.decode", "libjpeg")
     assert list(table["n"]) == [2, 2]
 
 
 def test_the_figure_has_a_curve_per_value_and_the_reference_on_top(runs: list[Run]) -> None:
-    curves = comparison_curves(runs, "loader.decode")
+    curves = comparison_curves(run_frame(runs), "loader.decode")
     assert len(curves) == 8 and curves["value"].value_counts().to_dict() == {"libjpeg": 4, "scaled": 4}
     against_time, against_epochs = draw_comparison(curves, "loader.decode", "scaled").axes
     means = {line.get_label(): line for line in against_time.lines if line.get_linewidth() > 1.5}
@@ -111,6 +114,8 @@ def test_the_figure_has_a_curve_per_value_and_the_reference_on_top(runs: list[Ru
 
 def test_without_seconds_there_are_epochs_alone(runs: list[Run]) -> None:
     shared = [replace(run, shared_machine="tests ran beside it") for run in runs]
-    (ax,) = draw_comparison(comparison_curves(shared, "loader.decode"), "loader.decode", "libjpeg").axes
+    (ax,) = draw_comparison(
+        comparison_curves(run_frame(shared), "loader.decode"), "loader.decode", "libjpeg"
+    ).axes
     assert "epochs" in ax.get_xlabel()
     assert any("majority\n= chance\n12.5%" in text.get_text() for text in ax.texts)

@@ -20,7 +20,7 @@ from pcr_exp.analysis.accuracy import (
 )
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import new_figure, panels, percent_axis, points_axis, save_figure, ticks_in_bytes
-from pcr_exp.analysis.frame import SHARE, eval_curves, runs_frame
+from pcr_exp.analysis.frame import RUN_COLUMNS, SHARE, eval_curves, run_frame, with_more
 from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
 from pcr_exp.analysis.one_run import draw_training_curve
 from pcr_exp.analysis.quality import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
@@ -40,7 +40,7 @@ def curves(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Pat
     for seed in (0, 1):
         make_run(root, "baseline", seed=seed, epoch_s=40)
         make_run(root, "group_2", seed=seed, epoch_s=10 + seed, top1=(0.2 + seed / 10, 0.5, 0.8))
-    return with_seconds(eval_curves(read_runs(root))).assign(majority_share=0.25, num_classes=8)
+    return with_seconds(eval_curves(run_frame(read_runs(root)))).assign(majority_share=0.25, num_classes=8)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
 
 
 def test_runs_without_seconds_are_in_no_figure_of_time(curves: pd.DataFrame) -> None:
-    assert with_seconds(curves.assign(no_seconds="storage was not limited")).empty
-    (ax,) = draw_accuracy_vs_epoch(curves.assign(no_seconds="storage was not limited")).axes
+    assert with_seconds(curves.assign(timing_excluded_because="storage was not limited")).empty
+    (ax,) = draw_accuracy_vs_epoch(curves.assign(timing_excluded_because="storage was not limited")).axes
     assert len(line_ending_with(ax, "group 2")) == 3
 
 
@@ -252,7 +252,7 @@ def test_a_renamed_preset_is_drawn_at_its_number(tmp_path: Path, make_run: Calla
     make_run(tmp_path, "group_5")
     (run,) = read_runs(tmp_path)
     run.config["scan"]["name"] = "quick_look_2"
-    (ax,) = draw_accuracy_vs_epoch(eval_curves([run])).axes
+    (ax,) = draw_accuracy_vs_epoch(eval_curves(run_frame([run]))).axes
     (line,) = [line for line in ax.lines if str(line.get_label()).startswith("group 5")]
     assert (line.get_color(), line.get_marker()) == (group_color(5), group_marker(5))
 
@@ -288,14 +288,16 @@ def test_a_table_of_runs_says_the_share_of_bytes_where_a_script_is_not_libjpegs(
 ) -> None:
     make_run(tmp_path, "group_2")
     (run,) = read_runs(tmp_path)
-    assert SHARE not in runs_frame([run]) and SHARE not in eval_curves([run])
+    assert SHARE not in with_more(run_frame([run]), RUN_COLUMNS)
+    assert SHARE not in eval_curves(run_frame([run]))
     scans = [{"components": [0, 1, 2], "Ss": 0, "Se": 63}]
     assert run.manifest.mean_prefix_bytes is not None
     full_bytes = 4 * run.manifest.mean_prefix_bytes * run.rows[-1]["samples_seen"]
     run.config["records"] = {"scans": {"name": "mine", "scans": scans}}
     run.rows[-1]["full_bytes"] = full_bytes
-    assert runs_frame([run])[SHARE].tolist() == [0.25]
-    assert set(eval_curves([run])[SHARE]) == {0.25}
+    frame = run_frame([run])
+    assert SHARE in with_more(frame, RUN_COLUMNS) and frame[SHARE].tolist() == [0.25]
+    assert set(eval_curves(run_frame([run]))[SHARE]) == {0.25}
 
 
 def test_names_of_lines_that_are_near_each_other_stand_above_and_below(curves: pd.DataFrame) -> None:

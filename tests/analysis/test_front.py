@@ -12,6 +12,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from pcr_exp.analysis.figure import HIGHEST_SHARE
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.front import FRONT_COLUMNS, draw_front, front_table, write_front
 from pcr_exp.analysis.marks import guesses_of
 from pcr_exp.analysis.runs import read_runs
@@ -41,7 +42,7 @@ def root(tmp_path: Path, make_run: MakeRun) -> Path:
 
 
 def test_the_front_is_what_nothing_cheaper_reaches(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(run_frame(read_runs(root)))
     assert list(table.columns) == FRONT_COLUMNS and (table["n"] == 2).all()
     by_recipe = table.set_index("recipe")
     full, same = (by_recipe[by_recipe["tested_at"] == tested_at] for tested_at in ("full", "same"))
@@ -63,7 +64,7 @@ def test_the_front_is_what_nothing_cheaper_reaches(root: Path) -> None:
 
 
 def test_both_ways_of_testing_are_panels_with_the_front_in_each(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(run_frame(read_runs(root)))
     full, same = draw_front(table).axes
     assert np.asarray(full.lines[0].get_xydata()).tolist() == pytest.approx(
         np.array([[20_000, -40], [110_000, -2], [400_000, 0]])
@@ -76,7 +77,7 @@ def test_both_ways_of_testing_are_panels_with_the_front_in_each(root: Path) -> N
 
 
 def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
-    table = front_table(read_runs(root)).assign(difference_mean=np.nan)
+    table = front_table(run_frame(read_runs(root))).assign(difference_mean=np.nan)
     for recipes, columns in ((table["recipe"], 2), (table["recipe"] + 43 * "x", 1)):
         for ax in draw_front(table.assign(recipe=recipes)).axes:
             assert ax.get_legend()._ncols == columns  # matplotlib has no other way to ask
@@ -84,7 +85,7 @@ def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
 
 
 def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(run_frame(read_runs(root)))
     of_policy = table["recipe"].str.startswith("schedule")
     again = table[of_policy].assign(recipe="schedule of others", score_mean=0.6)
     for ax in draw_front(pd.concat([table, again])).axes:
@@ -94,7 +95,7 @@ def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:
 
 
 def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(run_frame(read_runs(root)))
     for ax in draw_front(table).axes:
         above = {bars.get_label(): bars[0].get_zorder() for bars in ax.containers}
         policies = {name for name in above if name.startswith("schedule")}
@@ -102,7 +103,7 @@ def test_a_policy_that_read_what_a_level_reads_is_not_hidden_by_it(root: Path) -
 
 
 def test_bars_of_two_seeds_go_on_where_shares_end(root: Path) -> None:
-    table = front_table(read_runs(root))
+    table = front_table(run_frame(read_runs(root)))
     for ax in draw_front(table.assign(score_ci95=0.9, difference_mean=np.nan)).axes:
         assert ax.get_ylim()[1] == HIGHEST_SHARE
         legend = ax.get_legend()
@@ -117,16 +118,18 @@ def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:
     for run in runs:
         if run.config["scan"]["name"] == "schedule":
             run.config["training"]["input_sizes"] = [32, 64]
-    assert "schedule (groups=[1,5], milestones=[1]), inputs 32, 64 px" in set(front_table(runs)["recipe"])
+    assert "schedule (groups=[1,5], milestones=[1]), inputs 32, 64 px" in set(
+        front_table(run_frame(runs))["recipe"]
+    )
 
 
 @pytest.mark.usefixtures("light_figures")
 def test_it_is_written_where_a_policy_was_trained_beside_something_else(root: Path, tmp_path: Path) -> None:
-    _, figures = write_front(read_runs(root), tmp_path / "out")
+    _, figures = write_front(run_frame(read_runs(root)), tmp_path / "out")
     assert [path.name for path in figures] == [f"accuracy_vs_bytes.{end}" for end in ("pdf", "png", "csv")]
     assert "top1_mean" in pd.read_csv(figures[-1]).columns
     runs = read_runs(root)
     static = [run for run in runs if run.config["scan"]["name"] != "schedule"]
     alone = [run for run in runs if run.config["scan"]["name"] == "schedule"]
     for nothing_beside in (static, alone, []):
-        assert write_front(nothing_beside, tmp_path) == ([], [])
+        assert write_front(run_frame(nothing_beside), tmp_path) == ([], [])

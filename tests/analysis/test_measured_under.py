@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.analysis import measured_under
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import (
     BEGIN,
     END,
@@ -131,7 +132,7 @@ def test_numbers_of_today_are_said_plainly() -> None:
 def test_pages_of_runs_end_in_the_same_facts(tmp_path: Path, make_run: MakeRun) -> None:
     for seed in range(2):
         make_run(tmp_path, "group_1", seed=seed)
-    line = measured_line(read_runs(tmp_path), ["t over seeds alone", "", float("nan")])
+    line = measured_line(run_frame(read_runs(tmp_path)), ["t over seeds alone", "", float("nan")])
     assert line.startswith(
         f"\nMeasured: n = 2 seeds; interval: t over seeds alone, 95 %; NUMERICS {NUMERICS};"
     )

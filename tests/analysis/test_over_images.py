@@ -63,7 +63,8 @@ def kept(images: Callable[[int], Sequence[int]], **more: Any) -> dict[str, Predi
 
 
 def found_with(predictions: dict[str, Predictions], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    return with_intervals(runs, runs[runs["encoding"] == "baseline"], "final_score", predictions)
+    runs = runs.assign(predictions=[predictions.get(run_id) for run_id in runs["run_id"]])
+    return with_intervals(runs, runs[runs["encoding"] == "baseline"], "final_score")
 
 
 def test_seeds_that_happen_to_agree_do_not_make_an_interval_narrow() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.reporting_rules import (
     NOT_EXCLUSIVE,
     UNLIKE,
@@ -83,7 +83,7 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
         found = beside(run, *shares)
         assert is_exclusive(found) is exclusive
         assert may_say_seconds(found) == (NOT_EXCLUSIVE if exclusive is False else "")
-    quiet, crowded = (runs_frame([beside(run, share)]) for share in (0.01, 0.2))
+    quiet, crowded = (run_frame([beside(run, share)]) for share in (0.01, 0.2))
     assert quiet["hardware"].iloc[0].endswith(" cores, exclusive")
     assert crowded["hardware"].iloc[0].endswith(" cores, shared with others")
     assert may_say_speedup(crowded, quiet) == may_say_speedup(quiet, crowded) == NOT_EXCLUSIVE
@@ -93,7 +93,7 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
 def test_seconds_of_runs_that_had_company_are_said_where_that_is_asked_for(run: Run) -> None:
     crowded = replace(beside(run, 0.2), exclusive_only=False)
     assert may_say_seconds(crowded) == ""
-    assert runs_frame([crowded])["hardware"].iloc[0].endswith(" cores, shared with others")
+    assert run_frame([crowded])["hardware"].iloc[0].endswith(" cores, shared with others")
 
 
 @pytest.mark.parametrize(("target", "majority"), [(0.75, 0.907), (0.5, 0.5)])
@@ -109,14 +109,14 @@ def test_a_target_above_it_or_above_an_unknown_one_is_not(majority: float | None
 
 
 def test_a_time_to_the_majority_class_is_in_no_table(run: Run) -> None:
-    (row,) = runs_frame([replace(run, manifest=replace(run.manifest, majority_share=0.6))]).to_dict("records")
-    assert row["final_score"] == 0.9 and "most frequent class (60.0%" in row["no_target"]
+    (row,) = run_frame([replace(run, manifest=replace(run.manifest, majority_share=0.6))]).to_dict("records")
+    assert row["final_score"] == 0.9 and "most frequent class (60.0%" in row["target_excluded_because"]
     assert row["time_to_target_s"] != row["time_to_target_s"]
     assert row["epochs_to_target"] != row["epochs_to_target"]
 
 
-def rows(no_seconds: str = "", timing: str = "a") -> pd.DataFrame:
-    return pd.DataFrame({"no_seconds": [no_seconds], "timing": [timing]})
+def rows(timing_excluded_because: str = "", timing: str = "a") -> pd.DataFrame:
+    return pd.DataFrame({"timing_excluded_because": [timing_excluded_because], "timing": [timing]})
 
 
 def test_a_speed_up_wants_both_to_be_said_and_alike() -> None:
@@ -154,7 +154,7 @@ def test_a_sweep_of_several_jobs_at_once_has_no_seconds(tmp_path: Path, make_run
         manifest["sessions"] = [session | times for session in manifest["sessions"]]
         path.write_text(json.dumps(manifest))
     assert {run.shared_machine for run in read_runs(tmp_path)} == {COMPANY}
-    assert runs_frame(read_runs(tmp_path))["time_to_target_s"].isna().all()
+    assert run_frame(read_runs(tmp_path))["time_to_target_s"].isna().all()
 
 
 def test_each_machine_of_runs_and_of_summaries_is_named_once() -> None:

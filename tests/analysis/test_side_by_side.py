@@ -11,7 +11,7 @@ from drawn import cut_markers
 from matplotlib.axes import Axes
 
 from pcr_exp.analysis.figure import panel_title, panels
-from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.side_by_side import draw_side_by_side, with_totals
 
@@ -38,7 +38,7 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     for seed in (0, 1):
         make_run(tmp_path, "baseline", seed=seed, epoch_s=40)
         make_run(tmp_path, "schedule", seed=seed, top1=(0.2, 0.5, 0.6 - 0.1 * seed))
-    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    totals = with_totals(run_frame(read_runs(tmp_path)))
     target, seconds, mib, top1 = draw_side_by_side(totals).axes
     names = [label.get_text() for label in target.get_yticklabels()]
     assert names == ["baseline", "schedule"]
@@ -49,16 +49,17 @@ def test_side_by_side_has_a_line_per_level_and_says_who_did_not_arrive(
     (baseline, _, schedule, _) = [np.asarray(line.get_xdata()).tolist() for line in seconds.lines]
     assert (baseline, schedule) == ([120, 120], [30, 30])
     assert np.asarray(mib.lines[0].get_xdata()) == pytest.approx(3 * 64_000 / 2**20)
-    assert with_totals(runs_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
+    assert with_totals(run_frame(read_runs(tmp_path)).assign(probe_bytes=2**20))["record_mib"].iloc[0] == (
         pytest.approx(3 * 64_000 / 2**20 + 1)
     ), "a policy's probes are bytes too"
-    frame = runs_frame(read_runs(tmp_path))
+    frame = run_frame(read_runs(tmp_path))
     alone = frame["seed"] == 0
     shared = frame.assign(
-        no_seconds=np.where(alone, "", "shared"), time_to_target_s=frame["time_to_target_s"].where(alone)
+        timing_excluded_because=np.where(alone, "", "shared"),
+        time_to_target_s=frame["time_to_target_s"].where(alone),
     )
     assert "not said" in texts(draw_side_by_side(with_totals(shared)).axes[1])
-    silent = with_totals(frame.assign(no_seconds="shared", time_to_target_s=None))
+    silent = with_totals(frame.assign(timing_excluded_because="shared", time_to_target_s=None))
     assert len(draw_side_by_side(silent).axes) == 2, "no empty panels"
     assert np.asarray(top1.lines[2].get_xdata()) == pytest.approx([-30, -40]), "of the same seed, in points"
 
@@ -70,7 +71,7 @@ def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
         make_run(tmp_path, "baseline", seed=seed, top1=(0.90 + 0.1 * seed,))
         make_run(tmp_path, "group_2", seed=seed, top1=(0.89 + 0.1 * seed - 0.002 * seed,))
         make_run(tmp_path, "group_1", seed=seed, top1=(0.40,))
-    totals = with_totals(runs_frame(read_runs(tmp_path)))
+    totals = with_totals(run_frame(read_runs(tmp_path)))
     of_scan = totals.sort_values("seed").groupby("scan")["difference_points"].apply(list)
     assert of_scan["group_2"] == pytest.approx([-1.0, -1.2]) and of_scan["baseline"] == [0, 0]
     ax = draw_side_by_side(totals).axes[-1]
@@ -83,7 +84,7 @@ def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
         if line.get_segments()[0][0][1] == 2
     ]
     assert interval == pytest.approx([-1.1 - 12.706 * 0.1, -1.1 + 12.706 * 0.1], rel=1e-3)
-    alone = with_totals(runs_frame(read_runs(tmp_path)).query("scan != 'baseline' or seed == 0"))
+    alone = with_totals(run_frame(read_runs(tmp_path)).query("scan != 'baseline' or seed == 0"))
     assert texts(draw_side_by_side(alone).axes[-1]) == "90.0%", "of the seed that the baseline has"
     assert not [label for one in draw_side_by_side(totals).axes for label in cut_markers(one)]
 
@@ -91,5 +92,5 @@ def test_differences_to_the_baseline_have_intervals_and_a_scale_of_points(
 def test_without_a_baseline_scores_are_shown(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     make_run(tmp_path, "group_2")
     make_run(tmp_path, "group_5")
-    ax = draw_side_by_side(with_totals(runs_frame(read_runs(tmp_path)))).axes[-1]
+    ax = draw_side_by_side(with_totals(run_frame(read_runs(tmp_path)))).axes[-1]
     assert ax.get_xlabel() == "last validation top-1"

@@ -60,7 +60,7 @@ def test_differences_are_of_one_seed_and_the_spread_of_seeds_does_not_enter() ->
 
 
 def timed(values: dict[int, float], timing: str = "t") -> pd.DataFrame:
-    return runs(values).assign(timing=timing, no_seconds="", hardware=f"CPU {timing}")
+    return runs(values).assign(timing=timing, timing_excluded_because="", hardware=f"CPU {timing}")
 
 
 def test_a_speed_up_is_of_one_seed() -> None:
@@ -68,7 +68,9 @@ def test_a_speed_up_is_of_one_seed() -> None:
     assert found == {"speedup": 3, "speedup_min": 2, "speedup_max": 4}
 
 
-@pytest.mark.parametrize("theirs", [timed({0: 2.0}, "u"), timed({}), timed({0: 2.0}).assign(no_seconds="no")])
+@pytest.mark.parametrize(
+    "theirs", [timed({0: 2.0}, "u"), timed({}), timed({0: 2.0}).assign(timing_excluded_because="no")]
+)
 def test_no_speed_up_over_other_hardware_over_nothing_or_where_seconds_may_not_be_said(
     theirs: pd.DataFrame,
 ) -> None:
@@ -79,9 +81,13 @@ def test_runs_of_unlike_hardware_have_no_mean_of_seconds() -> None:
     mixed = pd.concat([timed({0: 8.0}), timed({1: 6.0}, "u")]).assign(accuracy=[0.5, 0.7], label="photo")
     row = over_seeds(mixed, ["label"], ["top1", "accuracy"], ["top1"])
     assert (row["label"], row["n"], row["hardware"]) == ("photo", 2, "CPU t / CPU u")
-    assert row["no_seconds"] == UNLIKE and math.isnan(row["top1_mean"]) and row["accuracy_mean"] == 0.6
+    assert (
+        row["timing_excluded_because"] == UNLIKE
+        and math.isnan(row["top1_mean"])
+        and row["accuracy_mean"] == 0.6
+    )
     alike = over_seeds(pd.concat([timed({0: 8.0}), timed({0: 8.0, 1: 6.0})]), [], ["top1"], ["top1"])
-    assert (alike["n"], alike["no_seconds"], alike["top1_mean"]) == (2, "", 7)
+    assert (alike["n"], alike["timing_excluded_because"], alike["top1_mean"]) == (2, "", 7)
 
 
 def test_no_seed_in_common_is_no_difference() -> None:

@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 def run(scan: str, seed: int, seconds: float, **changes: object) -> dict:
-    """One row of `runs_frame`."""
+    """One row of `run_frame`."""
     group = 1 if scan == "baseline" else int(scan.removeprefix("group_"))
     qualities = {"baseline": 1.0, "group_2": 0.92, "group_10": 1.0}
     return {
@@ -41,13 +41,14 @@ def run(scan: str, seed: int, seconds: float, **changes: object) -> dict:
         "time_to_target_s": seconds,
         "hardware": "2 x Test CPU",
         "timing": "0a0a0a0a",
-        "no_seconds": "",
-        "no_target": "",
+        "timing_excluded_because": "",
+        "target_excluded_because": "",
         "majority_share": 0.25,
         "num_classes": 7,
         "ms_ssim": qualities.get(scan, NAN),
         "num_scales": 4,
         "ms_ssim_of": qualities.get(scan, NAN) and "crops of 64 px",
+        "predictions": None,
         **changes,
     }
 
@@ -163,7 +164,7 @@ def test_one_run_alone_is_marked() -> None:
 
 
 def test_seconds_that_may_not_be_said_are_dashes_that_say_why() -> None:
-    table = summary_table(RUNS.assign(no_seconds=UNLIMITED, time_to_target_s=NAN))
+    table = summary_table(RUNS.assign(timing_excluded_because=UNLIMITED, time_to_target_s=NAN))
     speeds = ["images_per_s_mean", "storage_mib_per_s_mean", "wait_share_mean", "time_to_target_s_mean"]
     assert table[[*speeds, "speedup_over_baseline"]].isna().all(axis=None)
     text = to_markdown(table)
@@ -174,7 +175,9 @@ def test_seconds_that_may_not_be_said_are_dashes_that_say_why() -> None:
 
 def test_a_target_of_guessing_has_no_time() -> None:
     why = "a target of 50% is reached by always saying the most frequent class"
-    text = to_markdown(summary_table(RUNS.assign(no_target=why, time_to_target_s=NAN, epochs_to_target=NAN)))
+    text = to_markdown(
+        summary_table(RUNS.assign(target_excluded_because=why, time_to_target_s=NAN, epochs_to_target=NAN))
+    )
     (line,) = [line for line in text.splitlines() if line.startswith("| group 2 ")]
     assert line.endswith("| - ¹ | - ¹ |") and "¹ A target of 50% is reached by always" in text
 

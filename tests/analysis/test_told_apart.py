@@ -13,11 +13,12 @@ import pytest
 from pcr_exp.analysis.accuracy import few_levels, per_panel
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart, with_settings, words_of
 from pcr_exp.analysis.figure import MAX_CURVES
-from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.frame import SCAN_AND_SEED, eval_curves, run_frame, setting_keys
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.echo.variants import ExampleBeforeConfig
+from pcr_exp.runs.identity import scientific_part
 
 MakeRun = Callable[..., Path]
 
@@ -26,8 +27,8 @@ def test_settings_are_told_apart_by_words_and_not_by_hashes(tmp_path: Path, make
     for decode in ("scaled", "libjpeg"):
         for scan in ("baseline", "group_2"):
             make_run(tmp_path, scan, more={"loader": LoaderConfig(decode=decode)})
-    runs = read_runs(tmp_path)
-    curves = with_settings(eval_curves(runs), runs)
+    frame = run_frame(read_runs(tmp_path))
+    curves = with_settings(eval_curves(frame), frame)
     assert set(curves["image_px"]) == {64} and set(curves["told_apart"]) == {
         "decode=scaled",
         "decode=libjpeg",
@@ -55,15 +56,20 @@ def test_sections_that_nothing_tells_apart_have_the_settings_key() -> None:
     assert titles_apart(sections[:1]) == ["a"]
 
 
+def words_but(root: Path, less: tuple[str, ...]) -> set[str]:
+    """The words of all settings on a page that compares `less`."""
+    frame = run_frame(read_runs(root))
+    return set(setting_words(frame.assign(setting=setting_keys(frame, less)), less).values())
+
+
 def test_words_leave_out_what_a_table_compares(tmp_path: Path, make_run: MakeRun) -> None:
     for rate in (0.1, 0.2):
         make_run(tmp_path, "group_2", learning_rate=rate, seed=int(10 * rate))
-    runs = read_runs(tmp_path)
-    assert set(setting_words(runs).values()) == {"learning_rate=0.1", "learning_rate=0.2"}
-    assert set(setting_words(runs, ("scan", "seed", "training.learning_rate")).values()) == {""}
+    assert words_but(tmp_path, SCAN_AND_SEED) == {"learning_rate=0.1", "learning_rate=0.2"}
+    assert words_but(tmp_path, ("scan", "seed", "training.learning_rate")) == {""}
     make_run(tmp_path, "group_5", learning_rate=0.2, seed=2)
-    words = setting_words(read_runs(tmp_path), ("seed", "training.learning_rate")).values()
-    assert set(words) == {"scan=group_2", "scan=group_5"}, "a table that does not compare levels names them"
+    words = words_but(tmp_path, ("seed", "training.learning_rate"))
+    assert words == {"scan=group_2", "scan=group_5"}, "a table that does not compare levels names them"
 
 
 def test_crops_of_a_dataset_tell_settings_apart(tmp_path: Path, make_run: MakeRun) -> None:
@@ -73,15 +79,16 @@ def test_crops_of_a_dataset_tell_settings_apart(tmp_path: Path, make_run: MakeRu
     for low in (0.08, 0.5):
         augment = {**run.config["dataset"]["augment"], "crop_scale": [low, 1.0]}
         configs[str(low)] = {**run.config, "dataset": {**run.config["dataset"], "augment": augment}}
-    assert words_of(configs) == {"0.08": "crop_scale=[0.08, 1.0]", "0.5": "crop_scale=[0.5, 1.0]"}
+    sciences = {low: scientific_part(config) for low, config in configs.items()}
+    assert words_of(sciences) == {"0.08": "crop_scale=[0.08, 1.0]", "0.5": "crop_scale=[0.5, 1.0]"}
 
 
 def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -> None:
     reads_on = ExampleBeforeConfig(name="example_before", factor=2, buffer=256, repeat_groups=[5])
     make_run(tmp_path, "group_2", echo=reads_on)
     make_run(tmp_path, "group_2", seed=1)
-    runs = read_runs(tmp_path)
-    frame = with_settings(runs_frame(runs), runs)
+    frame = run_frame(read_runs(tmp_path))
+    frame = with_settings(frame, frame)
     assert set(frame["scan"]) == {"group_2 then 5", "group_2"}
     assert set(frame["told_apart"]) == {"echo=example_before", "as it is"}
 
@@ -89,8 +96,8 @@ def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -
 def test_one_setting_alone_needs_no_words_and_no_rows_none(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_2")
     (run,) = read_runs(tmp_path)
-    assert words_of({"a": run.config}) == {"a": ""}
-    empty = with_settings(eval_curves([]), [])
+    assert words_of({"a": scientific_part(run.config)}) == {"a": ""}
+    empty = with_settings(eval_curves(run_frame([])), run_frame([]))
     assert empty.empty and {"image_px", "told_apart"} <= set(empty.columns)
 
 
@@ -101,7 +108,7 @@ def test_options_of_one_name_are_told_apart_by_what_differs(tmp_path: Path, make
         factor: {**run.config, "echo": asdict(ExampleBeforeConfig(name="example_before", factor=factor))}
         for factor in (2.0, 4.0)
     }
-    found = words_of({str(factor): config for factor, config in configs.items()})
+    found = words_of({str(factor): scientific_part(config) for factor, config in configs.items()})
     assert found == {"2.0": "echo=example_before, factor=2.0", "4.0": "echo=example_before, factor=4.0"}
 
 

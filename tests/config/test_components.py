@@ -1,11 +1,14 @@
 """Registering components, and what goes wrong with it."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from pcr_exp.config.components import build, names, register, schemas
+import pcr_exp
+from pcr_exp.config.components import OURS, build, names, register, schemas
 from pcr_exp.config.compose import named_packages
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.config.training import ModelConfig
@@ -60,3 +63,17 @@ def test_packages_are_named_in_a_list() -> None:
     assert named_packages(["seed=1", "components=[one,two.three]"]) == ["one", "two.three"]
     with pytest.raises(ConfigError, match=r"components=one: wanted a list of packages"):
         named_packages(["components=one"])
+
+
+def test_every_module_that_registers_something_is_listed() -> None:
+    package = Path(pcr_exp.__file__).parent
+    registering = {
+        "pcr_exp." + ".".join(path.relative_to(package).with_suffix("").parts)
+        for path in package.rglob("*.py")
+        if any(
+            isinstance(called, ast.Call) and getattr(called.func, "id", "") == "register"
+            for node in ast.walk(ast.parse(path.read_text()))
+            for called in getattr(node, "decorator_list", [])
+        )
+    }
+    assert registering - {"pcr_exp.images.decode"} == set(OURS) and len(set(OURS)) == len(OURS)

@@ -16,7 +16,7 @@ from experiments.pcr.accuracy_vs_mssim import (
     tolerance_points,
 )
 from pcr_exp.analysis.accuracy import draw_efficiency, with_seconds
-from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.frame import eval_curves, run_frame
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.runs import Run, read_runs
 from tests.analysis.test_runs_table import own_quality
@@ -48,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def points(runs: list[Run]) -> pd.DataFrame:
-    return tolerance_points(runs_frame(runs))
+    return tolerance_points(run_frame(runs))
 
 
 def test_a_point_is_a_seeds_last_accuracy_at_its_level(points: pd.DataFrame) -> None:
@@ -66,8 +66,8 @@ def test_baseline_and_all_scans_of_one_seed_are_one_point(points: pd.DataFrame) 
 
 def test_levels_that_were_not_measured_are_left_out(runs: list[Run]) -> None:
     nothing = [replace(run, manifest=replace(run.manifest, quality=[])) for run in runs]
-    assert set(tolerance_points(runs_frame(nothing))["scan"]) == {"all scans"}
-    assert list(tolerance_points(runs_frame([])).columns) == POINT_COLUMNS
+    assert set(tolerance_points(run_frame(nothing))["scan"]) == {"all scans"}
+    assert list(tolerance_points(run_frame([])).columns) == POINT_COLUMNS
 
 
 def test_a_line_through_five_levels_has_an_interval(points: pd.DataFrame) -> None:
@@ -104,7 +104,7 @@ def test_small_differences_are_not_drawn_large(points: pd.DataFrame) -> None:
 
 
 def test_time_stands_beside_epochs(runs: list[Run]) -> None:
-    against_time, against_epochs = draw_efficiency(with_seconds(eval_curves(runs))).axes
+    against_time, against_epochs = draw_efficiency(with_seconds(eval_curves(run_frame(runs)))).axes
     assert against_time.get_xlabel() == "training + data wait (s)"
     assert against_epochs.get_xlabel() == "epochs completed"
     assert len(against_time.lines) == len(against_epochs.lines)

@@ -16,6 +16,7 @@ from experiments.combined.frame import combined_frame, combined_summary
 from experiments.combined.page import combined_markdown, draw_combined, write_combined
 from experiments.pages import PAGES
 from pcr_exp.activations.quantise import QuantiseConfig
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.related_methods import EchoConfig, GradientsConfig, NetworkConfig
@@ -82,7 +83,7 @@ def six(tmp_path_factory: pytest.TempPathFactory, make_run: MakeRun) -> Path:
 
 
 def test_each_place_is_compared_with_all_off(six: Path) -> None:
-    summary = combined_summary(combined_frame(read_runs(six)))
+    summary = combined_summary(combined_frame(run_frame(read_runs(six))))
     assert summary["combination"].tolist() == [
         "all off",
         "group 5",
@@ -107,7 +108,7 @@ def test_each_place_is_compared_with_all_off(six: Path) -> None:
 def test_every_combination_has_a_line(tmp_path: Path, make_run: MakeRun) -> None:
     for scan, *on in product(("baseline", "group_5"), ("echo", ""), ("threelc", ""), ("activations", "")):
         write(tmp_path, make_run, scan, tuple(on))
-    summary = combined_summary(combined_frame(read_runs(tmp_path)))
+    summary = combined_summary(combined_frame(run_frame(read_runs(tmp_path))))
     assert len(summary) == 16 and summary["combination"].is_unique
     num_on = [0 if name == "all off" else name.count("+") + 1 for name in summary["combination"]]
     assert num_on == sorted(num_on)
@@ -116,7 +117,7 @@ def test_every_combination_has_a_line(tmp_path: Path, make_run: MakeRun) -> None
 
 def test_the_table_says_where_bytes_went(six: Path) -> None:
     runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(six)]
-    text = combined_markdown(combined_summary(combined_frame(runs)))
+    text = combined_markdown(combined_summary(combined_frame(run_frame(runs))))
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
     assert (
         lines["all off"]
@@ -129,7 +130,7 @@ def test_the_table_says_where_bytes_went(six: Path) -> None:
 
 def test_seconds_of_unlimited_storage_or_a_shared_machine_are_not_shown(six: Path) -> None:
     runs = [replace(run, shared_machine="tests ran beside it") for run in read_runs(six)]
-    summary = combined_summary(combined_frame(runs))
+    summary = combined_summary(combined_frame(run_frame(runs)))
     assert summary[["seconds_mean", "wait_s_mean", "network_s_mean", "speedup"]].isna().all(axis=None)
     text = combined_markdown(summary)
     assert "| 101 kB | - ¹ | - ¹ | - ¹ | 65.0%" in text and "¹ Tests ran beside it." in text
@@ -141,14 +142,14 @@ def test_one_run_alone_is_marked_in_table_and_figure(tmp_path: Path, make_run: M
     for name in ("", "echo", "threelc", "activations"):
         write(tmp_path, make_run, "baseline", (name,))
     write(tmp_path, make_run, "baseline", seed=1)
-    summary = combined_summary(combined_frame(read_runs(tmp_path)))
+    summary = combined_summary(combined_frame(run_frame(read_runs(tmp_path))))
     assert "| echo 2x | 1 † |" in combined_markdown(summary)
     labels = [label.get_text() for label in draw_combined(summary).axes[0].get_yticklabels()]
     assert labels[:2] == ["all off", "echo 2x (n = 1)"]
 
 
 def test_without_all_off_there_is_nothing_to_take_shares_of(six: Path) -> None:
-    frame = combined_frame(read_runs(six))
+    frame = combined_frame(run_frame(read_runs(six)))
     summary = combined_summary(frame[frame["combination"] != "all off"])
     assert len(summary) == 5 and summary["storage_share"].isna().all()
     assert "| group 5 | 2 | 76.8 kB | 192 |" in combined_markdown(summary)
@@ -156,7 +157,7 @@ def test_without_all_off_there_is_nothing_to_take_shares_of(six: Path) -> None:
 
 
 def test_what_was_never_measured_is_a_dash(six: Path) -> None:
-    frame = combined_frame(read_runs(six)).assign(kept_bytes_mean=None, kept_bytes_max=None)
+    frame = combined_frame(run_frame(read_runs(six))).assign(kept_bytes_mean=None, kept_bytes_max=None)
     summary = combined_summary(frame)
     assert summary["memory_share"].isna().all()
     assert "| 960 kB (100%) | - | - | 20 |" in combined_markdown(summary)
@@ -166,7 +167,7 @@ def test_repeats_that_read_on_give_nothing_again_that_can_be_told(tmp_path: Path
     finer = ExampleBeforeConfig(factor=2, repeat_groups=[5])
     make_run(tmp_path, "group_2", echo=finer)
     make_run(tmp_path, "group_2", echo=ExampleBeforeConfig(factor=2))
-    frame = combined_frame(read_runs(tmp_path))
+    frame = combined_frame(run_frame(read_runs(tmp_path)))
     again = frame.set_index(frame["variant"])["reused_bytes"]
     assert again.isna().sum() == 1
     # Three epochs of 64 fresh examples and as many repeats, of 2,000 bytes each.
@@ -174,7 +175,7 @@ def test_repeats_that_read_on_give_nothing_again_that_can_be_told(tmp_path: Path
 
 
 def test_the_figure_has_a_line_per_combination(six: Path) -> None:
-    summary = combined_summary(combined_frame(read_runs(six)))
+    summary = combined_summary(combined_frame(run_frame(read_runs(six))))
     shares, seconds, top1 = draw_combined(summary).axes
     assert [label.get_text() for label in shares.get_yticklabels()] == summary["combination"].tolist()
     storage = next(line for line in shares.lines if line.get_label() == "storage")
@@ -194,7 +195,7 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
     ):
         more = {"activations": QuantiseConfig(name=name, error_model=model)}
         make_run(tmp_path, "baseline", more=more, columns={"kept_bytes_mean": kept, "kept_bytes_max": kept})
-    summary = combined_summary(combined_frame(read_runs(tmp_path)))
+    summary = combined_summary(combined_frame(run_frame(read_runs(tmp_path))))
     assert summary["combination"].tolist() == ["all off", "error bounded", "error bounded paper"]
     assert summary["memory_share"].tolist() == [1, 0.7, 0.6]
     text = combined_markdown(summary)
@@ -213,11 +214,11 @@ def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_ru
     for scan in ("baseline", "group_5"):
         for on in ((), ("echo",)):
             write(tmp_path, make_run, scan, on)
-    assert write_combined(read_runs(tmp_path), tmp_path / "out") == ([], [])
+    assert write_combined(run_frame(read_runs(tmp_path)), tmp_path / "out") == ([], [])
 
 
 def test_the_table_and_the_figure_are_written(six: Path, tmp_path: Path) -> None:
-    tables, figures = write_combined(read_runs(six), tmp_path)
+    tables, figures = write_combined(run_frame(read_runs(six)), tmp_path)
     assert [path.name for path in tables] == ["combined.md"]
     assert [path.name for path in figures] == ["combined.pdf", "combined.png", "combined.csv"]
     assert len(pd.read_csv(tmp_path / "combined.csv")) == 6

@@ -13,6 +13,7 @@ from experiments.pcr.learning import (
     deployment_to_markdown,
     write_deployment,
 )
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 
 MakeRun = Callable[..., Path]
@@ -35,7 +36,7 @@ def root(tmp_path: Path, make_run: MakeRun) -> Path:
 
 
 def test_every_level_has_a_row_for_each_way_of_testing(root: Path) -> None:
-    table = deployment_table(read_runs(root))
+    table = deployment_table(run_frame(read_runs(root)))
     assert list(table.columns) == DEPLOYMENT_COLUMNS
     assert list(zip(table["scan"], table["tested_at"], strict=True)) == [
         *(("baseline", "full"), ("baseline", "same"), ("group_1", "full"), ("group_1", "same"))
@@ -48,7 +49,7 @@ def test_every_level_has_a_row_for_each_way_of_testing(root: Path) -> None:
 
 
 def test_the_page_has_both_beside_each_other(root: Path) -> None:
-    text = deployment_to_markdown(deployment_table(read_runs(root)))
+    text = deployment_to_markdown(deployment_table(run_frame(read_runs(root))))
     assert (
         "| trained at | n | tested in full | difference in full | tested at the same | difference at" in text
     )
@@ -61,9 +62,9 @@ def test_the_page_has_both_beside_each_other(root: Path) -> None:
 
 def test_without_such_evaluations_there_is_no_table(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
-    assert write_deployment(read_runs(tmp_path), tmp_path) == ([], [])
+    assert write_deployment(run_frame(read_runs(tmp_path)), tmp_path) == ([], [])
 
 
 def test_its_files_name_the_headline(root: Path) -> None:
-    (csv, page), figures = write_deployment(read_runs(root), root)
+    (csv, page), figures = write_deployment(run_frame(read_runs(root)), root)
     assert "top1_mean" in pd.read_csv(csv).columns and page.exists() and not figures

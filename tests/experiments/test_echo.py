@@ -23,7 +23,8 @@ from experiments.echoing.figures import (
     look_of,
 )
 from experiments.echoing.frame import MEASURES, TIMES, echo_frame, tuned
-from experiments.echoing.page import byte_curves, echo_to_markdown, write_echo_figures, write_echo_report
+from experiments.echoing.page import byte_curves, echo_to_markdown, write_echo_report
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleBeforeConfig
@@ -56,7 +57,7 @@ def texts(ax: Axes) -> str:
 
 def test_a_run_says_what_it_echoed_and_what_that_reached(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_5", echo=before(2.5, 64), top1=(0.3, 0.6, 0.9))
-    (row,) = echo_frame(read_runs(tmp_path)).to_dict("records")
+    (row,) = echo_frame(run_frame(read_runs(tmp_path))).to_dict("records")
     assert (row["variant"], row["factor"], row["buffer"], row["repeat_groups"]) == (
         "example_before",
         2.5,
@@ -71,7 +72,7 @@ def test_a_run_says_what_it_echoed_and_what_that_reached(tmp_path: Path, make_ru
 def test_runs_from_before_echo_are_a_baseline_without_a_ratio(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_5", top1=(0.3,))
     make_run(tmp_path, "group_5", echo=before(1, 64), seed=1)
-    first, second = echo_frame(read_runs(tmp_path)).sort_values("seed").to_dict("records")
+    first, second = echo_frame(run_frame(read_runs(tmp_path))).sort_values("seed").to_dict("records")
     assert first["variant"] == second["variant"] == "baseline"
     assert (first["buffer"], second["buffer"]) == (1, 64)
     assert np.isnan(first["upstream_ratio"]) and np.isnan(first["fresh_to_target"])
@@ -94,7 +95,7 @@ def test_the_best_learning_rate_is_the_one_that_most_seeds_reach_the_target_with
                 learning_rate=rate,
                 top1=(0.1,) * 3 if unlucky else top1,
             )
-    frame = echo_frame(read_runs(tmp_path))
+    frame = echo_frame(run_frame(read_runs(tmp_path)))
     (fewest,) = tuned(frame, "fresh_to_target").to_dict("records")
     assert (fewest["learning_rate"], fewest["num_rates"], fewest["n"], fewest["num_reached"]) == (
         0.2,
@@ -108,7 +109,7 @@ def test_the_best_learning_rate_is_the_one_that_most_seeds_reach_the_target_with
 
 
 def test_a_seed_that_misses_the_target_leaves_no_mean(variants: Path) -> None:
-    summary = tuned(echo_frame(read_runs(variants)), "fresh_to_target").set_index("variant")
+    summary = tuned(echo_frame(run_frame(read_runs(variants))), "fresh_to_target").set_index("variant")
     assert summary.loc["baseline", "fresh_to_target_mean"] == 192
     assert summary.loc["example_before", "fresh_to_target_mean"] == 64
     assert np.isnan(summary.loc["batch", "fresh_to_target_mean"])
@@ -117,7 +118,7 @@ def test_a_seed_that_misses_the_target_leaves_no_mean(variants: Path) -> None:
 
 
 def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
-    summary = tuned(echo_frame(read_runs(variants)), "fresh_to_target")
+    summary = tuned(echo_frame(run_frame(read_runs(variants))), "fresh_to_target")
     (ax,) = draw_fresh_to_target(summary).axes
     heights = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
     assert heights[0] == 192 and heights[2] == 64
@@ -131,7 +132,7 @@ def test_variants_are_bars_over_the_baseline_by_e(variants: Path) -> None:
 
 def test_accuracy_at_a_fixed_fresh_budget(variants: Path) -> None:
     runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(variants)]
-    (ax,) = draw_score_at_budget(tuned(echo_frame(runs), "final_score")).axes
+    (ax,) = draw_score_at_budget(tuned(echo_frame(run_frame(runs)), "final_score")).axes
     assert "majority\n25%" in texts(ax)
     assert ax.patches[0].get_height() == pytest.approx(0.9)  # type: ignore[attr-defined]
     assert "192 fresh images" in texts(ax)
@@ -143,7 +144,7 @@ def test_time_against_the_factor_has_the_bound_of_the_measured_stages(
     make_run(tmp_path, "group_5", echo=NONE, epoch_s=2.56)
     for factor in (2, 4, 8):
         make_run(tmp_path, "group_5", echo=before(factor), epoch_s=0.64 * max(4, factor))
-    summary = tuned(echo_frame(read_runs(tmp_path)), "fresh_to_target")
+    summary = tuned(echo_frame(run_frame(read_runs(tmp_path))), "fresh_to_target")
     pace, seconds, fresh = draw_echo_time(summary).axes
     measured, bound = (np.asarray(line.get_xydata()) for line in (pace.lines[0], pace.lines[-1]))
     assert measured.tolist() == pytest.approx(np.array([[1, 40], [2, 40], [4, 40], [8, 80]]))
@@ -154,7 +155,7 @@ def test_time_against_the_factor_has_the_bound_of_the_measured_stages(
 
 
 def test_a_variant_that_no_table_knows_is_drawn_behind_the_others(variants: Path) -> None:
-    frame = echo_frame(read_runs(variants)).replace({"variant": {"batch": "nightly"}})
+    frame = echo_frame(run_frame(read_runs(variants))).replace({"variant": {"batch": "nightly"}})
     (ax,) = draw_fresh_to_target(tuned(frame, "fresh_to_target")).axes
     names = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
     assert names == ["baseline", "example before", "nightly"]
@@ -175,7 +176,7 @@ def test_lines_against_batch_size_and_buffer(tmp_path: Path, make_run: MakeRun, 
             echo = before(factor, settings["buffer"])
             top1 = (0.9,) if factor == 2 else (0.1, 0.9)
             make_run(tmp_path, "group_5", echo=echo, batch_size=settings["batch_size"], top1=top1, epochs=2)
-    (ax,) = draw_fresh_against(tuned(echo_frame(read_runs(tmp_path)), "fresh_to_target"), x).axes
+    (ax,) = draw_fresh_against(tuned(echo_frame(run_frame(read_runs(tmp_path))), "fresh_to_target"), x).axes
     assert [container.get_label() for container in ax.containers] == ["baseline", "example before, e = 2"]
     drawn = [np.asarray(container[0].get_xydata()).tolist() for container in ax.containers]  # type: ignore[index]
     assert drawn == [[[x, 128] for x in (4, 8, 16)], [[x, 64] for x in (4, 8, 16)]]
@@ -186,7 +187,9 @@ def test_a_point_that_not_every_seed_reaches_is_a_cross_on_the_axis(
 ) -> None:
     for buffer, top1 in ((1, 0.1), (8, 0.9), (64, 0.9)):
         make_run(tmp_path, "group_5", echo=before(2, buffer), top1=(top1,))
-    (ax,) = draw_fresh_against(tuned(echo_frame(read_runs(tmp_path)), "fresh_to_target"), "buffer").axes
+    (ax,) = draw_fresh_against(
+        tuned(echo_frame(run_frame(read_runs(tmp_path))), "fresh_to_target"), "buffer"
+    ).axes
     (cross,) = [line for line in ax.lines if line.get_marker() == "x"]
     assert np.asarray(cross.get_xydata()).tolist() == [[1, 0]]
     assert "target 60% (x: missed)" in texts(ax)
@@ -203,8 +206,8 @@ def finer(tmp_path: Path, make_run: MakeRun) -> Path:
 
 
 def test_accuracy_against_bytes_is_a_mean_over_seeds_up_to_a_common_budget(finer: Path) -> None:
-    runs = read_runs(finer)
-    curves = byte_curves(runs, tuned(echo_frame(runs), "fresh_to_target"))
+    frame = echo_frame(run_frame(read_runs(finer)))
+    curves = byte_curves(frame, tuned(frame, "fresh_to_target"))
     (ax,) = draw_score_against_bytes(curves).axes
     labels = {str(line.get_label()): np.asarray(line.get_xydata()) for line in ax.lines}
     plain = labels["group 5 · example before, e = 2, buffer 64"]
@@ -226,7 +229,7 @@ def names(paths: list[Path]) -> set[str]:
 
 def test_the_table_has_what_echoes_took_and_their_paired_differences(variants: Path) -> None:
     runs = [replace(run, manifest=replace(run.manifest, majority_share=0.25)) for run in read_runs(variants)]
-    text = echo_to_markdown(tuned(echo_frame(runs), "fresh_to_target"))
+    text = echo_to_markdown(tuned(echo_frame(run_frame(runs)), "fresh_to_target"))
     lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in text.splitlines()}
     assert lines["baseline"][7:] == [
         *("192", "960 kB", "30", "156", "90.0%", "90.0%", "25.0%", "- |"),
@@ -248,18 +251,18 @@ def test_seconds_that_may_not_be_said_are_in_no_table_and_no_figure(
     for factor in (1, 2, 4):
         make_run(tmp_path / "runs", "group_5", echo=before(factor))
     runs = [replace(run, shared_machine="tests ran beside it") for run in read_runs(tmp_path / "runs")]
-    summary = tuned(echo_frame(runs), "fresh_to_target")
+    summary = tuned(echo_frame(run_frame(runs)), "fresh_to_target")
     assert summary[[f"{measure}_mean" for measure in TIMES]].isna().all(axis=None)
     assert summary["fresh_to_target_mean"].notna().all(), "examples are no seconds"
     text = echo_to_markdown(summary)
     assert "| - ¹ | - ¹ |" in text and "¹ Tests ran beside it." in text and "| 1 † |" in text
-    tables, figures = write_echo_report(runs, tmp_path)
+    tables, figures = write_echo_report(run_frame(runs), tmp_path)
     assert names(tables) == {"echo.csv", "echo.md"} and figures == []
 
 
 def test_nothing_is_reached_at_a_target_of_guessing(variants: Path) -> None:
     runs = [replace(run, manifest=replace(run.manifest, majority_share=0.6)) for run in read_runs(variants)]
-    summary = tuned(echo_frame(runs), "fresh_to_target")
+    summary = tuned(echo_frame(run_frame(runs)), "fresh_to_target")
     assert summary["fresh_to_target_mean"].isna().all()
     assert "A target of 60% is reached by always saying the most frequent class" in echo_to_markdown(summary)
     (ax,) = draw_fresh_to_target(summary).axes
@@ -275,27 +278,28 @@ def test_each_setting_is_drawn_where_its_runs_differ(
         for name in ("echo_fresh_to_target", "echo_top1_at_budget")
         for ending in ("pdf", "png", "csv")
     ]
-    assert names(write_echo_figures(read_runs(variants), out)) == set(files)
-    assert {path.name for path in out.iterdir()} == set(files)
+    assert names(write_echo_report(run_frame(read_runs(variants)), out)[1]) == set(files)
+    assert {path.name for path in out.iterdir()} == {"echo.csv", "echo.md", *files}
     drawn = pd.read_csv(out / "echo_fresh_to_target.csv")
     assert sorted(drawn["variant"]) == ["baseline", "batch", "example_before"]
     shutil.copytree(variants, tmp_path, dirs_exist_ok=True)
     make_run(tmp_path, "group_5", echo=before(), batch_size=32)
-    assert {"echo_batch_size.png"} < names(write_echo_figures(read_runs(tmp_path), out))
+    assert {"echo_batch_size.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
     make_run(tmp_path, "group_5", echo=before(4))
-    assert {"echo_time.png"} < names(write_echo_figures(read_runs(tmp_path), out))
+    assert {"echo_time.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
     make_run(tmp_path, "group_5", echo=before(2, 1, (10,)))
-    assert {"echo_bytes.png"} < names(write_echo_figures(read_runs(tmp_path), out))
+    assert {"echo_bytes.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
 
 
 def test_buffers_are_a_figure(tmp_path: Path, make_run: MakeRun) -> None:
     for buffer in (1, 8, 64):
         make_run(tmp_path / "runs", "group_5", echo=before(2, buffer))
-    assert "echo_buffer.png" in names(write_echo_figures(read_runs(tmp_path / "runs"), tmp_path / "out"))
+    _, figures = write_echo_report(run_frame(read_runs(tmp_path / "runs")), tmp_path)
+    assert "echo_buffer.png" in names(figures)
 
 
 def test_without_echo_nothing_is_drawn(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path / "runs", "group_5")
-    assert write_echo_figures(read_runs(tmp_path / "runs"), tmp_path / "out") == []
-    assert write_echo_figures([], tmp_path / "out") == []
-    assert write_echo_report([], tmp_path / "out") == ([], [])
+    frame = run_frame(read_runs(tmp_path / "runs"))
+    assert write_echo_report(frame, tmp_path / "out") == ([], [])
+    assert write_echo_report(run_frame([]), tmp_path / "out") == ([], [])

@@ -14,12 +14,13 @@ from composing import compose
 from omegaconf import OmegaConf
 from runner_processes import REPO, call
 
-from experiments.catalogue import FOLDER, OURS, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_notes
+from experiments.catalogue import FOLDER, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_note, read_notes
 from pcr_exp.cli.answers import answer_of, in_words
 from pcr_exp.cli.typed import SMOKE, acting, beside, smoke_overrides
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import load
 from pcr_exp.datasets.photos import PhotosConfig
+from pcr_exp.errors import RunError
 from pcr_exp.places import CONFIGS
 from pcr_exp.runs.train_run import run_training
 
@@ -56,8 +57,7 @@ def smoke_of(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NOTES)
 def test_every_experiment_says_what_it_is_and_composes_at_its_smoke_size(name: str) -> None:
     note = NOTES[name]
-    for heading in ("Papers", "Command", "Expect", "Cost"):
-        assert note.parts.get(heading), f"{name}.yaml is a lab note: it lacks '# {heading}'"
+    assert note.says and note.command and note.expect and note.cost
     runner, experiment = runner_of(note), f"experiment={name}"
     smoke = smoke_of(CONFIGS / f"{runner}.yaml") | smoke_of(FOLDER / f"{name}.yaml")
     config = compose(runner, experiment, *first_values(beside(smoke, [experiment, SMOKE])))
@@ -75,11 +75,19 @@ def test_every_experiment_composes_at_its_full_size(name: str) -> None:
 
 
 def test_every_figure_of_the_papers_has_one_experiment() -> None:
-    figures = [figure for note in NOTES.values() for figure in note.figures] + [*WITHOUT_AN_EXPERIMENT]
+    figures = [figure for note in NOTES.values() for figure in note.papers] + [*WITHOUT_AN_EXPERIMENT]
     assert len(set(figures)) == len(figures), "a figure belongs to one experiment"
     counted = {paper: sum(figure.startswith(f"{paper}: ") for figure in figures) for paper in PAPERS}
     assert counted == PAPERS and sum(PAPERS.values()) == len(figures)
-    assert all(note.figures or note.parts["Papers"] == [OURS] for note in NOTES.values())
+
+
+def test_a_file_without_a_note_says_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("note: {says: it, papers: [], command: none}\nseed: 1\n")
+    with pytest.raises(
+        RunError, match=r"mine\.yaml: wanted a lab note with says, .* lacks \['expect', 'cost'\]"
+    ):
+        read_note(path)
 
 
 def test_the_catalogue_is_made_of_the_notes() -> None:

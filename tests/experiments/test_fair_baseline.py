@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.pcr.learning import fair_baseline_table, write_fair_baseline
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 
 # learning rate: top-1 and loss on tune after the last epoch
@@ -26,7 +27,7 @@ def make_search(root: Path, make_run: Any, split: str = "tune", scan: str = "bas
 
 def test_the_best_last_epoch_on_the_tune_split_is_chosen(tmp_path: Path, make_run: Any) -> None:
     make_search(tmp_path, make_run)
-    table = fair_baseline_table(read_runs(tmp_path)).set_index("learning_rate")
+    table = fair_baseline_table(run_frame(read_runs(tmp_path))).set_index("learning_rate")
     assert len(table) == 4
     assert table.index[table["chosen"]].tolist() == [0.03], "of equal scores the lower loss"
     assert table["target_score"].unique() == pytest.approx(0.78)
@@ -37,13 +38,13 @@ def test_the_best_last_epoch_on_the_tune_split_is_chosen(tmp_path: Path, make_ru
 def test_other_runs_choose_nothing(tmp_path: Path, make_run: Any, split: str, scan: str) -> None:
     make_search(tmp_path, make_run, split, scan)
     runs = read_runs(tmp_path)
-    assert len(runs) == 4 and fair_baseline_table(runs).empty
-    assert write_fair_baseline(runs, tmp_path / "out") == ([], [])
+    assert len(runs) == 4 and fair_baseline_table(run_frame(runs)).empty
+    assert write_fair_baseline(run_frame(runs), tmp_path / "out") == ([], [])
 
 
 def test_the_page_marks_what_was_chosen(tmp_path: Path, make_run: Any) -> None:
     make_search(tmp_path / "runs", make_run)
-    (csv, page), _ = write_fair_baseline(read_runs(tmp_path / "runs"), tmp_path)
+    (csv, page), _ = write_fair_baseline(run_frame(read_runs(tmp_path / "runs")), tmp_path)
     text = page.read_text()
     assert "| **0.03** | **0.08** | 1 | **80.0%** | 0.600 |" in text and "target: 78.0%" in text
     assert "final_top1" in csv.read_text().splitlines()[0]

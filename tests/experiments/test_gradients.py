@@ -40,6 +40,7 @@ from experiments.threelc.frame import (
 )
 from experiments.threelc.page import gradients_to_markdown, write_gradient_report
 from pcr_exp.analysis.figure import MAX_CURVES
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.components import schemas
 from pcr_exp.config.loader import StorageConfig
@@ -73,7 +74,7 @@ def test_bits_are_of_all_values_and_of_those_that_went_through_the_codec(
 ) -> None:
     settings = {"mbit_per_s": 10, "epoch_s": 8, "coded_bits": 0.5}
     make_run(tmp_path, "group_5", gradients=threelc(1.5, mode="server"), **settings)
-    (row,) = gradient_frame(read_runs(tmp_path)).to_dict("records")
+    (row,) = gradient_frame(run_frame(read_runs(tmp_path))).to_dict("records")
     assert (row["mode"], row["codec"], row["bandwidth_mbit_per_s"]) == ("server", "threelc s=1.50", 10)
     assert (row["coded_bits"], row["push_coded_bits"], row["pull_coded_bits"]) == (0.75, 0.5, 1.0)
     # Of 1,000 values 200 are small, with 32 bits each.
@@ -91,7 +92,7 @@ def test_what_no_codec_touched_has_no_bits_of_a_codec() -> None:
 
 
 def test_the_speed_up_is_over_floats_on_the_same_link(two_links: Path) -> None:
-    frame = gradient_frame(read_runs(two_links))
+    frame = gradient_frame(run_frame(read_runs(two_links)))
     assert frame["setting"].nunique() == 1 and len(frame) == 6
     table = gradient_table(frame).set_index(["bandwidth_mbit_per_s", "codec"])
     # Means of 64 images in 4 and 6 s, over 64 in 20 s.
@@ -112,7 +113,7 @@ def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> N
         config = OmegaConf.load(file)
         config.gradients.sparsity = sparsity
         OmegaConf.save(config, file)
-    (row,) = gradient_table(gradient_frame(read_runs(tmp_path))).to_dict("records")
+    (row,) = gradient_table(gradient_frame(run_frame(read_runs(tmp_path)))).to_dict("records")
     assert (row["n"], row["num_reached"]) == (1, 1)
 
 
@@ -176,7 +177,7 @@ def test_the_table_has_the_published_numbers_beside_ours(two_links: Path) -> Non
     runs = [
         replace(run, manifest=replace(run.manifest, majority_share=0.125)) for run in read_runs(two_links)
     ]
-    text = gradients_to_markdown(gradient_table(gradient_frame(runs)))
+    text = gradients_to_markdown(gradient_table(gradient_frame(run_frame(runs))))
     assert "**photos · photo · resnet18, 10 Mbit/s, ddp**, target 60%, majority class 12.5%" in text
     (ours,) = [line for line in text.splitlines() if "threelc" in line and "reached by 1 of 2" in line]
     # Seeds end at 60 and 40 %, floats at 90 %: -40 ± 12.706 x 10.
@@ -192,28 +193,28 @@ def test_without_a_limit_there_are_no_seconds_and_no_speed_up(tmp_path: Path, ma
     unlimited = {"storage": StorageConfig(name="unlimited")}
     for codec in (NONE, threelc(1.75)):
         make_run(tmp_path / "both", "group_5", gradients=codec, more=unlimited)
-    table = gradient_table(gradient_frame(read_runs(tmp_path / "both")))
+    table = gradient_table(gradient_frame(run_frame(read_runs(tmp_path / "both"))))
     assert table[["images_per_s_mean", "time_to_target_s_mean", "speedup"]].isna().all(axis=None)
     text = gradients_to_markdown(table)
     assert "| - ¹ |" in text and "¹ Storage was not limited" in text and "| 1 † |" in text
-    assert accuracy_curves(read_runs(tmp_path / "both")).empty
+    assert accuracy_curves(gradient_frame(run_frame(read_runs(tmp_path / "both")))).empty
     for codec in (NONE, threelc(1.75)):
         make_run(tmp_path / "link", "group_5", gradients=codec, mbit_per_s=10, more=unlimited)
-    table = gradient_table(gradient_frame(read_runs(tmp_path / "link")))
+    table = gradient_table(gradient_frame(run_frame(read_runs(tmp_path / "link"))))
     assert table["speedup"].notna().all(), "the link is what limits them"
 
 
 def test_one_run_alone_among_means_is_marked(two_links: Path, tmp_path: Path, make_run: MakeRun) -> None:
     runs = shutil.copytree(two_links, tmp_path / "runs")
     make_run(runs, "group_5", gradients=threelc(1.0), mbit_per_s=10, top1=(0.2, 0.5, 0.6))
-    left, _ = draw_speedups(gradient_table(gradient_frame(read_runs(runs)))).axes
+    left, _ = draw_speedups(gradient_table(gradient_frame(run_frame(read_runs(runs))))).axes
     assert "threelc s=1.00 (n = 1)" in [label.get_text() for label in left.get_yticklabels()]
-    first, _ = draw_accuracy_against_time(accuracy_curves(read_runs(runs))).axes
+    first, _ = draw_accuracy_against_time(accuracy_curves(gradient_frame(run_frame(read_runs(runs))))).axes
     assert "threelc s=1.00 (n = 1)" in [str(line.get_label()) for line in first.lines]
 
 
 def test_speed_ups_are_bars_and_remembered_numbers_are_not_drawn(two_links: Path) -> None:
-    left, right = draw_speedups(gradient_table(gradient_frame(read_runs(two_links)))).axes
+    left, right = draw_speedups(gradient_table(gradient_frame(run_frame(read_runs(two_links))))).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["none", "threelc s=1.75"]
     # The mean of each seed's: 20 over 4 s, 20 over 6 s.
     assert [bar.get_width() for bar in left.patches] == pytest.approx([1, 25 / 6])  # type: ignore[attr-defined]
@@ -223,7 +224,9 @@ def test_speed_ups_are_bars_and_remembered_numbers_are_not_drawn(two_links: Path
 
 
 def test_accuracy_against_time_is_a_mean_over_seeds(two_links: Path) -> None:
-    first, second = draw_accuracy_against_time(accuracy_curves(read_runs(two_links))).axes
+    first, second = draw_accuracy_against_time(
+        accuracy_curves(gradient_frame(run_frame(read_runs(two_links))))
+    ).axes
     lines = {str(line.get_label()): np.asarray(line.get_xydata()) for line in first.lines}
     assert lines["threelc s=1.75"].tolist() == pytest.approx(np.array([[5, 0.2], [10, 0.5], [15, 0.5]]))
     assert "100 Mbit/s" in second.get_title(loc="left")
@@ -242,7 +245,7 @@ def test_many_codecs_are_small_multiples_beside_none() -> None:
 
 def test_runs_with_one_evaluation_are_no_curves(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_5", gradients=NONE, top1=(0.5,))
-    assert accuracy_curves(read_runs(tmp_path)).empty
+    assert accuracy_curves(gradient_frame(run_frame(read_runs(tmp_path)))).empty
 
 
 @pytest.fixture
@@ -260,7 +263,7 @@ def sparsities(tmp_path: Path, make_run: MakeRun) -> Path:
 
 
 def test_traffic_against_s_with_and_without_zero_runs(sparsities: Path) -> None:
-    traffic = traffic_by_sparsity(gradient_table(gradient_frame(read_runs(sparsities))))
+    traffic = traffic_by_sparsity(gradient_table(gradient_frame(run_frame(read_runs(sparsities)))))
     ddp, server = draw_traffic_by_sparsity(traffic).axes
     lines = {str(line.get_label()): np.asarray(line.get_xydata()) for line in ddp.lines}
     assert lines["with zero-run encoding"].tolist() == pytest.approx(np.array([[1, 0.9], [1.75, 0.3]]))
@@ -274,7 +277,7 @@ def test_traffic_against_s_with_and_without_zero_runs(sparsities: Path) -> None:
 
 
 def test_bits_over_training_pushes_and_pulls_apart(sparsities: Path) -> None:
-    curves = bits_curves(read_runs(sparsities))
+    curves = bits_curves(gradient_frame(run_frame(read_runs(sparsities))))
     assert curves["zero_run"].all()
     axes = draw_bits_over_training(curves).axes
     ways = [ax.get_title(loc="left").partition(", ")[2] for ax in axes]
@@ -290,14 +293,14 @@ def test_bits_are_drawn_of_the_longest_runs(tmp_path: Path, make_run: MakeRun) -
     make_run(tmp_path, "group_5", gradients=threelc(1.5), mbit_per_s=10, top1=(0.1,), coded_bits=0.7)
     for mbit_per_s in (10, 100):
         make_run(tmp_path, "group_5", gradients=threelc(1.5), mbit_per_s=mbit_per_s, coded_bits=0.6)
-    curves = bits_curves(read_runs(tmp_path))
+    curves = bits_curves(gradient_frame(run_frame(read_runs(tmp_path))))
     assert curves["coded_bits"].tolist() == pytest.approx([0.6] * 3)
     assert set(curves["bandwidth_mbit_per_s"]) == {100}
 
 
 def test_every_figure_that_runs_allow(two_links: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("figures")
-    tables, figures = write_gradient_report(read_runs(two_links), out)
+    tables, figures = write_gradient_report(run_frame(read_runs(two_links)), out)
     assert {path.name for path in tables} == {"gradients.csv", "gradients.md"}
     names = ("gradient_speedup", "gradient_time", "gradient_traffic", "gradient_bits")
     assert {path.name for path in figures} == {
@@ -312,5 +315,5 @@ def test_nothing_is_written_where_nothing_was_compressed(
     tmp_path: Path, make_run: MakeRun, settings: dict[str, Any]
 ) -> None:
     make_run(tmp_path / "runs", "group_5", **settings)
-    assert write_gradient_report(read_runs(tmp_path / "runs"), tmp_path) == ([], [])
+    assert write_gradient_report(run_frame(read_runs(tmp_path / "runs")), tmp_path) == ([], [])
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.claims.learned import too_short
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run, read_runs
 
 MakeRun = Callable[..., Path]
@@ -24,24 +25,24 @@ def trained(root: Path, make_run: MakeRun, loss: float, *scores: float, scan: st
 
 
 def test_a_training_that_learned_is_long_enough(tmp_path: Path, make_run: MakeRun) -> None:
-    assert too_short(trained(tmp_path, make_run, 1.0, 0.59, 0.6)) == ""
-    assert too_short([]) == "", "a measurement without trainings"
+    assert too_short(run_frame(trained(tmp_path, make_run, 1.0, 0.59, 0.6))) == ""
+    assert too_short(run_frame([])) == "", "a measurement without trainings"
 
 
 def test_the_training_loss_says_that_little_was_learned(tmp_path: Path, make_run: MakeRun) -> None:
-    why = too_short(trained(tmp_path, make_run, 1.05, 0.9))
+    why = too_short(run_frame(trained(tmp_path, make_run, 1.05, 0.9)))
     assert "too short" in why and "training loss of 1.05, where guessing has 2.08" in why
 
 
 def test_so_does_the_distance_to_the_target(tmp_path: Path, make_run: MakeRun) -> None:
-    why = too_short(trained(tmp_path, make_run, 0.5, 0.57, 0.57))
+    why = too_short(run_frame(trained(tmp_path, make_run, 0.5, 0.57, 0.57)))
     assert "too short" in why and "57.0% top-1, where the target is 60.0%" in why
 
 
 def test_the_best_setting_decides(tmp_path: Path, make_run: MakeRun) -> None:
     """A level that loses is no training that was too short."""
     trained(tmp_path, make_run, 1.9, 0.3, scan="group_1")
-    assert too_short(trained(tmp_path, make_run, 0.4, 0.7, 0.7)) == ""
+    assert too_short(run_frame(trained(tmp_path, make_run, 0.4, 0.7, 0.7))) == ""
 
 
 def test_the_archive_names_the_sets_that_were_too_short() -> None:
@@ -49,7 +50,7 @@ def test_the_archive_names_the_sets_that_were_too_short() -> None:
     found = {
         path.parent.parent.relative_to(RESULTS).parts[0]
         for path in RESULTS.glob("**/runs/runs.json")
-        if too_short(read_runs(path.parent))
+        if too_short(run_frame(read_runs(path.parent)))
     }
     text = (RESULTS / "archive" / "README.md").read_text()
     _, _, listed = text.partition("by their training loss, are the trainings in")
@@ -58,6 +59,6 @@ def test_the_archive_names_the_sets_that_were_too_short() -> None:
 
 @pytest.mark.parametrize("name", ["finetuning/cars", "finetuning/celebahq", "from_scratch/imagenet"])
 def test_trainings_until_something_was_learned_are_not(name: str) -> None:
-    assert too_short(read_runs(RESULTS / name / "runs")) == ""
+    assert too_short(run_frame(read_runs(RESULTS / name / "runs"))) == ""
     last = json.loads((RESULTS / name / "runs" / "runs.json").read_text())
     assert last, "and there are runs"

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.pcr.model_validation_page import times_to_markdown
 from experiments.pcr.predicted_times import TIME_COLUMNS, predict_times, steady_images_per_s
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 
 # A run of conftest: 64 images an epoch, 1,000 bytes x group an image, 8 MiB/s: 8,389 images/s at group 1.
@@ -19,7 +20,7 @@ def test_compute_comes_from_the_group_1_runs_and_epochs_from_the_run(
     make_run(tmp_path, "group_1", seed=1, epoch_s=5)  # 12.8 images/s
     make_run(tmp_path, "group_2", epoch_s=8, top1=(0.3, 0.7, 0.9))
     make_run(tmp_path, "group_5", epoch_s=8, top1=(0.3, 0.4, 0.5))  # never gets there
-    (found,) = predict_times(read_runs(tmp_path)).to_dict("records")
+    (found,) = predict_times(run_frame(read_runs(tmp_path))).to_dict("records")
     assert found["scan"] == "group_2"
     assert found["compute_images_per_s"] == pytest.approx(9.6)
     assert found["bandwidth_images_per_s"] == pytest.approx(8 * 2**20 / 2000)
@@ -33,7 +34,7 @@ def test_compute_comes_from_the_group_1_runs_and_epochs_from_the_run(
 
 def test_without_a_group_1_run_nothing_is_predicted(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     make_run(tmp_path, "group_2")
-    times = predict_times(read_runs(tmp_path))
+    times = predict_times(run_frame(read_runs(tmp_path)))
     assert times.empty and list(times.columns) == TIME_COLUMNS
 
 
@@ -47,6 +48,6 @@ def test_the_start_is_not_part_of_a_steady_rate(tmp_path: Path, make_run: Callab
 def test_the_table_names_every_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     for scan, epoch_s in (("group_1", 10), ("group_2", 10), ("group_5", 20)):
         make_run(tmp_path, scan, epoch_s=epoch_s)
-    text = times_to_markdown(predict_times(read_runs(tmp_path)))
+    text = times_to_markdown(predict_times(run_frame(read_runs(tmp_path))))
     assert "| compute | 1 | 2 | 1 within 10 % |" in text
     assert "| photos · photo | group 5 | 0 | 2 | compute |" in text

@@ -10,8 +10,9 @@ import pytest
 
 from experiments.pcr.time_to_target import NO_TARGET, UNKNOWN, log_mean, projected_times, read_targets
 from experiments.pcr.time_to_target_page import minutes, model_curve, write_projected
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.reporting_rules import NOT_EXCLUSIVE
-from pcr_exp.analysis.runs import Run, read_runs, read_timed_runs
+from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import RunError
 
@@ -70,8 +71,8 @@ def roots(tmp_path: Path, make_run: MakeRun) -> tuple[Path, Path]:
     return learned, timed
 
 
-def read(roots: tuple[Path, Path]) -> tuple[list[Run], list[Run]]:
-    return read_runs(roots[0]), read_timed_runs(roots[1])
+def read(roots: tuple[Path, Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return run_frame(read_runs(roots[0])), run_frame(read_timed_runs(roots[1]))
 
 
 def level(table: pd.DataFrame, scan: str) -> pd.Series:
@@ -102,7 +103,7 @@ def test_the_model_takes_the_same_epochs_and_the_smaller_of_two_rates(roots: tup
 
 def test_without_a_run_of_unlimited_storage_there_is_no_curve(roots: tuple[Path, Path]) -> None:
     learned, timed = read(roots)
-    limited = [run for run in timed if run.config["storage"]["bandwidth_mib_per_s"] is not None]
+    limited = timed[timed["bandwidth_mib_per_s"].notna()]
     table = projected_times(learned, limited, TARGETS)
     assert level(table, "group_1")["speedup"] == pytest.approx(4)
     assert table["model_speedup"].isna().all()
@@ -114,7 +115,7 @@ def test_compute_is_known_from_exclusive_runs_alone(tmp_path: Path, make_run: Ma
     learn(learned, make_run, "baseline", (0.3, 0.7))
     short(timed, make_run, "baseline", 1.0, 10.0)
     short(timed, make_run, "baseline", None, 5.0, others=0.4)
-    row = level(projected_times(read_runs(learned), read_timed_runs(timed), TARGETS), "baseline")
+    row = level(projected_times(*read((learned, timed)), TARGETS), "baseline")
     assert row["time_s"] == pytest.approx(20)
     assert pd.isna(row["free_images_per_s"]) and pd.isna(row["model_speedup"])
 
@@ -124,7 +125,7 @@ def test_the_interval_is_over_seeds_and_short_runs(tmp_path: Path, make_run: Mak
     learn(learned, make_run, "baseline", (0.7, 0.7), (0.3, 0.7))
     for seed, epoch_s in enumerate((10.0, 12.0)):
         short(timed, make_run, "baseline", 1.0, epoch_s, seed=seed)
-    table = projected_times(read_runs(learned), read_timed_runs(timed), TARGETS)
+    table = projected_times(*read((learned, timed)), TARGETS)
     row = level(table, "baseline")
     wanted = log_mean([1, 2]).times(log_mean([10, 12])).interval
     assert row[["time_s", "time_s_low", "time_s_high"]].tolist() == pytest.approx(wanted)
@@ -151,7 +152,7 @@ def test_times_are_refused_with_the_reason(tmp_path: Path, make_run: MakeRun) ->
     timed = tmp_path / "timed"
     for scan, others in (("baseline", 0.01), ("group_1", 0.01), ("group_2", 0.2), ("group_5", None)):
         short(timed, make_run, scan, 1.0, 10.0, others)
-    runs = read_runs(learned), read_timed_runs(timed)
+    runs = read((learned, timed))
     reasons = projected_times(*runs, TARGETS).set_index("scan")["no_time"].to_dict()
     assert reasons == {
         "baseline": "",
@@ -172,13 +173,13 @@ def test_no_speedup_over_a_baseline_that_did_not_reach_the_target(tmp_path: Path
     learn(learned, make_run, "group_1", (0.3, 0.7))
     for scan in ("baseline", "group_1"):
         short(timed, make_run, scan, 1.0, 10.0)
-    row = level(projected_times(read_runs(learned), read_timed_runs(timed), TARGETS), "group_1")
+    row = level(projected_times(*read((learned, timed)), TARGETS), "group_1")
     assert row["time_s"] == pytest.approx(20) and pd.isna(row["speedup"])
 
 
 def test_a_short_run_of_one_row_has_no_speed(roots: tuple[Path, Path]) -> None:
     learned, timed = read(roots)
-    timed[0].rows[1:] = []
+    timed["rows"].iloc[0][1:] = []
     with pytest.raises(RunError, match=r"rows of one update alone, and so no speed.*log_every_steps=1"):
         projected_times(learned, timed, TARGETS)
 
@@ -187,9 +188,9 @@ def test_runs_of_another_speed_are_not_joined(tmp_path: Path, make_run: MakeRun)
     learned, timed = tmp_path / "learned", tmp_path / "timed"
     learn(learned, make_run, "baseline", (0.3, 0.7), learning_rate=0.3)
     short(timed, make_run, "baseline", 1.0, 10.0)
-    assert len(projected_times(read_runs(learned), read_timed_runs(timed), TARGETS)) == 1, "rates differ only"
+    assert len(projected_times(*read((learned, timed)), TARGETS)) == 1, "rates differ only"
     short(tmp_path / "other", make_run, "baseline", 1.0, 10.0, batch_size=32)
-    assert projected_times(read_runs(learned), read_timed_runs(tmp_path / "other"), TARGETS).empty
+    assert projected_times(*read((learned, tmp_path / "other")), TARGETS).empty
     with pytest.raises(
         RunError, match=r"none of the 1 runs below .* shares its setting with one of the 1 short"
     ):

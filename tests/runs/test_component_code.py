@@ -12,14 +12,14 @@ import torch
 from composing import compose
 
 from pcr_exp.analysis.distinguishing import words_of
-from pcr_exp.analysis.frame import setting_key
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run
 from pcr_exp.config import component_code as module
 from pcr_exp.config import components
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.component_code import component_code
 from pcr_exp.runs.directory import claim
-from pcr_exp.runs.identity import run_id
+from pcr_exp.runs.identity import run_id, scientific_part
 from pcr_exp.runs.manifest import new_manifest
 
 IMAGES = "0123456789abcdef"
@@ -173,11 +173,14 @@ def test_a_module_without_a_source_file_is_said_to_be_unwatched(
 def test_tables_do_not_average_runs_of_other_code(configure: Callable[..., TrainConfig]) -> None:
     manifest = new_manifest(configure(), torch.device("cpu"), None, name="a", images=IMAGES)
     assert list(manifest.component_code) == ["tiny_model"], "tests' own model"
+    counts = ("epoch", "samples_seen", "record_bytes", "probe_bytes", "bytes_read")
+    clocks = ("train_s", "wait_s", "probe_s", "eval_s", "wall_s")
+    row = {"kind": "train", **dict.fromkeys((*counts, *clocks), 1)}
     runs = [
-        Run(replace(manifest, component_code=code), asdict(configure()), [])
-        for code in ({}, {"mine": "0123"}, {"mine": "4567"})
+        Run(replace(manifest, component_code=code, seed=seed), asdict(configure()), [row])
+        for code, seed in (({}, 0), ({"mine": "0123"}, 0), ({"mine": "4567"}, 0), ({"mine": "0123"}, 1))
     ]
-    assert len({setting_key(run) for run in runs}) == 3
-    assert setting_key(runs[1]) == setting_key(replace(runs[1], manifest=replace(runs[1].manifest, seed=1)))
-    words = words_of({str(number): run.settings for number, run in enumerate(runs[1:])})
+    settings = run_frame(runs)["setting"]
+    assert settings[:3].is_unique and settings[3] == settings[1]
+    words = words_of({str(number): scientific_part(run.settings) for number, run in enumerate(runs[1:3])})
     assert words["0"].startswith("code=") and words["0"] != words["1"]

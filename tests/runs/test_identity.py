@@ -33,6 +33,7 @@ WITHOUT_EFFECT = {
         "runs_root",
         "components",
         "smoke",
+        "note",
         "dry_run",
     ),
     *(

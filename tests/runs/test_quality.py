@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from pcr_exp.analysis.frame import eval_curves, runs_frame
+from pcr_exp.analysis.frame import eval_curves, run_frame
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.scan import ScanConfig
@@ -175,8 +175,8 @@ def test_a_baseline_is_no_group_1_in_rows_logs_and_tables(
     assert any("so far train" in text for text in caplog.messages), "clocks of a row are of the whole run"
     (found,) = read_runs(folder.parent)
     run = replace(found, rows=[{**row, "scan_group": 1} for row in found.rows])  # as older ones say it
-    assert runs_frame([run])["group"].tolist() == [0]
-    assert set(eval_curves([run])["scan_group"]) == {0}
+    assert run_frame([run])["group"].tolist() == [0]
+    assert set(eval_curves(run_frame([run]))["scan_group"]) == {0}
 
 
 def test_the_policys_ms_ssim_is_of_whole_images(run: Any, caplog: pytest.LogCaptureFixture) -> None:

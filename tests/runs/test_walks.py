@@ -13,7 +13,7 @@ import pytest
 from omegaconf import DictConfig
 
 import pcr_exp
-from pcr_exp.analysis.frame import runs_frame
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.summary import summary_table
@@ -115,7 +115,7 @@ def test_a_metric_passes_few_files_from_the_loop_to_the_table(
     try:
         run_training(config, progress=False)
         num_written = len(walk.functions)
-        table = as_written(summary_table(runs_frame(read_runs(config.runs_root))))
+        table = as_written(summary_table(run_frame(read_runs(config.runs_root))))
     finally:
         walk.end()
     show(walk)
