@@ -1,17 +1,13 @@
 """What the order of an epoch and the index of records take, by the number of images: CPU seconds and memory.
 
-    python -m experiments.loaders.order_cost 1000000 10000000
-
 Each size is measured in a process of its own, whose peak of resident memory is what it took. An order is that
 of one process that has all lanes, laid out as the batches of an epoch use it.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import resource
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -129,14 +125,3 @@ def _shared_mib() -> float:
 
 def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def main() -> None:
-    """Measure the sizes on the command line and print a row of JSON for each."""
-    for text in sys.argv[1:]:
-        for row in measure(int(text)):
-            print(json.dumps(row), flush=True)
-
-
-if __name__ == "__main__":
-    main()

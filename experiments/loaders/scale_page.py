@@ -1,7 +1,7 @@
 """Scale: 1 to 1,024 workers on one storage, simulated beside the planner's formula; what an order costs.
 
-    python -m experiments.loaders.scale_page results/scale                  # the simulation and its figure
-    python -m experiments.loaders.scale_page results/scale 1000000 10000000    # and the cost, measured
+    python -m experiments.loaders.scale_page                       # the simulation and its figure
+    python -m experiments.loaders.scale_page 1000000 10000000      # and the cost of so many images, measured
 
 The formula is min(workers x a worker's images/s, bandwidth / bytes per image, requests/s x images per read).
 It knows nothing of how an epoch begins and ends, or of records that several workers read for a part of them.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from matplotlib.figure import Figure
 
 from experiments.loaders.order_cost import measure, record_sizes
 from experiments.loaders.scale import Machine, Reads, never_evicted, reads_of_an_epoch, simulate
+from experiments.loaders.speed.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, recorded_hardware
 from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
@@ -170,15 +170,18 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
     save_figure(draw_cost(rows), rows, out, name, caption)
 
 
-def main() -> None:
-    """Write the tables and figures into the folder on the command line."""
-    folder, sizes = Path(sys.argv[1]), [int(text) for text in sys.argv[2:]]
-    folder.mkdir(parents=True, exist_ok=True)
-    if sizes:
-        cost = pd.DataFrame([row for size in sizes for row in measure(size)])
-        _save(cost, COST, folder, folder)
-    table = simulated_table()
-    _save(table, SIMULATED, folder, folder)
+STUDY = Study(__doc__, "outputs/scale", repeats=None, images=False)
+STUDY.add("sizes", nargs="*", type=int, help="numbers of images whose order and index are measured")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the tables and figures."""
+    given = STUDY.parse(arguments)
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.sizes:
+        cost = pd.DataFrame([row for size in given.sizes for row in measure(size)])
+        _save(cost, COST, given.out, given.out)
+    _save(simulated_table(), SIMULATED, given.out, given.out)
 
 
 if __name__ == "__main__":

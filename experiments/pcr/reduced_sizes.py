@@ -10,10 +10,10 @@ turns, of native photographs and of photographs of 12 megapixels that are pasted
 
 from __future__ import annotations
 
-import argparse
 import io
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from experiments.loaders.speed.study import add_images, save_rows
+from experiments.loaders.speed.study import Row, Study, add_missing, one_core, save_rows
 from experiments.pcr.resize_filter import DATA, open_network, scan_bytes
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
@@ -34,7 +34,6 @@ from pcr_exp.images.decoded import decoded_by
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.smoothing import prefix_of, read_progressive, without_smoothing
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
-from pcr_exp.system.process import keep_freed_memory
 
 GROUPS = {"baseline": 0, "group_10": 10, "group_5": 5, "group_2": 2, "group_1": 1}
 COST_SIZE = 224
@@ -136,7 +135,7 @@ def logits(network: Any, seen: Sequence[Pixels], enlarged: int) -> np.ndarray:
     return found
 
 
-def rows(network: Any, case: Case, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def rows(network: Any, case: Case, paths: Sequence[Path]) -> Iterator[Row]:
     """Of all classes, and of those of the images if they are few."""
     wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
     numbers, pairs = [], []
@@ -231,7 +230,7 @@ def large_photographs(paths: Sequence[Path]) -> list[bytes]:
     return files
 
 
-def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[dict[str, Any]]:
+def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[Row]:
     """Images/s of CPU time, each image by all ways in turn; the first round warms."""
     out = np.empty((COST_SIZE, COST_SIZE, 3), dtype=np.uint8)
     transform = TrainTransform(COST_SIZE, AugmentConfig())
@@ -263,36 +262,35 @@ def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[dict[str,
                 }
 
 
-def main() -> None:
+def _frame(network: Any, case: Case, paths: Sequence[Path]) -> pd.DataFrame:
+    return pd.DataFrame(rows(network, case, paths))
+
+
+STUDY = Study(__doc__, "outputs/reduced_sizes")
+STUDY.add("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module. Cases whose rows are in the file already are not looked at again."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_images(parser)
-    parser.add_argument("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
-    parser.add_argument("--repeats", type=int, default=5, help="of the costs")
-    parser.add_argument("--out", type=Path, default=Path("outputs/reduced_sizes"))
-    arguments = parser.parse_args()
-    cv2.setNumThreads(0)
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    native = sorted(arguments.images.glob("*/*.JPEG"))
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    given = STUDY.parse(arguments)
+    one_core()
+    native = sorted(given.images.glob("*/*.JPEG"))
+    given.out.mkdir(parents=True, exist_ok=True)
     photographs = {"imagenet_native": [path.read_bytes() for path in native]}
     photographs["12_megapixels"] = large_photographs(native)
-    timed = [row for name, files in photographs.items() for row in costs(name, files, arguments.repeats)]
+    timed = [row for name, files in photographs.items() for row in costs(name, files, given.repeats)]
     if timed:
-        save_rows(timed, arguments.out / "cost.csv")
+        save_rows(timed, given.out / "cost.csv")
     network = open_network()
     sets = {"imagenet_native": native}
-    if arguments.imagenette:
-        sets["imagenette"] = sorted(arguments.imagenette.glob("*/*/*.JPEG"))
-    kept = arguments.out / "accuracy.csv"
-    frame = pd.read_csv(kept) if kept.exists() else pd.DataFrame(columns=list(Case._fields))
-    done = set(frame[list(Case._fields)].itertuples(index=False, name=None))
-    for case in (case for case in CASES if case.images in sets and tuple(case) not in done):
-        measured = pd.DataFrame(rows(network, case, sets[case.images]))
-        print(to_markdown(measured), flush=True)
-        frame = pd.concat([frame, measured]) if len(frame) else measured
-        frame.to_csv(kept, index=False, float_format="%.6g")
+    if given.imagenette:
+        sets["imagenette"] = sorted(given.imagenette.glob("*/*/*.JPEG"))
+    cases = [
+        (case._asdict(), partial(_frame, network, case, sets[case.images]))
+        for case in CASES
+        if case.images in sets
+    ]
+    add_missing(cases, given.out / "accuracy.csv", to_markdown)
 
 
 if __name__ == "__main__":

@@ -12,31 +12,40 @@ classifier.
 
 from __future__ import annotations
 
-import argparse
+import copy
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 
+from experiments.loaders.speed.study import Row, Study, add_missing, one_core
 from pcr_exp.config.dataset import AugmentConfig, DatasetConfig
 from pcr_exp.datasets.cars import CarsConfig
 from pcr_exp.datasets.celebahq import CelebAHQConfig
 from pcr_exp.datasets.ham10000 import Ham10000Config
 from pcr_exp.datasets.imagenet import ImageNetConfig
 from pcr_exp.datasets.sample import open_dataset
+from pcr_exp.images.codec import Pixels
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
+from pcr_exp.measuring.tolerance.classifier import Scale, fitted, losses_of
+from pcr_exp.measuring.tolerance.features import Backbone
 from pcr_exp.training.models import EfficientNetLiteConfig, open_efficientnet_lite
+from pcr_exp.training.normalization import normalization_of
+
+Floats = NDArray[np.float32]
+NETWORK = EfficientNetLiteConfig(pretrained=True)
 
 DATA = Path("../shared/data")
 NUM_FOLDS = 10
@@ -77,7 +86,7 @@ def open_network() -> Any:
     Raises:
         ConfigError: it is not installed, or its weights are not the published ones.
     """
-    network = open_efficientnet_lite(EfficientNetLiteConfig(pretrained=True), num_classes=1000)
+    network = open_efficientnet_lite(NETWORK, num_classes=1000)
     return network.eval().to(memory_format=torch.channels_last)
 
 
@@ -100,7 +109,7 @@ class Images:
         self._group = group
         self._decode = open_decoder("unsmoothed", "pcr" if group else "baseline")
 
-    def crops(self, kind: str, *, antialias: bool) -> Iterator[Tensor]:
+    def crops(self, kind: str, *, antialias: bool) -> Iterator[Pixels]:
         """uint8 [BATCH_SIZE, H, W, 3]; `kind` is `train` or `eval`."""
         transform = (TrainTransform if kind == "train" else EvalTransform)(
             self._size, AugmentConfig(), antialias=antialias
@@ -111,96 +120,84 @@ class Images:
             for offset, (jpeg, out) in enumerate(zip(jpegs, batch, strict=True)):
                 draws = np.random.default_rng((0, first + offset)).random(TrainTransform.num_draws).tolist()
                 transform(self._decode(jpeg, self._group or 1, "an image"), draws, out)
-            yield torch.from_numpy(batch)
+            yield batch
 
-    def features(self, network: Any, kind: str, *, antialias: bool) -> Tensor:
+    def features(self, backbone: Backbone, kind: str, *, antialias: bool) -> Floats:
         """float32 [N, 1280]: what the network's head is given of these crops."""
         file = self._kept.with_name(f"{self._kept.name}-{kind}-{'filtered' if antialias else 'plain'}.npy")
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            np.save(file, look(network, self.crops(kind, antialias=antialias)).numpy())
-        return torch.from_numpy(np.load(file))
+            np.save(file, np.concatenate([*map(backbone, self.crops(kind, antialias=antialias))]))
+        found: Floats = np.load(file)
+        return found
 
 
-@torch.inference_mode()
-def look(network: Any, batches: Iterator[Tensor]) -> Tensor:
-    """float32 [N, 1280]: the mean over places of the last feature map."""
-    features = []
-    for images in batches:
-        inputs = images.permute(0, 3, 1, 2).float().sub_(127).div_(128)
-        features.append(network.extract_features(inputs).mean((2, 3)))
-    return torch.cat(features)
+class Said(NamedTuple):
+    """What a classifier said of images that it had not seen."""
+
+    classes: NDArray[np.int64]
+    """[N]."""
+    losses: NDArray[np.float64]
+    """[N]: the cross-entropy of each."""
 
 
-def fit(features: Tensor, labels: Tensor, num_classes: int) -> nn.Linear:
-    """Multinomial logistic regression."""
-    head = nn.Linear(features.shape[1], num_classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    optimizer = torch.optim.LBFGS(head.parameters(), max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = F.cross_entropy(head(features), labels) + L2 * head.weight.square().sum()
-        value.backward()
-        return value
-
-    optimizer.step(loss)
-    return head
-
-
-def cross_validated(train: Tensor, evaluated: Tensor, labels: Tensor) -> Tensor:
-    """Logits [N, classes] for each image by a classifier that has not seen it."""
-    num_classes = int(labels.max()) + 1
-    logits = torch.empty(len(labels), num_classes)
+def cross_validated(train: Floats, evaluated: Floats, labels: NDArray[np.int64]) -> Said:
+    """Learn from the crops `train` of nine tenths of the images, and be asked about those of the rest."""
+    said = Said(np.empty(len(labels), dtype=np.int64), np.empty(len(labels)))
     for fold in range(NUM_FOLDS):
-        held_out = torch.arange(len(labels)) % NUM_FOLDS == fold
-        mean, std = train[~held_out].mean(0), train[~held_out].std(0) + 1e-6
-        head = fit((train[~held_out] - mean) / std, labels[~held_out], num_classes)
-        with torch.no_grad():
-            logits[held_out] = head((evaluated[held_out] - mean) / std)
-    return logits
+        held_out = np.arange(len(labels)) % NUM_FOLDS == fold
+        scale, wanted = Scale(train[~held_out]), labels[~held_out]
+        strength = 1 / (2 * L2 * len(wanted))
+        (model,) = fitted(scale(train[~held_out]), wanted, np.ones(len(wanted)), [strength])
+        inputs = scale(evaluated[held_out])
+        said.classes[held_out] = model.classes_[model.predict_proba(inputs).argmax(1)]
+        said.losses[held_out] = losses_of(model, inputs, labels[held_out])
+    return said
 
 
-def predictions(
-    network: Any, task: Task, images: Images, labels: Sequence[Tensor], *, antialias: bool
-) -> list[Tensor]:
-    """Logits [N, classes], for each of the task's labels."""
-    evaluated = images.features(network, "eval", antialias=antialias)
-    if task.config is None:
-        with torch.no_grad():
-            return [network._fc(evaluated)]
-    train = images.features(network, "train", antialias=antialias)
-    return [cross_validated(train, evaluated, of_label) for of_label in labels]
+def own_head(head: nn.Linear, evaluated: Floats, labels: NDArray[np.int64]) -> Said:
+    """What the network itself says."""
+    with torch.no_grad():
+        logits = head(torch.from_numpy(evaluated))
+    losses = F.cross_entropy(logits, torch.from_numpy(labels), reduction="none")
+    return Said(logits.argmax(1).numpy(), losses.numpy())
 
 
-def read(task: Task, max_images: int) -> tuple[list[Path], list[Tensor]]:
+def read(task: Task, max_images: int) -> tuple[list[Path], list[NDArray[np.int64]]]:
     """The files, in an order by a hash of their ids, and for each label the classes, numbered from 0."""
     if task.config is None:
         wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
         paths = sorted((DATA / "imagenet_native_sample").glob("*/*.JPEG"))
-        return paths, [torch.tensor([wnids.index(path.parent.name) for path in paths])]
+        return paths, [np.array([wnids.index(path.parent.name) for path in paths])]
     dataset = open_dataset(task.config)
     samples = [*dataset.train, *getattr(dataset, "tune", []), *dataset.val]
     samples.sort(key=lambda sample: hashlib.sha256(sample.id.encode()).hexdigest())
     samples = samples[:max_images]
     classes = [np.unique([s.labels[label] for s in samples], return_inverse=True)[1] for label in task.labels]
-    return [sample.path for sample in samples], [torch.from_numpy(found) for found in classes]
+    return [sample.path for sample in samples], classes
 
 
 def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
     """One row per image and label."""
     paths, labels = read(task, max_images)
     images = Images(paths, task, scan, kept)
-    filtered, plain = (
-        predictions(network, task, images, labels, antialias=antialias) for antialias in (True, False)
-    )
+    network = copy.deepcopy(network)
+    head: nn.Linear = network._fc
+    backbone = Backbone(network, normalization_of(NETWORK), torch.device("cpu"))  # takes the head off
+    said: dict[str, list[Said]] = {}
+    for suffix, antialias in (("", True), ("_unfiltered", False)):
+        evaluated = images.features(backbone, "eval", antialias=antialias)
+        if task.config is None:
+            said[suffix] = [own_head(head, evaluated, labels[0])]
+        else:
+            train = images.features(backbone, "train", antialias=antialias)
+            said[suffix] = [cross_validated(train, evaluated, of_label) for of_label in labels]
     frames = []
-    for label, classes, with_filter, without in zip(task.labels, labels, filtered, plain, strict=True):
+    for place, (label, classes) in enumerate(zip(task.labels, labels, strict=True)):
         frame = pd.DataFrame({"image": range(len(paths))})
-        for suffix, logits in (("", with_filter), ("_unfiltered", without)):
-            frame[f"correct{suffix}"] = (logits.argmax(1) == classes).int().numpy()
-            frame[f"loss{suffix}"] = F.cross_entropy(logits, classes, reduction="none").numpy()
+        for suffix, of_labels in said.items():
+            frame[f"correct{suffix}"] = (of_labels[place].classes == classes).astype(int)
+            frame[f"loss{suffix}"] = of_labels[place].losses
         frames.append(frame.assign(task=f"{task.name} {label}", scan=scan, px=task.image_size)[COLUMNS])
     return pd.concat(frames)
 
@@ -228,31 +225,28 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-def main() -> None:
+STUDY = Study(__doc__, "outputs/antialias/features.csv", repeats=None, images=False)
+STUDY.add("--images", type=int, default=1000, help="of each task, at most; of native images all")
+STUDY.add("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
+STUDY.add("--tasks", nargs="+", default=[task.name for task in TASKS])
+STUDY.add("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module. What is in the file already is not measured again."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--images", type=int, default=1000, help="of each task, at most; of native images all"
-    )
-    parser.add_argument("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
-    parser.add_argument("--tasks", nargs="+", default=[task.name for task in TASKS])
-    parser.add_argument("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
-    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/features.csv"))
-    arguments = parser.parse_args()
-    cv2.setNumThreads(0)
-    torch.set_num_threads(1)
+    given = STUDY.parse(arguments)
+    one_core()
     network = open_network()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    frame = pd.read_csv(arguments.out) if arguments.out.exists() else pd.DataFrame(columns=COLUMNS)
-    for scan in arguments.scans:
-        for task in (task for task in TASKS if task.name in arguments.tasks):
-            names = [f"{task.name} {label}" for label in task.labels]
-            if len(frame[frame["task"].isin(names) & (frame["scan"] == scan)]):
-                continue
-            measured = rows(network, task, scan, arguments.images, arguments.kept)
-            print(to_markdown(measured), flush=True)
-            frame = pd.concat([frame, measured]) if len(frame) else measured
-            frame.to_csv(arguments.out, index=False, float_format="%.4f")
+    cases: list[tuple[Row, Callable[[], pd.DataFrame]]] = [
+        (
+            {"task": f"{task.name} {task.labels[0]}", "scan": scan},
+            partial(rows, network, task, scan, given.images, given.kept),
+        )
+        for scan in given.scans
+        for task in TASKS
+        if task.name in given.tasks
+    ]
+    add_missing(cases, given.out, to_markdown)
 
 
 if __name__ == "__main__":

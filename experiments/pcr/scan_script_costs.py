@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from experiments.loaders.speed.study import Row, in_turns
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.images.codec import Decoder, Pixels
@@ -190,23 +191,23 @@ def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
     return found
 
 
-def rows(script: ScanScript, files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+def rows(script: ScanScript, files: Sequence[bytes], turns: int) -> Iterator[Row]:
     """CPU and wall milliseconds per image of each way, with what its processes take; the ways by turns."""
     ways = writers(script)
     for write in ways.values():
         write(files[0])
-    for turn in range(turns):
-        for (way, name), write in ways.items():
-            cpu_s, started_s = _cpu_s(), time.perf_counter()
-            for file in files:
-                write(file)
-            yield {
-                "way": way,
-                "script": name,
-                "repeat": turn,
-                "cpu_ms": 1e3 * (_cpu_s() - cpu_s) / len(files),
-                "wall_ms": 1e3 * (time.perf_counter() - started_s) / len(files),
-            }
+    cases = [({"way": way, "script": name}, partial(_written, w, files)) for (way, name), w in ways.items()]
+    return in_turns(cases, turns)
+
+
+def _written(write: Write, files: Sequence[bytes]) -> Row:
+    cpu_s, started_s = _cpu_s(), time.perf_counter()
+    for file in files:
+        write(file)
+    return {
+        "cpu_ms": 1e3 * (_cpu_s() - cpu_s) / len(files),
+        "wall_ms": 1e3 * (time.perf_counter() - started_s) / len(files),
+    }
 
 
 def _cpu_s() -> float:

@@ -11,20 +11,15 @@ library.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
-from typing import Any
 
-import cv2
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from experiments.loaders.speed.study import add_images, save_rows
+from experiments.loaders.speed.study import Row, Study, one_core, save_rows
 from experiments.pcr import scan_script_costs as writers
 from experiments.pcr.scan_script_costs import (
     CutImages,
@@ -38,7 +33,6 @@ from experiments.pcr.scan_script_costs import (
 )
 from pcr_exp.config.scan_scripts import JpegScan, ScanScript, ScanScriptConfig, check_scans
 from pcr_exp.places import CONFIGS
-from pcr_exp.system.process import keep_freed_memory
 from pcr_exp.system.provenance import write_measured
 
 MIDDLE_GROUP = 5
@@ -124,8 +118,6 @@ def is_on_front(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 TABLES = ("writers", "crops", "groups", "search")
 
-_FLOATS: dict[str, Any] = {"float_format": "%.6g"}
-
 
 def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFrame:
     """One row per script: bytes, its middle, and the time of all scans; shares are of optimised baseline."""
@@ -174,7 +166,7 @@ def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: floa
 
 def groups(
     named: Mapping[str, ScanScript], files: Sequence[bytes], num_compared: int, turns: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """One row per script, group and turn."""
     cuts = {name: CutImages(script, files) for name, script in named.items()}
     every = {name: range(1, cut.script.num_groups + 1) for name, cut in cuts.items()}
@@ -196,7 +188,7 @@ def groups(
                 }
 
 
-def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -> Iterator[dict[str, Any]]:
+def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -> Iterator[Row]:
     """One row per way to pixels and turn; `of_pillow` is how many images it makes for one of Pillow's."""
     cuts = {name: CutImages(script, files) for name, script in named.items()}
     last = {name: [cut.script.num_groups] for name, cut in cuts.items()}
@@ -209,43 +201,36 @@ def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -
             yield {"work": work, "read": name, "repeat": turn, "cpu_ms": cpu, "of_pillow": pillow / cpu}
 
 
-def main() -> None:
+STUDY = Study(__doc__, "outputs/scan_scripts", repeats=3)
+STUDY.add("--num-images", type=int, default=60)
+STUDY.add("--num-searched", type=int, default=24, help="images on which the family is tried")
+STUDY.add("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
+STUDY.add("--only", nargs="+", choices=TABLES, default=TABLES)
+STUDY.add("--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_images(parser)
-    parser.add_argument("--num-images", type=int, default=60)
-    parser.add_argument("--num-searched", type=int, default=24, help="images on which the family is tried")
-    parser.add_argument("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES)
-    parser.add_argument(
-        "--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all"
-    )
-    parser.add_argument("--out", type=Path, default=Path("outputs/scan_scripts"))
-    given = parser.parse_args()
-    cv2.setNumThreads(0)
-    torch.set_num_threads(1)
-    keep_freed_memory()
+    given = STUDY.parse(arguments)
+    one_core()
     given.out.mkdir(parents=True, exist_ok=True)
     files = native_files(given.images, given.num_images)
     few = native_files(given.images, given.num_searched)
     named = {name: script for name, script in named_scripts().items() if name in (given.scripts or [name])}
     compared, turns = min(given.num_compared, given.num_images), given.repeats
-    tables: dict[str, Callable[[], Any]] = {
+    tables: dict[str, Callable[[], Iterable[Row]]] = {
         "writers": lambda: writers.rows(named_scripts()["spectral"], few, turns),
         "crops": lambda: crops(named, files, turns),
         "groups": lambda: groups(named, files, compared, turns),
     }
     facts = {"num_images": len(files), "num_searched": len(few), "num_compared": compared, "repeats": turns}
-    for name, measure in tables.items():
-        if name in given.only:
-            save_rows(list(measure()), given.out / f"{name}.csv")
-            write_measured(given.out / f"{name}.json", facts)
-    if "search" in given.only:
-        search(few, min(compared, len(few)), turns).to_csv(given.out / "search.csv", index=False, **_FLOATS)
-        write_measured(given.out / "search.json", facts)
+    for name in given.only:
+        if name == "search":
+            found = search(few, min(compared, len(few)), turns)
+            found.to_csv(given.out / "search.csv", index=False, float_format="%.6g")
+        else:
+            save_rows(list(tables[name]()), given.out / f"{name}.csv")
+        write_measured(given.out / f"{name}.json", facts)
 
 
 if __name__ == "__main__":

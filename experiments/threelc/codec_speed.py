@@ -6,10 +6,8 @@ rows go to outputs/codec_speed/codec.csv.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import skimage.data
@@ -17,7 +15,7 @@ import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from experiments.loaders.speed.study import save_rows
+from experiments.loaders.speed.study import Row, Study, seconds
 from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.threelc import ThreeLC
 
@@ -68,7 +66,7 @@ CASES: dict[str, Callable[[], Steps]] = {
 is to write."""
 
 
-def measure_codec(case: str, repeats: int) -> list[dict[str, object]]:
+def measure_codec(case: str, repeats: int) -> Iterator[Row]:
     """Rows of one case: megabytes of float32 per second, encoding and decoding a step of its tensors."""
     torch.manual_seed(0)
     steps = CASES[case]()
@@ -88,34 +86,30 @@ def measure_codec(case: str, repeats: int) -> list[dict[str, object]]:
         messages = encode()
     megabytes = sum(values.nbytes for values in gradients) / 1e6
     ratio = megabytes * 1e6 / sum(map(len, messages))
-    return [
-        {
+    for repeat in range(repeats):
+        yield {
             "tensors": case,
             "megabytes": megabytes,
             "ratio": ratio,
             "repeat": repeat,
-            "encode_mb_per_s": megabytes / _seconds(encode),
-            "decode_mb_per_s": megabytes / _seconds(decode),
+            "encode_mb_per_s": megabytes / seconds(encode),
+            "decode_mb_per_s": megabytes / seconds(decode),
         }
-        for repeat in range(repeats)
-    ]
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    started_s = time.perf_counter()
-    work()
-    return time.perf_counter() - started_s
+STUDY = Study(__doc__, "outputs/codec_speed/codec.csv", repeats=9, images=False)
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("outputs/codec_speed"))
-    given = parser.parse_args()
+def rows(given: Namespace) -> Iterator[Row]:
+    """Every case; the repeats of each follow each other."""
     torch.set_num_threads(1)
     for case in CASES:
-        save_rows(measure_codec(case, given.repeats), given.out / "codec.csv")
+        yield from measure_codec(case, given.repeats)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

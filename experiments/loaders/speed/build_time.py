@@ -7,22 +7,21 @@ written in both encodings, by two threads; peers by what they bring for that. Fi
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from experiments.loaders.formats import build_format, open_workspace
 from experiments.loaders.process import LoaderProcess
-from experiments.loaders.speed.study import add_images, save_rows
+from experiments.loaders.speed.study import Row, Study
 from pcr_exp.config.commands import PrepareConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.config.dataset import DatasetConfig
 
 
-def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -> Iterator[dict[str, Any]]:
+def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -> Iterator[Row]:
     """A row of each format in each repeat: those of `formats.Built`.
 
     Raises:
@@ -64,20 +63,20 @@ def folder_dataset(root: Path) -> DatasetConfig:
     ).dataset
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_images(parser)
-    parser.add_argument("--peers", nargs="*", default=["tfrecord"])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("outputs/records_speed"))
-    given = parser.parse_args()
+STUDY = Study(__doc__, "outputs/records_speed/build_time.csv")
+STUDY.add("--peers", nargs="*", default=["tfrecord"])
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Of all images of the folder."""
     with TemporaryDirectory() as temporary:
         linked = link_images(sorted(given.images.rglob("*.JPEG")), Path(temporary))
-        rows = list(build_times(folder_dataset(linked), given.peers, repeats=given.repeats))
-    save_rows(rows, given.out / "build_time.csv")
+        yield from build_times(folder_dataset(linked), given.peers, repeats=given.repeats)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

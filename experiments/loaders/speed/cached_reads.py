@@ -13,17 +13,16 @@ at all scan groups), read in the order of `loading.lanes` through the cache that
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import chain, zip_longest
-from pathlib import Path
+from itertools import chain, product, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.loaders.speed.study import save_rows
+from experiments.loaders.speed.study import Row, Study
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
 from pcr_exp.storage.cache import CachedStorage, MemoryCache, PrefixCache
@@ -190,27 +189,21 @@ def _length(group: int) -> int:
     return round(RECORD_BYTES * GROUP_SHARES[group])
 
 
-def measure(num_jobs: Sequence[int] = (1, 4)) -> list[dict[str, Any]]:
-    """Rows of every reading, cache size and cache."""
-    rows: list[dict[str, Any]] = []
-    for name, reading in READINGS.items():
-        for jobs in num_jobs:
-            for share in (0.0, *CACHE_SHARES):
-                max_bytes = round(share * NUM_RECORDS * _length(reading.highest))
-                for kind in CACHES if share else ("kept prefixes",):
-                    case = {"reading": name, "jobs": jobs, "cache_share": share, "cache": kind, "repeat": 0}
-                    rows.append({**case, **simulate(reading, kind, max_bytes, jobs)})
-    return rows
+STUDY = Study(__doc__, "outputs/cache/cached_reads.csv", repeats=None, images=False)
 
 
-def main() -> None:
+def rows(_: Namespace, num_jobs: Sequence[int] = (1, 4)) -> Iterator[Row]:
+    """Every reading, cache size and cache."""
+    for (name, reading), jobs, share in product(READINGS.items(), num_jobs, (0.0, *CACHE_SHARES)):
+        max_bytes = round(share * NUM_RECORDS * _length(reading.highest))
+        for kind in CACHES if share else ("kept prefixes",):
+            case = {"reading": name, "jobs": jobs, "cache_share": share, "cache": kind, "repeat": 0}
+            yield {**case, **simulate(reading, kind, max_bytes, jobs)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("outputs/cache"))
-    given = parser.parse_args()
-    save_rows(measure(), given.out / "cached_reads.csv")
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,18 @@ warm; with the filter of `loader.antialias` and without, by turns.
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import torch
 
-from experiments.loaders.speed.study import add_images, native_records, save_rows
+from experiments.loaders.speed.study import Row, Study, in_turns, native_records, one_core
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.images.codec import Part, Pixels
 from pcr_exp.images.decode import open_decoder
@@ -26,7 +26,6 @@ from pcr_exp.images.resample import resample
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.system.process import keep_freed_memory
 
 NUM_IMAGES = 200
 IMAGE_SIZE = 224
@@ -36,12 +35,12 @@ CASES = [
     *(("pcr", 5, mode) for mode in ("libjpeg", "unsmoothed")),
     *(("pcr", group, mode) for group in (2, 1) for mode in ("libjpeg", "unsmoothed", "scaled")),
 ]
+"""(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on."""
 FILTERS = {"no": False, "yes": True}
 """`loader.antialias`, as rows call it."""
-"""(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on."""
 
 
-def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bool) -> dict[str, float]:
+def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bool) -> Row:
     """Mean CPU microseconds per image of each step, and images/s of all of them."""
     spent_s: dict[str, float] = dict.fromkeys(("read", "join", "decode", "resample", "flip"), 0.0)
     records = RecordSet(LocalStorage(folder), encoding)
@@ -76,29 +75,26 @@ def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bo
     return {**per_image, "images_per_s_per_core": num_images / sum(spent_s.values())}
 
 
-def rows(images: Path, repeats: int) -> Iterator[dict[str, Any]]:
+STUDY = Study(__doc__, "outputs/antialias/cost.csv")
+
+
+def rows(given: Namespace) -> Iterator[Row]:
     """The cases by turns."""
-    folder = native_records(NUM_IMAGES, 50, images=images)
-    for case in CASES:
-        profile(folder, *case, antialias=True)  # warm
-    for repeat in range(repeats):
-        for (encoding, group, mode), (word, antialias) in product(CASES, FILTERS.items()):
-            scan = "baseline" if encoding == "baseline" else f"group_{group}"
-            spent = profile(folder, encoding, group, mode, antialias=antialias)
-            yield {"scan": scan, "decode": mode, "antialias": word, "repeat": repeat, **spent}
+    one_core()
+    folder = native_records(NUM_IMAGES, 50, images=given.images)
+    cases: list[tuple[Row, Callable[[], Row]]] = []
+    for (encoding, group, mode), (word, antialias) in product(CASES, FILTERS.items()):
+        scan = "baseline" if encoding == "baseline" else f"group_{group}"
+        case = {"scan": scan, "decode": mode, "antialias": word}
+        cases.append((case, partial(profile, folder, encoding, group, mode, antialias=antialias)))
+    for _, warm in cases[1::2]:
+        warm()
+    return in_turns(cases, given.repeats)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_images(parser)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("outputs/antialias/cost.csv"))
-    arguments = parser.parse_args()
-    cv2.setNumThreads(0)
-    torch.set_num_threads(1)
-    keep_freed_memory()  # as decoding workers do
-    save_rows(list(rows(arguments.images, arguments.repeats)), arguments.out)
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

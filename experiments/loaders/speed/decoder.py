@@ -8,15 +8,13 @@ originals in the same repeat. `area` is the part of the image that is decoded, a
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from pathlib import Path
-from typing import Any
 
-from experiments.loaders.speed.study import add_images, native_samples, save_rows
+from experiments.loaders.speed.study import Row, Study, native_samples
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError
 from pcr_exp.images.decoded import PartDecoder
@@ -27,7 +25,6 @@ from pcr_exp.images.smoothing import prefix_of, read_progressive, without_smooth
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.system.process import keep_freed_memory
 
-NUM_IMAGES = 200
 SCANS = (10, 5, 2, 1)
 ORIGINAL = "original"
 AREAS = (1.0, 0.5)
@@ -67,14 +64,19 @@ def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], obje
     return call
 
 
-def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]]:
+STUDY = Study(__doc__, "outputs/throughput/decoder.csv", repeats=9)
+STUDY.add("--num-images", type=int, default=200)
+
+
+def rows(given: Namespace) -> Iterator[Row]:
     """One of each case in every repeat, image by image; the first repeat warms."""
+    keep_freed_memory()
     ours, turbo = find_decoder(), find_part_decoder()
     if ours is None or turbo is None:
         sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
     decoders: list[tuple[str, PartDecoder]] = [("ours", ours), ("libjpeg-turbo", turbo)]
     calls: dict[tuple[str, float, str], list[Callable[[], object]]] = {}
-    for sample in native_samples(num_images, images):
+    for sample in native_samples(given.num_images, given.images):
         try:
             files = files_of(sample.path.read_bytes())
             of_image = {
@@ -87,7 +89,7 @@ def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]
         for case, call in of_image.items():
             calls.setdefault(case, []).append(call)
     num_measured = len(calls[ORIGINAL, 1.0, "ours"])
-    for repeat in range(-1, repeats):
+    for repeat in range(-1, given.repeats):
         spent_s = dict.fromkeys(calls, 0.0)
         for i, case in product(range(num_measured), calls):
             began_s = time.thread_time()
@@ -106,16 +108,9 @@ def rows(images: Path, repeats: int, num_images: int) -> Iterator[dict[str, Any]
                 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_images(parser)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--num-images", type=int, default=NUM_IMAGES)
-    parser.add_argument("--out", type=Path, default=Path("outputs/throughput/decoder.csv"))
-    arguments = parser.parse_args()
-    keep_freed_memory()
-    save_rows(list(rows(arguments.images, arguments.repeats, arguments.num_images)), arguments.out)
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ before it ends, storage rests for, and then training waits for.
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from experiments.loaders.speed.study import add_images, native_records, save_rows
+from experiments.loaders.speed.study import Row, Study, in_turns, native_records
 from experiments.loaders.speed.throttled_loader import SCANS, UNLIMITED, open_loader
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.records.reader import RecordSet
@@ -24,7 +26,7 @@ NUM_IMAGES, IMAGES_PER_RECORD = 1280, 64
 
 def measure_epochs(
     folder: Path, scan: str, mib_per_s: float, records_ahead: int | None, num_epochs: int
-) -> dict[str, float]:
+) -> Row:
     """Images/s and the share of time that was waited, both after the first batch; and its seconds.
 
     Args:
@@ -62,33 +64,29 @@ def measure_epochs(
         }
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_images(parser)
-    parser.add_argument("--scan", choices=SCANS, default="group_5")
-    parser.add_argument("--mib-per-s", type=float, default=10)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("outputs/throughput"))
-    given = parser.parse_args()
+STUDY = Study(__doc__, "outputs/throughput/epoch_starts.csv", repeats=3)
+STUDY.add("--scan", choices=SCANS, default="group_5")
+STUDY.add("--mib-per-s", type=float, default=10)
+STUDY.add("--epochs", type=int, default=4)
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Four records ahead, and as many as the loader chooses, by turns."""
     folder = native_records(NUM_IMAGES, IMAGES_PER_RECORD, images=given.images)
-    rows: list[dict[str, object]] = []
-    for repeat in range(given.repeats):
-        for records_ahead in (4, None):  # by turns, for other work on the machine changes its speed
-            case = {
-                "scan": given.scan,
-                "bandwidth_mib_per_s": given.mib_per_s,
-                "epochs": given.epochs,
-                "records_ahead": "default" if records_ahead is None else str(records_ahead),
-                "repeat": repeat,
-            }
-            rows.append(
-                case | measure_epochs(folder, given.scan, given.mib_per_s, records_ahead, given.epochs)
-            )
-    save_rows(rows, given.out / "epoch_starts.csv")
+    case = {"scan": given.scan, "bandwidth_mib_per_s": given.mib_per_s, "epochs": given.epochs}
+    cases = [
+        (
+            {**case, "records_ahead": word},
+            partial(measure_epochs, folder, given.scan, given.mib_per_s, records_ahead, given.epochs),
+        )
+        for word, records_ahead in (("4", 4), ("default", None))
+    ]
+    return in_turns(cases, given.repeats)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

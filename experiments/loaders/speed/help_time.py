@@ -1,21 +1,21 @@
 """How long commands take to say how they are used.
 
 `python -m experiments.loaders.speed.help_time` starts `pcr-exp <command> --help` for each command in turn,
-several times, and prints seconds of the clock and of the CPU, lines, and whether torch or matplotlib came in.
+several times, prints seconds of the clock and of the CPU, lines, and whether torch or matplotlib came in, and
+keeps them as outputs/help_time.csv.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from itertools import product
 
-import pandas as pd
-
-from experiments.loaders.speed.study import to_markdown
+from experiments.loaders.speed.study import Row, Study
 
 COMMANDS = ("train", "evaluate", "figures", "sweep", "inspect")
 _PROGRAM = """
@@ -26,7 +26,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def measure(command: str) -> dict[str, object]:
+def measure(command: str, repeat: int) -> Row:
     """One start: `wall_s`, `cpu_s`, `lines`, and `imports`, the heavy ones among them."""
     before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
@@ -36,19 +36,22 @@ def measure(command: str) -> dict[str, object]:
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     imports = done.stderr.strip() or "none"
     case = {"command": command, "lines": len(done.stdout.splitlines()), "imports": imports}
-    return {**case, "repeat": 0, "wall_s": wall_s, "cpu_s": cpu_s}
+    return {**case, "repeat": repeat, "wall_s": wall_s, "cpu_s": cpu_s}
+
+
+STUDY = Study(__doc__, "outputs/help_time.csv", images=False)
+STUDY.add("--commands", nargs="+", default=COMMANDS)
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """The commands by turns."""
+    for repeat, command in product(range(given.repeats), given.commands):
+        yield measure(command, repeat)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure every command so many times, by turns, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--commands", nargs="+", default=COMMANDS)
-    given = parser.parse_args(arguments)
-    rows = [measure(command) | {"repeat": i} for i in range(given.repeats) for command in given.commands]
-    print(to_markdown(pd.DataFrame(rows)))
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ can decode.
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.loaders.speed.study import add_images, native_records, save_rows
+from experiments.loaders.speed.study import Row, Study, native_records
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.read_ahead import Reading, by_calls, reads_ahead, reads_in_flight, reads_per_call
@@ -26,7 +27,7 @@ SHUFFLE_RECORDS = 4
 
 def measure_latency(
     folder: Path, group: int, storage: StorageConfig, *, repeats: int, seconds: float
-) -> list[dict[str, object]]:
+) -> Iterator[Row]:
     """Rows of one scan group; read-ahead is told the bandwidth and the latency, as the loader is."""
     records = RecordSet(open_storage(str(folder), storage), "pcr")
     num_records = len(records.index.records)
@@ -45,7 +46,6 @@ def measure_latency(
     )
     assert storage.bandwidth_mib_per_s is not None
     num_windows = max(1, round(seconds * storage.bandwidth_mib_per_s * MIB / mean_bytes / SHUFFLE_RECORDS))
-    rows: list[dict[str, object]] = []
     fetcher.start()
     try:
         for _ in range(1 + 2 * under_way // SHUFFLE_RECORDS):
@@ -57,46 +57,42 @@ def measure_latency(
                 prefix.num_bytes for _ in range(num_windows) for prefix in fetcher.take(SHUFFLE_RECORDS)
             )
             took_s = time.perf_counter() - started_s
-            rows.append(
-                {
-                    "headers_known": "yes" if known_headers._KEPT_BYTES else "no",
-                    "images_per_record": records.index.records[0].num_samples,
-                    "group": group,
-                    "read_kb": round(mean_bytes / 1e3, 1),
-                    "in_flight": in_flight,
-                    "repeat": repeat,
-                    "reads_per_s": num_windows * SHUFFLE_RECORDS / took_s,
-                    "mib_per_s": num_bytes / MIB / took_s,
-                    "share_of_bandwidth": num_bytes / MIB / took_s / storage.bandwidth_mib_per_s,
-                }
-            )
+            yield {
+                "headers_known": "yes" if known_headers._KEPT_BYTES else "no",
+                "images_per_record": records.index.records[0].num_samples,
+                "group": group,
+                "read_kb": round(mean_bytes / 1e3, 1),
+                "in_flight": in_flight,
+                "repeat": repeat,
+                "reads_per_s": num_windows * SHUFFLE_RECORDS / took_s,
+                "mib_per_s": num_bytes / MIB / took_s,
+                "share_of_bandwidth": num_bytes / MIB / took_s / storage.bandwidth_mib_per_s,
+            }
     finally:
         fetcher.close()
-    return rows
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_images(parser)
-    parser.add_argument("--images-per-record", type=int, nargs="+", default=[1024])
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
-    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
-    given = parser.parse_args()
+STUDY = Study(__doc__, "outputs/throttle/latency.csv", repeats=3)
+STUDY.add("--images-per-record", type=int, nargs="+", default=[1024])
+STUDY.add("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
+STUDY.add("--seconds", type=float, default=3.0)
+STUDY.add("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Every size of records at every group; the repeats of each follow each other in one stream."""
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     if given.unseen:
         known_headers._KEPT_BYTES = 0
-    rows: list[dict[str, object]] = []
     for size in given.images_per_record:
         folder = native_records(max(200, 2 * size), size, images=given.images)
         for group in given.groups:
-            rows += measure_latency(folder, group, storage, repeats=given.repeats, seconds=given.seconds)
-    save_rows(rows, given.out / "latency.csv")
+            yield from measure_latency(folder, group, storage, repeats=given.repeats, seconds=given.seconds)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ real. `client_cpu_us` is this process's CPU time per read, of all its threads, t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import time
-from pathlib import Path
-from typing import Any
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 
-from experiments.loaders.speed.study import save_rows
+from experiments.loaders.speed.study import Row, Study
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.read_ahead import reads_ahead, reads_in_flight
@@ -32,7 +31,7 @@ _AT_ONCE = 8
 
 def measure_reads(
     remote: Storage, read_bytes: int, storage: StorageConfig, *, repeats: int, seconds: float
-) -> list[dict[str, Any]]:
+) -> Iterator[Row]:
     """Rows of reads of one size, as fast as the throttle lets them come."""
     throttled = ThrottledStorage(remote, Throttle.create(storage))
     in_flight = reads_in_flight(storage, read_bytes)
@@ -43,7 +42,6 @@ def measure_reads(
         num_threads=in_flight,
         ahead=reads_ahead(in_flight, _AT_ONCE, _AT_ONCE, read_bytes),
     )
-    rows: list[dict[str, Any]] = []
     fetcher.start()
     try:
         for _ in range(1 + 2 * in_flight // _AT_ONCE):  # threads and connections are opened
@@ -54,47 +52,44 @@ def measure_reads(
                 num_reads += len(fetcher.take(_AT_ONCE))
             took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
             mib_per_s = num_reads * read_bytes / MIB / took_s
-            rows.append(
-                {
-                    "read_kb": read_bytes / 1e3,
-                    "latency_ms": storage.latency_ms,
-                    "in_flight": in_flight,
-                    "repeat": repeat,
-                    "reads_per_s": num_reads / took_s,
-                    "share_of_bandwidth": mib_per_s / (storage.bandwidth_mib_per_s or 1),
-                    "client_cpu_us": 1e6 * cpu_s / num_reads,
-                    "client_cores": cpu_s / took_s,
-                }
-            )
+            yield {
+                "read_kb": read_bytes / 1e3,
+                "latency_ms": storage.latency_ms,
+                "in_flight": in_flight,
+                "repeat": repeat,
+                "reads_per_s": num_reads / took_s,
+                "share_of_bandwidth": mib_per_s / (storage.bandwidth_mib_per_s or 1),
+                "client_cpu_us": 1e6 * cpu_s / num_reads,
+                "client_cores": cpu_s / took_s,
+            }
     finally:
         fetcher.close()
-    return rows
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--server", required=True, help="what to call the server in the table")
-    parser.add_argument("--url", required=True, help="the folder or bucket that holds the object `blob`")
-    parser.add_argument("--options", type=json.loads, default={}, help="JSON: the client's own settings")
-    parser.add_argument("--clients", nargs="+", default=["obstore", "fsspec"])
-    parser.add_argument("--kb", nargs="+", type=int, default=[14, 27, 100, 400])
-    parser.add_argument("--latency-ms", nargs="+", type=float, default=[0.0, 10.0, 50.0])
-    parser.add_argument("--mib-per-s", type=float, default=100)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--out", type=Path, default=Path("outputs/object_stores"))
-    given = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+STUDY = Study(__doc__, "outputs/object_stores/object_reads.csv", repeats=3, images=False)
+STUDY.add("--server", required=True, help="what to call the server in the table")
+STUDY.add("--url", required=True, help="the folder or bucket that holds the object `blob`")
+STUDY.add("--options", type=json.loads, default={}, help="JSON: the client's own settings")
+STUDY.add("--clients", nargs="+", default=["obstore", "fsspec"])
+STUDY.add("--kb", nargs="+", type=int, default=[14, 27, 100, 400])
+STUDY.add("--latency-ms", nargs="+", type=float, default=[0.0, 10.0, 50.0])
+STUDY.add("--mib-per-s", type=float, default=100)
+STUDY.add("--seconds", type=float, default=2.0)
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Every client, size and latency; the repeats of each follow each other in one stream."""
     for client in given.clients:
         remote = open_remote(given.url, client, given.options)
         for kb, latency_ms in itertools.product(given.kb, given.latency_ms):
             storage = StorageConfig(name="far", bandwidth_mib_per_s=given.mib_per_s, latency_ms=latency_ms)
             found = measure_reads(remote, kb * 1000, storage, repeats=given.repeats, seconds=given.seconds)
-            rows += [{"server": given.server, "client": client, **row} for row in found]
-    save_rows(rows, given.out / "object_reads.csv")
+            yield from ({"server": given.server, "client": client, **row} for row in found)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

@@ -6,24 +6,25 @@ and keeps it as <name>.csv.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.loaders.speed.study import add_images, native_records, native_samples, save_rows
+from experiments.loaders.speed.study import Row, Study, native_records, native_samples, save_rows, seconds
 from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
 from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index
 from pcr_exp.records.index_table import read_index
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
 
-Row = dict[str, object]
 NUM_IMAGES = 400
+RECORDS_OF = {64: 1280, 1024: 2048}
+"""Images of a record whose prefixes are split, and images of all its records."""
+SPLIT_BYTES = 2e8
+"""Of prefixes in one measurement."""
 
 
 def imagenet_index(index: RecordIndex) -> RecordIndex:
@@ -39,7 +40,7 @@ def measure_index(images: Path, repeats: int) -> Iterator[Row]:
         data = dump_index(imagenet_index(RecordSet(LocalStorage(folder), "pcr").index))
         Path(place, INDEX_FILE).write_bytes(data)
         for repeat in range(repeats):
-            took_s = _seconds(lambda: read_index(LocalStorage(place), ""))
+            took_s = seconds(lambda: read_index(LocalStorage(place), ""))
             yield {"records": 1251, "index_kb": len(data) / 1e3, "repeat": repeat, "open_ms": 1e3 * took_s}
 
 
@@ -56,7 +57,7 @@ def measure_prefix(images: Path, repeats: int) -> Iterator[Row]:
 
     Once with the prefix in memory, and once from its file in the page cache.
     """
-    for num_images, count in ((64, 1280), (1024, 2048)):
+    for num_images, count in RECORDS_OF.items():
         folder = native_records(count, num_images, images=images)
         in_memory, in_file = (RecordSet(storage(folder), "pcr") for storage in (_InMemory, LocalStorage))
         for group in (1, 2, 5, 10):
@@ -74,7 +75,7 @@ def measure_prefix(images: Path, repeats: int) -> Iterator[Row]:
 
 
 def _split_seconds(records: RecordSet, group: int) -> float:
-    passes = max(1, round(2e8 / records.index.prefix_bytes(0, group)))
+    passes = max(1, round(SPLIT_BYTES / records.index.prefix_bytes(0, group)))
 
     def split() -> None:
         for _ in range(passes):
@@ -82,7 +83,7 @@ def _split_seconds(records: RecordSet, group: int) -> float:
             [prefix.encoded(i) for i in range(len(prefix))]
 
     split()
-    return _seconds(split) / passes
+    return seconds(split) / passes
 
 
 def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
@@ -95,9 +96,9 @@ def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
     for repeat in range(repeats):
         rates = {
             "transcode_images_per_s": len(originals)
-            / _seconds(lambda: [to_progressive(data) for data in originals]),
+            / seconds(lambda: [to_progressive(data) for data in originals]),
             "jpegtran_images_per_s": len(originals)
-            / _seconds(lambda: [by_program(data) for data in originals]),
+            / seconds(lambda: [by_program(data) for data in originals]),
             "encode_images_per_s": NUM_IMAGES / _encode_seconds(images, 1),
             "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(images, 2),
         }
@@ -114,30 +115,21 @@ def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
 
 def _encode_seconds(images: Path, num_workers: int) -> float:
     with tempfile.TemporaryDirectory() as place:
-        return _seconds(
+        return seconds(
             lambda: native_records(NUM_IMAGES, 64, Path(place), images=images, num_workers=num_workers)
         )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started_s = time.perf_counter()
-    work()
-    return time.perf_counter() - started_s
 
 
 MEASURES = {"index": measure_index, "prefix": measure_prefix, "encode": measure_encode}
 
 
-def main() -> None:
+STUDY = Study(__doc__, "outputs/records_speed")
+STUDY.add("what", nargs="+", choices=MEASURES)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", nargs="+", choices=MEASURES)
-    add_images(parser)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("outputs/records_speed"))
-    given = parser.parse_args()
+    given = STUDY.parse(arguments)
     for what in given.what:
         save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")
 

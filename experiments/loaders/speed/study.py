@@ -1,12 +1,19 @@
-"""The harness of benchmarks: native images to measure on, rows on disk, and the table that follows from them.
+"""The harness of benchmarks: arguments, cases by turns, rows on disk, and the table that follows from them.
+
+    STUDY = Study(__doc__, "outputs/throughput/decoder.csv", repeats=9)
+    STUDY.add("--num-images", type=int, default=200)
+
+    def main(arguments: Sequence[str] | None = None) -> None:
+        STUDY.run(rows, arguments)                  # rows(given) yields dicts
 
 Columns left of `repeat` name the case; those right of it were measured.
 """
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-from collections.abc import Sequence
+import argparse
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,9 +23,80 @@ import pandas as pd
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import DatasetError
 from pcr_exp.records.encode import encode_split
+from pcr_exp.system.process import keep_freed_memory
+
+IMAGES = Path("../shared/data/imagenet_native_sample")
+
+RECORDS = Path("data/benchmarks")
+
+Row = dict[str, Any]
 
 
-def save_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
+class Study:
+    """The command line of a program that measures: `--out`, `--repeats`, `--images` and what it adds."""
+
+    def __init__(self, doc: str | None, out: str, *, repeats: int | None = 5, images: bool = True) -> None:
+        """`out` is the default of `--out`: a CSV file, or a folder. `repeats=None`: nothing is repeated."""
+        self._parser = argparse.ArgumentParser(
+            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        self._default = Path(out)
+        if images:
+            self.add("--images", type=Path, default=IMAGES, help="a folder of .JPEG files")
+        if repeats is not None:
+            self.add("--repeats", type=int, default=repeats, help="measurements of each case (%(default)s)")
+        self.add("--out", type=Path, default=self._default, help="where rows are kept (%(default)s)")
+
+    def add(self, *flags: str, **how: Any) -> None:
+        """Take an argument, as argparse does."""
+        self._parser.add_argument(*flags, **how)
+
+    def parse(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+        """What was given; `out` may be a folder where a file is the default."""
+        given = self._parser.parse_args(arguments)
+        if self._default.suffix and not given.out.suffix:
+            given.out /= self._default.name
+        return given
+
+    def run(
+        self, rows: Callable[[argparse.Namespace], Iterable[Row]], arguments: Sequence[str] | None = None
+    ) -> None:
+        """Measure, print the table, and keep its rows."""
+        given = self.parse(arguments)
+        save_rows(list(rows(given)), given.out)
+
+
+def in_turns(cases: Iterable[tuple[Row, Callable[[], Row]]], repeats: int) -> Iterator[Row]:
+    """A row of each case in each repeat, A B C A B C ...: other work on the machine changes its speed.
+
+    Args:
+        cases: What names each, and what measures it.
+        repeats: Of each case.
+    """
+    cases = list(cases)
+    for repeat in range(repeats):
+        for case, measure in cases:
+            yield {**case, "repeat": repeat, **measure()}
+
+
+def one_core() -> None:
+    """Let this process compute with one thread, and keep memory, as decoding workers do."""
+    import cv2
+    import torch
+
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Seconds of the clock that something takes."""
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s
+
+
+def save_rows(rows: Sequence[Row], path: Path) -> None:
     """Append to a CSV, in place of earlier rows of the same cases; prints the table of these."""
     frame = pd.DataFrame(rows)
     print(to_markdown(frame))
@@ -29,6 +107,27 @@ def save_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
         frame = pd.concat([earlier[kept], frame])
     path.parent.mkdir(parents=True, exist_ok=True)
     frame.to_csv(path, index=False, float_format="%.6g")
+
+
+def add_missing(
+    cases: Iterable[tuple[Row, Callable[[], pd.DataFrame]]], path: Path, table: Callable[[pd.DataFrame], str]
+) -> None:
+    """Measure the cases that a CSV has no rows of, print the table of each, and add its rows.
+
+    Args:
+        cases: The columns that name each, with their values, and what measures its rows.
+        path: The CSV.
+        table: Of some rows.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    for case, measure in cases:
+        if len(frame) and (frame[list(case)] == pd.Series(case)).all(axis=1).any():
+            continue
+        measured = measure()
+        print(table(measured), flush=True)
+        frame = pd.concat([frame, measured]) if len(frame) else measured
+        frame.to_csv(path, index=False, float_format="%.6g")
 
 
 def case_columns(frame: pd.DataFrame) -> list[str]:
@@ -59,16 +158,6 @@ def _show(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-IMAGES = Path("../shared/data/imagenet_native_sample")
-
-RECORDS = Path("data/benchmarks")
-
-
-def add_images(parser: ArgumentParser) -> None:
-    """Give a program the argument that says where the images are."""
-    parser.add_argument("--images", type=Path, default=IMAGES, help="a folder of .JPEG files")
 
 
 def native_samples(count: int, images: Path = IMAGES) -> list[Sample]:

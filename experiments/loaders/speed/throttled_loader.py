@@ -6,16 +6,16 @@ on native ImageNet images in records of 64, prints a table and keeps it as bound
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from experiments.loaders.speed.study import add_images, native_records, save_rows
+from experiments.loaders.speed.study import Row, Study, native_records
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.loading.batch import Batch
@@ -26,13 +26,13 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import open_storage
 from pcr_exp.system import MIB
 
-BATCH_SIZE = 64
+NUM_IMAGES, BATCH_SIZE = 1280, 64
 UNLIMITED = StorageConfig(name="unlimited")
 SCANS = {"baseline": ("baseline", 1), **{f"group_{group}": ("pcr", group) for group in (10, 5, 2, 1)}}
 _LET_BY = 8
 """Batches that may have been read or decoded before a measurement begins, and seem to be free."""
 _CLEARLY_SLOWER = 1.5
-_OWN_S = 1.5
+_OWN_S, _MEASURED_S = 1.5, 3.0
 
 
 class Stretch(NamedTuple):
@@ -88,7 +88,7 @@ def measure_bound(
     *,
     repeats: int,
     config: LoaderConfig,
-) -> list[dict[str, object]]:
+) -> Iterator[Row]:
     """Rows of one scan level at one bandwidth.
 
     The loader's own speed is measured around every repeat: other work on the machine changes it. Where
@@ -98,8 +98,7 @@ def measure_bound(
     pipe_s = take(unthrottled, 20).mib / 20 / mib_per_s
     storage_bound = pipe_s > _CLEARLY_SLOWER * own_s
     window = config.shuffle_records  # in batches: bytes are counted with a window's first
-    num_batches = _whole_windows(max(2, math.ceil(3 / max(pipe_s, own_s))), window)
-    rows: list[dict[str, object]] = []
+    num_batches = _whole_windows(max(2, math.ceil(_MEASURED_S / max(pipe_s, own_s))), window)
     with open_loader(
         folder, scan, StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s), config
     ) as loader:
@@ -113,47 +112,46 @@ def measure_bound(
             done = take(throttled, num_batches)
             around_s = own_s if storage_bound else (before_s + own_seconds(unthrottled)) / 2
             bound_s = max(done.mib / mib_per_s, num_batches * around_s)
-            rows.append(
-                {
-                    "bandwidth_mib_per_s": mib_per_s,
-                    "scan": scan,
-                    "shuffle_records": window,
-                    "repeat": repeat,
-                    "images_per_s": done.num_images / done.seconds,
-                    "mib_per_s": done.mib / done.seconds,
-                    "unthrottled_images_per_s": BATCH_SIZE / around_s,
-                    "share_of_bound": bound_s / done.seconds,
-                }
-            )
-    return rows
+            yield {
+                "bandwidth_mib_per_s": mib_per_s,
+                "scan": scan,
+                "shuffle_records": window,
+                "repeat": repeat,
+                "images_per_s": done.num_images / done.seconds,
+                "mib_per_s": done.mib / done.seconds,
+                "unthrottled_images_per_s": BATCH_SIZE / around_s,
+                "share_of_bound": bound_s / done.seconds,
+            }
 
 
 def _whole_windows(num_batches: int, window: int) -> int:
     return -(-num_batches // window) * window
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_images(parser)
-    parser.add_argument("--mib-per-s", type=float, required=True)
-    parser.add_argument("--scans", nargs="+", choices=SCANS, default=list(SCANS))
-    parser.add_argument("--decode", default="libjpeg")
-    parser.add_argument("--shuffle-records", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("outputs/throttle"))
-    given = parser.parse_args()
+STUDY = Study(__doc__, "outputs/throttle/bound.csv", repeats=3)
+STUDY.add("--mib-per-s", type=float, required=True)
+STUDY.add("--scans", nargs="+", choices=SCANS, default=list(SCANS))
+STUDY.add("--decode", default="libjpeg")
+STUDY.add("--shuffle-records", type=int, default=4)
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Every scan level, in a stream of its own whose repeats follow each other."""
     torch.set_num_threads(1)
     # 20 whole records, each a batch: windows begin and end with batches.
-    folder = native_records(1280, 64, images=given.images)
+    folder = native_records(NUM_IMAGES, BATCH_SIZE, images=given.images)
     config = LoaderConfig(num_workers=2, shuffle_records=given.shuffle_records, decode=given.decode)
     for scan in given.scans:
         with open_loader(folder, scan, UNLIMITED, config) as loader:
             stream = loader.batches(0, 0, 10**6)
-            rows = measure_bound(stream, folder, scan, given.mib_per_s, repeats=given.repeats, config=config)
-        save_rows(rows, given.out / "bound.csv")
+            yield from measure_bound(
+                stream, folder, scan, given.mib_per_s, repeats=given.repeats, config=config
+            )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module."""
+    STUDY.run(rows, arguments)
 
 
 if __name__ == "__main__":

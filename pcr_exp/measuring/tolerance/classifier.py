@@ -106,11 +106,11 @@ def cross_validate(
     def work(job: tuple[int, int]) -> None:
         fold, group = job
         learns, held_out = folds != fold, np.flatnonzero(folds == fold)
-        scale = _Scale(features[group, learns])
+        scale = Scale(features[group, learns])
         inputs, wanted = scale(features[group, learns]), labels[learns]
         weights = image_weights(wanted) if balanced else np.ones(len(wanted))
         chosen[job] = _choose(inputs, wanted, weights, inner[fold], strengths)
-        (model,) = _path(inputs, wanted, weights, [chosen[job]])
+        (model,) = fitted(inputs, wanted, weights, [chosen[job]])
         for other in range(num_groups):
             said = model.decision_function(scale(features[other, held_out]))
             if said.ndim == 1:  # of two classes: the log-odds of the second
@@ -131,7 +131,7 @@ def image_weights(labels: NDArray[np.int64]) -> NDArray[np.float64]:
     return (len(labels) / (len(counts) * counts))[places]
 
 
-class _Scale:
+class Scale:
     """Features with the mean and deviation of those that are learned from taken out."""
 
     def __init__(self, learned_from: NDArray[np.float32]) -> None:
@@ -154,19 +154,19 @@ def _choose(
     losses = np.zeros(len(ordered))
     for fold in range(folds.max() + 1):
         learns, held_out = folds != fold, folds == fold
-        for i, model in enumerate(_path(inputs[learns], labels[learns], weights[learns], ordered)):
-            losses[i] += weights[held_out] @ _losses(model, inputs[held_out], labels[held_out])
+        for i, model in enumerate(fitted(inputs[learns], labels[learns], weights[learns], ordered)):
+            losses[i] += weights[held_out] @ losses_of(model, inputs[held_out], labels[held_out])
     return ordered[int(losses.argmin())]
 
 
-def _losses(model: Any, inputs: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def losses_of(model: Any, inputs: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cross-entropy of each image [N]."""
     shares = model.predict_proba(inputs)
     right = (model.classes_[None] == labels[:, None]) * shares
     return -np.log(np.maximum(right.sum(1), _FLOOR))
 
 
-def _path(
+def fitted(
     inputs: NDArray[np.float32],
     labels: NDArray[np.int64],
     weights: NDArray[np.float64],
