@@ -12,7 +12,10 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 COMMAND = "pcr-exp"
-INSTALLED = ("prepare", "tolerance", "train", "sweep", "evaluate", "quality", "throughput", "figures", "demo")
+INSTALLED = (
+    *("prepare", "tolerance", "train", "sweep", "evaluate", "explore", "quality", "throughput", "figures"),
+    "demo",
+)
 """Commands of a checkout that `pcr-exp` has too; the others reproduce papers, and are of a checkout alone."""
 _TYPED = re.compile(rf"(python )?-m experiments\.({'|'.join(INSTALLED)})\b")
 CHECKOUT: Path | None = None if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent

@@ -86,7 +86,8 @@ def test_nothing_but_the_package_and_its_launchers_lands_at_the_top_level(wheel:
     built = {name for name in names if name.endswith(".so")}
     libraries = {f"pcr_exp/{name}.abi3.so" for name in LIBRARIES}
     assert built == (libraries if shutil.which("cc") else set()), "built where they can be"
-    assert {"pcr_exp/py.typed", "pcr_exp/records/FORMAT.md"} < set(names)
+    data = ["py.typed", "records/FORMAT.md", "analysis/explore.js", "analysis/explore.html.jinja"]
+    assert {f"pcr_exp/{name}" for name in data} < set(names)
 
 
 CROSS = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")
@@ -175,8 +176,8 @@ def test_it_lists_the_commands_of_the_library_and_none_of_the_papers(scripts: Pa
     assert done.returncode == 0, done.stdout
     listed = [line.split()[0] for line in done.stdout.splitlines()[2:]]
     looking = ["inspect", "verify", "extract", "convert", "doctor"]
-    runners = ["prepare", "tolerance", "train", "sweep", "evaluate", "quality", "throughput", "figures"]
-    assert listed == [*looking, *runners, "demo"]
+    runners = ["prepare", "tolerance", "train", "sweep", "evaluate", "explore", "quality", "throughput"]
+    assert listed == [*looking, *runners, "figures", "demo"]
 
 
 def test_doctor_looks_at_the_machine(scripts: Path, tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Measured:
     """[groups, some of the images]: of crops, against the last group's; None where nobody looked."""
     hardware: str = "hardware not recorded"
     """For people; of a measurement on disk, as its json says."""
+    ids: Sequence[str] | None = None
+    """The images by name; None: of a measurement from before they were saved."""
 
 
 def similarity_name(facts: Facts) -> str:

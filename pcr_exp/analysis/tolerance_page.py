@@ -88,13 +88,14 @@ def load_tolerance(folder: Path) -> Measured:
         log_odds = rows["log_odds"] if "log_odds" in rows else np.full(classes.shape, np.nan, np.float32)
         return Measured(
             Facts(**meta["facts"]),
-            Predictions(classes, log_odds, rows["strengths"]),
+            Predictions(classes, log_odds, rows["strengths"], rows.get("margins")),
             rows["labels"].astype(np.int64),
             rows["clusters"].astype(np.int64),
             rows["group_bytes"].astype(np.int64),
             rows["original_bytes"].astype(np.int64),
             rows.get("ms_ssim"),
             hardware_words(meta),
+            rows["ids"].tolist() if "ids" in rows else None,
         )
 
 
@@ -110,6 +111,10 @@ def _packed(measured: Measured) -> bytes:
     }
     if measured.ms_ssim is not None:
         arrays["ms_ssim"] = measured.ms_ssim
+    if measured.ids is not None:
+        arrays["ids"] = np.array(measured.ids)
+    if predictions.margins is not None:
+        arrays["margins"] = predictions.margins.astype(np.float16)
     if measured.facts.headline == "auc":
         arrays["log_odds"] = predictions.log_odds
     buffer = io.BytesIO()
@@ -137,12 +142,13 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
             f"**These features do not tell the classes apart** (the interval of {words} reaches down to "
             "guessing), so there is nothing to lose, and no answer means anything."
         )
-    parts += [_answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
+    parts += [answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
     parts += [_table(answers, sizes, facts), _OVER_BYTES, "![Every pair](matrix.png)"]
     return "\n\n".join(parts) + "\n"
 
 
-def _answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+def answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+    """An answer in Markdown: the smallest group that will do, or why none is named."""
     rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
     highest, margin = max(facts.groups), points(facts.margin)
     words = headline_called(facts.headline).words

@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from pcr_exp.errors import PcrExpError
 from pcr_exp.places import COMMAND
@@ -31,6 +32,7 @@ RUNNERS = {
     "train": "one training run, or a sweep with -m",
     "sweep": "how the jobs of a sweep stand, wherever they run",
     "evaluate": "what trained networks lose at scan groups and decode modes",
+    "explore": "one page: images at every scan group, the task, the storage",
     "quality": "MS-SSIM, SSIM and bytes per scan group",
     "throughput": "scan levels side by side, or what a cluster's would do",
     "figures": "figures and tables of runs and measurements on disk",
@@ -39,8 +41,9 @@ RUNNERS = {
 """Commands that a checkout has too, and what each is for.
 
 Each is a module of this package: its function of the same name takes the command's settings, and `plan` says
-what that would do. `sweep` alone has no settings, and a `main`.
+what that would do. Those of WITH_OPTIONS have a `main` that reads options.
 """
+WITH_OPTIONS = ("sweep", "explore")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,10 +99,9 @@ def start_runner(name: str, arguments: Sequence[str]) -> int:
 
 def start(name: str) -> None:
     """Run a runner on the command line of this process; its module is imported when a job begins."""
-    if name == "sweep":
-        from pcr_exp.cli.sweep import main as look_at_sweeps
-
-        return look_at_sweeps()
+    if name in WITH_OPTIONS:
+        import_module(f"pcr_exp.cli.{name}").main()
+        return None
     from pcr_exp.cli.launch import launch
 
     module = f"pcr_exp.cli.{name}"

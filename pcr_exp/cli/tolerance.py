@@ -10,10 +10,11 @@ import torch
 from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import write_tolerance
 from pcr_exp.cli.dry_run import Planned, num_in_files, plan_forward
+from pcr_exp.cli.explore import explore_task
 from pcr_exp.cli.shown import show, track_files
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.measuring import ToleranceConfig
-from pcr_exp.datasets.sample import Dataset, open_dataset
+from pcr_exp.datasets.sample import Dataset, Sample, open_dataset
 from pcr_exp.errors import DatasetError
 from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
 from pcr_exp.measuring.tolerance.classifier import cross_validate
@@ -34,13 +35,15 @@ def tolerance(config: ToleranceConfig) -> str:
     started_s = time.monotonic()
     dataset = open_dataset(config.dataset)
     with claim_results(config, words_of(config), dataset_images_key(dataset)) as out:
-        measured = measure(config, dataset)
+        measured, samples = measure(config, dataset)
         notes = {
             "wall_s": round(time.monotonic() - started_s, 1),
             "cpu_s": round(time.process_time(), 1),
             "num_threads": config.num_workers,
         }
         files = write_tolerance(out, measured, notes)
+        if config.num_explored_images:
+            explore_task(config, crops_of_task(config), dataset, measured, samples, out / "explore.html")
     track_files(config.tracking, f"tolerance-{out.name}", out, asdict(config), files)
     show(files)
     return "finished"
@@ -52,8 +55,8 @@ def words_of(config: ToleranceConfig) -> list[str]:
     return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
 
 
-def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
-    """Features, then predictions; both with a bar on stderr.
+def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[Sample]]:
+    """Features, then predictions, both with a bar on stderr; and the images that could be looked at.
 
     Raises:
         DatasetError: the images are of one class.
@@ -61,17 +64,10 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
     """
     label = config.dataset.label
     samples = choose_samples(dataset, config.splits, config.max_images)
-    crops = CropSettings(
-        train_px=config.image_size,
-        eval_px=config.image_size,
-        augment=config.dataset.augment,
-        antialias=config.antialias,
-        decode=config.decode,
-    )
     images = ImageFiles(
         samples,
         config.groups,
-        crops,
+        crops_of_task(config),
         max_pixels=config.max_pixels,
         script=config.records.scans.script,
     )
@@ -121,7 +117,28 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> Measured:
         decode=config.decode,
         scans=config.records.scans.name,
     )
-    return Measured(facts, predictions, labels, clusters, found.group_bytes, found.original_bytes, similarity)
+    measured = Measured(
+        facts,
+        predictions,
+        labels,
+        clusters,
+        found.group_bytes,
+        found.original_bytes,
+        similarity,
+        ids=[sample.id for sample in kept],
+    )
+    return measured, kept
+
+
+def crops_of_task(config: ToleranceConfig) -> CropSettings:
+    """What the backbone sees."""
+    return CropSettings(
+        train_px=config.image_size,
+        eval_px=config.image_size,
+        augment=config.dataset.augment,
+        antialias=config.antialias,
+        decode=config.decode,
+    )
 
 
 def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:

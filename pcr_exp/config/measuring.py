@@ -151,6 +151,8 @@ class ToleranceConfig(StudyConfig):
     """Seed of the subset, the folds and the bootstrap."""
     max_pixels: int = MAX_PIXELS
     """As `records.max_pixels`."""
+    num_explored_images: Annotated[int, at_least(0)] = 24
+    """Images by class in the page `explore.html`, besides those that are lost at a group (0: no page)."""
     features_root: Annotated[str, PATH] = "data/features"
     """Features are kept here: another label, task or margin costs no look at the images."""
     out_root: str = "outputs/tolerance"

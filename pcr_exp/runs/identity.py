@@ -54,6 +54,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
 _ONCE_OF_EVERY_CODEC = {"sparsity": 1.0, "zero_run": True, "fraction": 0.25, "rank": 2}
 _OF_STUDIES_WITHOUT_EFFECT = (
     *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
+    "num_explored_images",
 )
 """Of studies what changes where files lie and how fast they are made; runs count by their ids."""
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")

@@ -13,7 +13,7 @@ import pytest
 from experiments import catalogue, redraw
 from experiments.report import ReportConfig, report
 from pcr_exp import places
-from pcr_exp.cli import RUNNERS, main, schemas, start_runner
+from pcr_exp.cli import RUNNERS, WITH_OPTIONS, main, schemas, start_runner
 from pcr_exp.errors import RunError
 from pcr_exp.system.provenance import command_line
 
@@ -42,7 +42,7 @@ def test_a_command_is_done_and_planned_with_its_own_settings(name: str) -> None:
     module = import_module(f"pcr_exp.cli.{name}")
     for function in (getattr(module, name), module.plan):
         assert get_type_hints(function)["config"] is schemas()[name]
-    assert schemas().keys() | {"sweep"} == RUNNERS.keys()
+    assert schemas().keys() | set(WITH_OPTIONS) == RUNNERS.keys()
 
 
 @pytest.mark.parametrize(

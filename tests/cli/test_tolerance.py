@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from composing import compose
 
+from pcr_exp.analysis.tolerance_page import load_tolerance
 from pcr_exp.cli import tolerance as study
 from pcr_exp.errors import ConfigError, DatasetError
 from pcr_exp.measuring.tolerance.features import Backbone
@@ -96,13 +97,21 @@ def test_own_images_are_answered_for_and_a_second_label_or_margin_costs_no_look(
     assert (facts["num_classes"], facts["model"]) == (2, "efficientnet_lite0")
     assert facts["num_images"] < 32, "val is not looked at"
     assert meta["cpu_s"] > 0 and facts["storage"]["bandwidth_mib_per_s"] == 150
+    kept = load_tolerance(out)
+    assert kept.ids is not None and sorted(set(kept.ids)) == sorted(kept.ids)
+    page = (out / "explore.html").read_text()
+    assert f'"id":"{kept.ids[0]}"' in page and '"groups":[1,10]' in page and "explore.html: " in printed
 
     def never(*_: object) -> None:
         raise AssertionError("features are kept")
 
     monkeypatch.setattr(Backbone, "__call__", never)
-    kept = f"features_root={out}/features"
-    study.tolerance(settings(tmp_path / "mine", tmp_path / "other", "task=auc", "margin=0.2", kept))
+    kept_in = f"features_root={out}/features"
+    no_page = "num_explored_images=0"
+    study.tolerance(
+        settings(tmp_path / "mine", tmp_path / "other", "task=auc", "margin=0.2", kept_in, no_page)
+    )
+    assert not (tmp_path / "other" / "explore.html").exists()
     assert json.loads((tmp_path / "other" / "tolerance.json").read_text())["facts"]["headline"] == "auc"
 
 

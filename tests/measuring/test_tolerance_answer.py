@@ -127,11 +127,28 @@ def test_balanced_learning_hears_rare_classes() -> None:
     assert weights.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2]) and weights.mean() == 1
 
 
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_margins_are_below_0_where_another_class_was_said(num_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, num_classes, 90)
+    features = (rng.normal(size=(2, 90, 4)) + labels[None, :, None] * 0.7).astype(np.float32)
+    found = cross_validate(features, labels, np.arange(90), balanced=False, **SETTINGS)  # type: ignore[arg-type]
+    assert found.margins is not None
+    for train in (0, 1):
+        for margins, test in zip(found.margins[:, train], (1, train), strict=True):
+            is_wrong = found.classes[train, test] != labels
+            assert 0 < is_wrong.sum() < 90 and ((margins < 0) == is_wrong).all()
+            if num_classes == 2:
+                log_odds = found.log_odds[train, test]
+                assert margins.tolist() == pytest.approx(np.where(labels == 1, log_odds, -log_odds).tolist())
+
+
 def test_a_class_of_one_image_is_wrong_and_no_error() -> None:
     labels = np.array([0] * 12 + [1] * 12 + [2])
     features = np.random.default_rng(0).normal(size=(1, 25, 3)).astype(np.float32)
     found = cross_validate(features, labels, np.arange(25), balanced=True, **SETTINGS)  # type: ignore[arg-type]
     assert found.classes[0, 0, 24] != 2
+    assert found.margins is not None and np.isneginf(found.margins[0, 0, 24]), "it was never learned from"
 
 
 def test_training_images_of_one_class_say_that_class() -> None:

@@ -18,6 +18,7 @@ IMAGES = "0123456789abcdef"
 STUDIES = ("quality", "tolerance", "evaluate")
 WITHOUT_EFFECT = {
     *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
+    "num_explored_images",
     *("components", "smoke", "note", "dry_run"),
     *("loader.num_workers", "loader.prefetch_batches", "loader.records_ahead", "loader.timeout_s"),
     *("storage.reads_in_flight", "storage.cache", "storage.cache_mib"),

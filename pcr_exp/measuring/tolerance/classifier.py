@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError, DatasetError
 
 MAX_ITERATIONS = 500
@@ -31,6 +32,9 @@ class Predictions:
     """[train groups, test groups, images]: of the second class over the first; NaN for more than two."""
     strengths: NDArray[np.float64]
     """[folds, train groups]: the inverse strength of regularisation that the inner folds chose."""
+    margins: NDArray[np.float32] | None = None
+    """[DEPLOYMENTS, train groups, images]: how far the right class stood above the best other one, in
+    log-odds; below 0 where another was said. None: of a measurement from before they were saved."""
 
 
 def divide(
@@ -100,6 +104,7 @@ def cross_validate(
     }
     classes = np.empty((num_groups, num_groups, num_images), dtype=np.int64)
     log_odds = np.full(classes.shape, np.nan, dtype=np.float32)
+    margins = np.empty((len(DEPLOYMENTS), num_groups, num_images), dtype=np.float32)
     chosen = np.empty((num_folds, num_groups))
     jobs = list(product(range(num_folds), range(num_groups)))
 
@@ -118,11 +123,26 @@ def cross_validate(
                 log_odds[group, other, held_out] = said
             else:
                 classes[group, other, held_out] = model.classes_[said.argmax(1)]
+            for deployment, used_at in enumerate((num_groups - 1, group)):
+                if other == used_at:
+                    margins[deployment, group, held_out] = _margins(said, model.classes_, labels[held_out])
 
     with _sklearn_threads(), ThreadPoolExecutor(num_threads) as pool:
         for done, _ in enumerate(pool.map(work, jobs)):
             progress(done + 1, len(jobs))
-    return Predictions(classes, log_odds, chosen)
+    return Predictions(classes, log_odds, chosen, margins)
+
+
+def _margins(
+    said: NDArray[np.float64], classes: NDArray[np.int64], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Log-odds of the right class over the best other one [N]; -inf where it was not learned from."""
+    if said.ndim == 1:  # of two classes
+        said = np.stack([np.zeros_like(said), said], axis=1)
+    is_right = classes == labels[:, None]
+    right = np.where(is_right, said, -np.inf).max(1)
+    other = np.where(is_right, -np.inf, said).max(1)
+    return np.where(np.isinf(right), -np.inf, right - other)
 
 
 def image_weights(labels: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,0 +1,306 @@
+"""One page that shows what the network would see: a file that asks the network for nothing.
+
+Everything that is said of a measurement is computed here, by the functions that its tables are made with. The
+script of the page (`explore.js`) chooses what is shown, and computes the throughput model anew as sliders
+move: it has the formulas of `plan`, line by line.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from pcr_exp.analysis.tolerance import Facts, Measured, answers_table, bytes_table, matrix_of
+from pcr_exp.analysis.tolerance_figures import WORDS
+from pcr_exp.analysis.tolerance_page import answer_words
+from pcr_exp.config.crops import CropSettings
+from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.measuring import DEPLOYMENTS
+from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.explore import Explored, SeenImage
+from pcr_exp.measuring.tolerance.answer import answer
+from pcr_exp.places import CONFIGS
+from pcr_exp.training.task import headline_called
+
+MAX_PAGE_BYTES = 15_000_000
+SHOWN_MISTAKES = 8
+"""Of each group and way of using a model, the worst first."""
+_MOST_MISTAKES = 60
+"""In a page, of all groups: each costs as much time as an image of the grid."""
+_TEMPLATE, _SCRIPT = (Path(__file__).with_name(f"explore.{ending}") for ending in ("html.jinja", "js"))
+_START = StorageConfig(name="", bandwidth_mib_per_s=100.0, latency_ms=10.0)
+_START_IMAGES_PER_S = 1000.0
+MARK = "pcr-exp explore"
+"""The page's generator, by which a page of ours is known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpochFacts:
+    """What an epoch reads, as `plan.data` has it."""
+
+    num_images: int
+    images_per_record: float
+    image_bytes: Sequence[float]
+    """Mean, at each group."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """What a page is made of."""
+
+    title: str
+    """The dataset, and the part of it."""
+    groups: Sequence[int]
+    classes: Sequence[str]
+    explored: Explored
+    gallery: Sequence[str]
+    """Ids of the images of the grid; others are shown as mistakes alone."""
+    crops: CropSettings
+    epoch: EpochFacts
+    task: Measured | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Records that could not be read, and why."""
+    max_bytes: int = MAX_PAGE_BYTES
+    storage: StorageConfig | None = None
+    """Where the sliders stand; None, or no bandwidth: at 100 MiB/s and 10 ms."""
+
+
+def explore_page(shown: Shown) -> str:
+    """The page. Every number of it is in the JSON that it carries."""
+    task = None if shown.task is None else _Task.of(shown.task)
+    data = json.dumps(_data(shown, task), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    script = _SCRIPT.read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return page.render(
+        mark=MARK,
+        title=shown.title,
+        shown=shown,
+        num_shown=sum(image.id in set(shown.gallery) for image in shown.explored.seen),
+        task=task,
+        words=WORDS,
+        left_out={**shown.unread, **shown.explored.left_out},
+        data=Markup(data),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _data(shown: Shown, task: _Task | None) -> dict[str, Any]:
+    places = {image.id: place for place, image in enumerate(shown.explored.seen)}
+    in_grid = [places[name] for name in shown.gallery if name in places]
+    by_class: dict[int, list[int]] = {}
+    for place in in_grid:
+        by_class.setdefault(shown.explored.seen[place].label, []).append(place)
+    return {
+        "groups": list(shown.groups),
+        "cropPx": shown.crops.eval_px,
+        "images": [_image(image) for image in shown.explored.seen],
+        "classes": [{"name": shown.classes[label], "images": by_class[label]} for label in sorted(by_class)],
+        "epoch": {
+            "numImages": shown.epoch.num_images,
+            "imagesPerRecord": shown.epoch.images_per_record,
+            "imageBytes": list(shown.epoch.image_bytes),
+            "decodeImagesPerS": shown.explored.decode_images_per_s(),
+        },
+        "storages": {name: _storage(storage) for name, storage in presets().items()},
+        "start": _start(shown.storage),
+        "task": task and task.data(places, shown.classes),
+    }
+
+
+def _image(image: SeenImage) -> dict[str, Any]:
+    return {
+        "id": image.id,
+        "label": image.label,
+        "width": image.width_px,
+        "height": image.height_px,
+        "bytes": np.cumsum([len(piece) for piece in image.pieces]).tolist(),
+        "msSsim": image.ms_ssim,
+        "cropMsSsim": image.crop_ms_ssim,
+        "pieces": [base64.b64encode(piece).decode() for piece in image.pieces],
+        "crops": [base64.b64encode(crop).decode() for crop in image.crops],
+    }
+
+
+def presets() -> dict[str, StorageConfig]:
+    """The storages of `configs/storage` that have one bandwidth, by name."""
+    found: dict[str, StorageConfig] = {}
+    for path in sorted((CONFIGS / "storage").glob("*.yaml")):
+        values = yaml.safe_load(path.read_text())
+        if values.get("bandwidth_mib_per_s") and "defaults" not in values:
+            found[path.stem] = StorageConfig(**values)
+    return found
+
+
+def storage_of(name: str) -> StorageConfig:
+    """A preset. Raises ConfigError if there is none of this name."""
+    known = presets()
+    if name not in known:
+        raise ConfigError(f"--storage {name}: wanted one of {', '.join(known)}.")
+    return known[name]
+
+
+def _storage(storage: StorageConfig) -> dict[str, Any]:
+    return {
+        "bandwidthMibPerS": storage.bandwidth_mib_per_s,
+        "latencyMs": storage.latency_ms,
+        "seekMs": storage.seek_ms,
+        "requestsPerS": storage.requests_per_s,
+    }
+
+
+def _start(storage: StorageConfig | None) -> dict[str, Any]:
+    known = storage is not None and storage.bandwidth_mib_per_s is not None
+    return _storage(storage if known and storage else _START) | {"trainImagesPerS": _START_IMAGES_PER_S}
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A measurement of `tolerance`, with the table that its answers are in."""
+
+    measured: Measured
+    answers: dict[str, Markup]
+    """In words, by the way of using the model."""
+    table: pd.DataFrame
+    words: str
+    """What the task is scored by, such as `top-1`."""
+
+    @classmethod
+    def of(cls, measured: Measured) -> _Task:
+        facts, matrix, sizes = measured.facts, matrix_of(measured), bytes_table(measured)
+        table = answers_table(matrix, sizes, facts)
+        answers = {
+            use: _as_html(answer_words(answer(matrix, use, facts.margin), table, sizes, facts))
+            for use in DEPLOYMENTS
+        }
+        return cls(measured, answers, table, headline_called(facts.headline).words)
+
+    def data(self, places: Mapping[str, int], classes: Sequence[str]) -> dict[str, Any]:
+        """For the script."""
+        facts = self.measured.facts
+        whole = float(self.table.loc[self.table["train_group"] == max(facts.groups), "score"].iloc[0])
+        return {
+            "words": self.words,
+            "groups": list(facts.groups),
+            "margin": facts.margin,
+            "whole": whole,
+            "guessed": facts.guessed,
+            "hasIds": self.measured.ids is not None,
+            "uses": [
+                {
+                    "name": use,
+                    "words": WORDS[use],
+                    "rows": _rows(self.table[self.table["deployment"] == use]),
+                    "mistakes": [
+                        _mistakes(self.measured, use, group, places, classes) for group in facts.groups
+                    ],
+                }
+                for use in DEPLOYMENTS
+            ],
+        }
+
+
+def _as_html(markdown: str) -> Markup:
+    """An answer without its first words, which say how the model is used; it begins in upper case."""
+    text = re.sub(
+        r"^(\*\*)?([a-z])", lambda found: (found[1] or "") + found[2].upper(), markdown.partition(":** ")[2]
+    )
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(text))))
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    columns = ["train_group", "image_bytes", "score", "score_low", "score_high"]
+    columns += ["loss", "loss_low", "loss_high", "verdict"]
+    return table.sort_values("train_group")[columns].to_dict("records")  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistakes:
+    """Images that are right with all scans and wrong at a group, and how many are the other way round."""
+
+    positions: list[int]
+    """The worst first, where it is known how wrong each is."""
+    said: list[int]
+    """The class that was said of each."""
+    num_gained: int
+
+
+def mistakes_of(measured: Measured, use: str, group: int) -> Mistakes:
+    """What a model that learned at a group gets wrong, when it is used so."""
+    found, labels = measured.predictions, measured.labels
+    train = list(measured.facts.groups).index(group)
+    test = train if use == "same" else len(measured.facts.groups) - 1
+    said = found.classes[train, test]
+    right, was_right = said == labels, found.classes[-1, -1] == labels
+    positions = np.flatnonzero(was_right & ~right)
+    if found.margins is not None:
+        margins = found.margins[DEPLOYMENTS.index(use), train, positions]
+        positions = positions[np.argsort(margins, kind="stable")]
+    return Mistakes(positions.tolist(), said[positions].tolist(), int((right & ~was_right).sum()))
+
+
+def wanted_mistakes(measured: Measured) -> list[str]:
+    """Ids of the images that a page shows as mistakes: in turn of groups, so that each has its worst."""
+    if measured.ids is None:
+        return []
+    ids = measured.ids
+    worst = (
+        mistakes_of(measured, use, group).positions[:SHOWN_MISTAKES]
+        for use in DEPLOYMENTS
+        for group in measured.facts.groups[:-1]
+    )
+    return in_turn(*([ids[position] for position in positions] for positions in worst))[:_MOST_MISTAKES]
+
+
+def in_turn(*lists: Sequence[str]) -> list[str]:
+    """One of each list, then the next of each; none twice."""
+    every = chain.from_iterable(zip_longest(*lists))
+    return list(dict.fromkeys(name for name in every if name is not None))
+
+
+def _mistakes(
+    measured: Measured, use: str, group: int, places: Mapping[str, int], classes: Sequence[str]
+) -> dict[str, Any]:
+    found = mistakes_of(measured, use, group)
+    ids = measured.ids or []
+    shown = [
+        {"image": places[ids[position]], "said": classes[said], "right": classes[measured.labels[position]]}
+        for position, said in zip(found.positions, found.said, strict=True)
+        if ids and ids[position] in places
+    ]
+    return {
+        "group": group,
+        "numLost": len(found.positions),
+        "numGained": found.num_gained,
+        "shown": shown[:SHOWN_MISTAKES],
+    }
+
+
+def check_fits(facts: Facts, num_groups: int) -> None:
+    """Refuse a measurement of other scan groups than the records have.
+
+    Raises:
+        ConfigError: says which.
+    """
+    if max(facts.groups) != num_groups:
+        raise ConfigError(
+            f"--tolerance: it was measured at scan groups up to {max(facts.groups)} (scan script "
+            f"{facts.scans}), and the records have {num_groups}. Give the folder of a measurement of these "
+            "images."
+        )
