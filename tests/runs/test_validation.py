@@ -151,16 +151,16 @@ def test_images_at_a_group_are_decoded_once_if_they_fit(
 def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> None:
     config = configure()
     data = open_data(config)
-    index_bytes = data.storage.bytes_read
+    index_bytes = data.train.storage.counts().bytes_read
     assert index_bytes > 0
     from pcr_exp.policies.policy import StaticScan
 
     with validation_loader(config, data) as loader:
         list(loader.batches(0, 0, 1))
-    assert data.storage.bytes_read == index_bytes
+    assert data.train.storage.counts().bytes_read == index_bytes
     with training_loader(config, data, StaticScan(config.scan.group), Processes()) as loader:
         total = sum(batch.record_bytes for batch in loader.batches(0, 0, 1))
-    assert data.storage.bytes_read - index_bytes == total == data.train.index.epoch_bytes(5)
+    assert data.train.storage.counts().bytes_read - index_bytes == total == data.train.index.epoch_bytes(5)
 
 
 def test_a_label_that_the_records_lack(configure: Any) -> None:
