@@ -6,7 +6,7 @@ Columns left of `repeat` name the case; those right of it were measured.
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ import pandas as pd
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import DatasetError
 from pcr_exp.records.encode import encode_split
+
+TABLES_FILE = "tables.md"
+"""Beside the page of a folder: every case of its CSV files."""
 
 
 def save_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -48,6 +51,24 @@ def to_markdown(frame: pd.DataFrame) -> str:
             f"| {' | '.join([*first, str(len(rows)), *(_spread(rows[name]) for name in measures)])} |"
         )
     return "\n".join(lines)
+
+
+def tables_page(folder: Path, titles: Mapping[str, str]) -> str:
+    """The content of TABLES_FILE: a section per CSV file.
+
+    Args:
+        folder: Has the files.
+        titles: By the name of each file, without its ending.
+    """
+    parts = [
+        f"# Every case of results/{folder.name}",
+        "Columns left of `n` name the case. Those right of it were measured: median (smallest to largest).",
+    ]
+    for name, title in titles.items():
+        # To the last bit: 1.945 - 2e-16 is shown as 1.94.
+        rows = pd.read_csv(folder / f"{name}.csv", float_precision="round_trip")
+        parts += [f"## {title}", f"Rows: [{name}.csv]({name}.csv).", to_markdown(rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _spread(values: pd.Series) -> str:
