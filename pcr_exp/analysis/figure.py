@@ -208,10 +208,8 @@ def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> byt
     for num_colors, scale in _PHOTOGRAPHS if photographs else _LINES:
         packed = BytesIO()
         size_px = (round(scale * colors.width), round(scale * colors.height))
-        image = colors.resize(size_px, Image.Resampling.LANCZOS).quantize(
-            num_colors, dither=Image.Dither.NONE
-        )
-        image.save(packed, "PNG", optimize=True, pnginfo=said, dpi=(scale * dpi[0], scale * dpi[1]))
+        palette = colors.resize(size_px, Image.Resampling.LANCZOS).quantize(num_colors)
+        palette.save(packed, "PNG", optimize=True, pnginfo=said, dpi=(scale * dpi[0], scale * dpi[1]))
         if packed.tell() <= MAX_PNG_BYTES:
             break
     return packed.getvalue()

@@ -408,7 +408,7 @@ def test_a_claim_is_measured_with_its_arguments() -> None:
         ENTRY | {"measure": "predicted_sigma", "arguments": {"form": "paper"}, "holds": {"near": 1}}
     )
     assert found.measure is not None and found.holds == around(1, NEAR)
-    file = "activations/ham10000_resnet18/gradient_sigma.csv"
+    file = "compressed_activations/one_batch_resnet18/gradient_sigma.csv"
     assert found.measure(COMMITTED, file) == MEASURES["predicted_sigma"](COMMITTED, file, form="paper")
 
 
