@@ -1,7 +1,7 @@
 """The files of results/ that follow from committed rows: for tests, and for `python -m experiments.redraw`.
 
-`results/made_by.yaml` names the pages of each folder. A folder keeps the figures that it has; tables that are
-no figure's are left as they are.
+`results/made_by.yaml` names the pages of each folder. A folder keeps the figures that it has, as PNG; a CSV
+file is kept beside a figure unless another file there has the same rows. Tables of runs are left as they are.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from experiments.comet.page import save_study_figure
 from experiments.loaders.page import report_throughput
 from experiments.loaders.scale_page import redraw_scale
 from experiments.loaders.speed.pages import redraw_cached_reads, redraw_codec, redraw_encode, redraw_throttle
+from experiments.loaders.speed.study import TABLES_FILE, tables_page
 from experiments.pages import PAGES as PAPERS
 from experiments.pcr.model_validation_page import report_validation
 from experiments.pcr.quality_overview import save_overview
-from experiments.pcr.scan_scripts_page import draw_folder as draw_scripts
+from experiments.pcr.scan_scripts_page import write_page as write_scripts
 from experiments.pcr.time_to_target_page import write_projected
 from experiments.pcr.tolerance_slopes import measured_in, write_slopes
 from pcr_exp.analysis.evaluation import draw_evaluation
@@ -30,7 +31,7 @@ from pcr_exp.analysis.figure import only_figures
 from pcr_exp.analysis.made_by import MADE_BY_FILE, made_by
 from pcr_exp.analysis.one_image import write_sample_image
 from pcr_exp.analysis.plan_page import report_plan
-from pcr_exp.analysis.quality import load_quality, save_decode_modes, save_quality_figures
+from pcr_exp.analysis.quality import save_decode_modes
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.tolerance_page import load_tolerance, write_tables
 from pcr_exp.cli.figures import compare
@@ -39,12 +40,12 @@ from pcr_exp.config.compose import compose
 from pcr_exp.config.measuring import QualityConfig
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import RunError
-from pcr_exp.measuring.quality import summarise_crops, summarise_quality
+from pcr_exp.measuring.quality import summarise_crops
 from pcr_exp.places import CHECKOUT
+from pcr_exp.runs.packed import pack_runs
 
 RESULTS = (CHECKOUT or Path()) / "results"
 _TIMED = "timed"
-_PICTURES = (".pdf", ".png")
 
 Page = Callable[..., object]
 """Writes the files of a folder (its first argument) into another (its second); the rest are its own."""
@@ -53,7 +54,7 @@ Page = Callable[..., object]
 def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
     """All files that follow from the rows of a folder of results/, by their names relative to it.
 
-    Of figures those that are committed. Without `pictures` only the CSV file of each is made.
+    Of figures those with a committed picture or CSV file. With `pictures` the PNG of each is made as well.
 
     Raises:
         RunError: made_by.yaml does not name the folder; or as the pages raise it.
@@ -65,8 +66,9 @@ def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
         raise RunError(
             f"{MADE_BY_FILE}: {folder} has pages {sorted(unknown)}; wanted some of {sorted(PAGES)}."
         )
-    committed = {path.stem for path in folder.rglob("*.png")}
-    with tempfile.TemporaryDirectory() as drawn, only_figures(committed, pictures=pictures):
+    committed = {path.stem for ending in ("png", "csv") for path in folder.rglob(f"*.{ending}")}
+    endings = ("png",) if pictures else ()
+    with tempfile.TemporaryDirectory() as drawn, only_figures(committed, pictures=endings):
         for name, arguments in made.pages.items():
             PAGES[name](folder, Path(drawn), **arguments)
         paths = sorted(path for path in Path(drawn).rglob("*") if path.is_file())
@@ -74,7 +76,7 @@ def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
 
 
 def redraw(below: Sequence[Path] = ()) -> Iterator[Path]:
-    """Draw committed figures again, in place; yields the PNG of each.
+    """Draw committed figures again, in place, and write each TABLES_FILE; yields their paths.
 
     Args:
         below: Folders, such as results/quality. Those of results/ that lie below one of them; none: all.
@@ -83,28 +85,38 @@ def redraw(below: Sequence[Path] = ()) -> Iterator[Path]:
     for folder in (one for one in made_by(RESULTS) if any(map(one.is_relative_to, above))):
         files = rebuild(folder, pictures=True)
         for name in sorted(name for name in files if name.endswith(".png")):
-            for ending in (*_PICTURES, ".csv"):
+            if not (folder / name).exists():
+                continue
+            for ending in (".png", ".csv"):
                 path = (folder / name).with_suffix(ending)
-                path.write_bytes(files[str(Path(name).with_suffix(ending))])
+                if path.exists():
+                    path.write_bytes(files[str(Path(name).with_suffix(ending))])
             yield folder / name
+        if TABLES_FILE in files:
+            (folder / TABLES_FILE).write_bytes(files[TABLES_FILE])
+            yield folder / TABLES_FILE
 
 
-def _runs(folder: Path, out: Path, key: str | None = None, reference: str | None = None) -> None:
-    declared = pd.read_csv(folder / "runs.csv")
-    targets = declared.filter(regex="^target_").iloc[:, 0].unique()
-    target = float(targets[0]) if len(targets) == 1 else None
-    write_report(folder / "runs", RESULTS / "quality", out, target, pages=PAPERS, with_quality=False)
-    if key is not None and reference is not None:
-        compare(FiguresConfig(runs_root=str(folder / "runs"), out=str(out)), key, reference)
+def _runs(
+    folder: Path,
+    out: Path,
+    target: float | None = None,
+    beside: str | None = None,
+    key: str | None = None,
+    reference: str | None = None,
+) -> None:
+    """`beside`: a folder of results whose runs, of other levels, belong to the same comparison."""
+    roots = [folder / "runs", *([RESULTS / beside / "runs"] if beside else [])]
+    with tempfile.TemporaryDirectory() as joined:
+        for root in roots:
+            pack_runs(root, Path(joined), add=True)
+        write_report(joined, RESULTS / "quality", out, target, pages=PAPERS, with_quality=False)
+        if key is not None and reference is not None:
+            compare(FiguresConfig(runs_root=joined, out=str(out)), key, reference)
 
 
 def _projected(folder: Path, out: Path, learned: str, targets: str) -> None:
     write_projected(RESULTS / learned / "runs", folder / _TIMED, RESULTS / targets, out)
-
-
-def _quality(folder: Path, out: Path) -> None:
-    summarise_quality(pd.read_csv(folder / "quality.csv")).to_csv(out / "quality_summary.csv", index=False)
-    save_quality_figures(load_quality(folder), folder, out)
 
 
 def _decode_modes(folder: Path, out: Path) -> None:
@@ -139,11 +151,15 @@ def _sample_image(folder: Path, out: Path) -> None:
     write_sample_image(shown.image, shown.groups, out)
 
 
+def _tables(folder: Path, out: Path, **titles: str) -> None:
+    (out / TABLES_FILE).write_text(tables_page(folder, titles))
+
+
 def with_copy(draw: Callable[[Path], object]) -> Page:
     """For a page that reads and writes one folder: it is given a copy; what it did not change is left out."""
 
     def drawn(folder: Path, out: Path) -> None:
-        read = [path for path in folder.iterdir() if path.is_file() and path.suffix not in _PICTURES]
+        read = [path for path in folder.iterdir() if path.is_file() and path.suffix != ".png"]
         for path in read:
             shutil.copy2(path, out / path.name)
         draw(out)
@@ -165,12 +181,12 @@ PAGES: dict[str, Page] = {
     "overview": lambda folder, out: save_overview(folder, out),
     "plan": _plan,
     "projected": _projected,
-    "quality": _quality,
     "runs": _runs,
     "sample_image": _sample_image,
     "scale": redraw_scale,
-    "scan_scripts": draw_scripts,
+    "scan_scripts": write_scripts,
     "slopes": lambda folder, out: write_slopes(measured_in(folder), out),
+    "tables": _tables,
     "throttle": redraw_throttle,
     "throughput": with_copy(report_throughput),
     "tolerance": lambda folder, out: write_tables(out, load_tolerance(folder)),

@@ -1,5 +1,6 @@
 """Figures at a quarter of the time that their files take."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ def light_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    def savefig(figure: Figure, path: str | Path, **_: Any) -> None:
-        if Path(path).suffix == ".png":
+    def savefig(figure: Figure, path: BytesIO | Path, **_: Any) -> None:
+        if isinstance(path, BytesIO):
             FigureCanvasAgg(figure).print_png(path)
         else:
-            Path(path).write_bytes(b"%PDF")
+            path.write_bytes(b"%PDF")
 
     monkeypatch.setattr(Figure, "savefig", savefig)

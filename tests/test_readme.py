@@ -17,11 +17,7 @@ from pcr_exp.measuring.stalls import measure
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()
-PAGES = [
-    REPO / "README.md",
-    *sorted((REPO / "results").glob("*/README.md")),
-    *sorted((REPO / "results").glob("archive/*/README.md")),
-]
+PAGES = [REPO / "README.md", *sorted((REPO / "results").glob("*/README.md"))]
 
 
 def commands(page: Path) -> list[str]:

@@ -8,19 +8,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from experiments.rebuild import RESULTS, rebuild
+from pcr_exp.analysis.figure import MAX_PNG_BYTES
 from pcr_exp.analysis.made_by import made_by
 from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)
 REBUILT = [folder for folder, made in MADE_BY.items() if made.pages]
-ARCHIVE = RESULTS / "archive"
 PACKED = ("runs.json", "rows.csv")
 """Files of a packed set of runs."""
 LAYERS = "activations"
 """Bounds and bytes of every layer, a file per run that kept activations compressed."""
+MAX_FILES, MAX_BYTES, MAX_LINES = 400, 25_000_000, 80
+"""Of results/, and of a page."""
+FILES = [
+    path
+    for path in RESULTS.rglob("*")
+    if path.is_file() and path.relative_to(RESULTS).parts[0] not in ("demo", "runs")
+]
+PICTURES = [path for path in FILES if path.suffix == ".png"]
 OTHERS_AT_MOST = 0.05
 """Share of the CPU that other processes may take while a run counts as exclusive."""
 
@@ -50,18 +59,39 @@ def name_of(folder: Path) -> str:
 
 def test_every_folder_with_files_of_a_page_is_named() -> None:
     """A figure or a packed set in a folder without a page would be rebuilt by nothing."""
-    drawn = {path.parent for path in RESULTS.rglob("*.png")} - {RESULTS / "demo"}
+    drawn = {path.parent for path in PICTURES}
     owners = set(REBUILT) | {folder / "traces" for folder in REBUILT}
     assert drawn <= owners, "add these to results/made_by.yaml"
     assert {runs.parent for runs in packed_sets()} <= set(REBUILT)
-    assert len(RUN_SETS) >= 15 and len(REBUILT) >= 60
+    assert len(RUN_SETS) >= 15 and len(REBUILT) >= 50
+
+
+def test_results_are_few_small_files() -> None:
+    assert len(FILES) <= MAX_FILES and sum(path.stat().st_size for path in FILES) <= MAX_BYTES
+    assert not [path for path in FILES if path.suffix == ".pdf"]
+    for path in RESULTS.glob("*/README.md"):
+        assert len(path.read_text().splitlines()) <= MAX_LINES, path
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=name_of)
+def test_a_picture_is_a_small_png_whose_rows_lie_beside_it(picture: Path) -> None:
+    """Under its own name, unless another file of its folder has them."""
+    with Image.open(picture) as image:
+        assert image.mode == "P" and picture.stat().st_size <= MAX_PNG_BYTES
+    if picture.with_suffix(".csv").exists():
+        return  # test_files_follow_from_the_rows compares it
+    owner = next(folder for folder in picture.parents if folder in REBUILT)
+    rows = pd.read_csv(BytesIO(rebuilt(owner)[str(picture.relative_to(owner).with_suffix(".csv"))]))
+    others = map(pd.read_csv, picture.parent.glob("*.csv"))
+    same = [other for other in others if list(other.columns) == list(rows.columns)]
+    pd.testing.assert_frame_equal(rows, same[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("folder", REBUILT, ids=name_of)
 def test_files_follow_from_the_rows(folder: Path) -> None:
     """Pages and tables to the letter; numbers of CSV files but for the last digits, which a CPU may round."""
     compared = {name: data for name, data in rebuilt(folder).items() if (folder / name).exists()}
-    assert compared
+    assert compared or list(folder.glob("*.png")), "or rows of pictures, which lie under another name"
     for name, data in compared.items():
         if name.endswith(".csv"):
             found, wanted = pd.read_csv(BytesIO(data)), pd.read_csv(folder / name)
@@ -168,15 +198,9 @@ def test_runs_that_are_timed_have_the_machine_to_themselves(timed: Path) -> None
         assert (shares * passed_s).sum() / passed_s.sum() <= OTHERS_AT_MOST, run.manifest.run_id
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.rglob("accuracy_vs_mssim_fits.csv")), ids=name_of)
-def test_four_levels_are_no_line(path: Path) -> None:
-    fits = pd.read_csv(path)
-    assert (fits["num_levels"] < 5).all() and fits["slope"].isna().all()
-
-
 def test_io_bound_speed_follows_the_bytes() -> None:
     """The demo's regime: group 5 at least 1.8 x the baseline's images/s, no level above its byte ratio."""
-    summary = pd.read_csv(ARCHIVE / "time_to_accuracy" / "summary.csv")
+    summary = pd.read_csv(RESULTS / "throughput_model" / "trainings" / "summary.csv")
     for _, rows in summary.groupby("label"):
         level = rows.set_index("scan")
         speed, size = level["images_per_s_mean"], level["mean_image_bytes"]
@@ -184,12 +208,6 @@ def test_io_bound_speed_follows_the_bytes() -> None:
         for scan in ("group_1", "group_2", "group_5", "group_10"):
             assert speed[scan] / speed["baseline"] <= 1.05 * size["baseline"] / size[scan]
         assert level["wait_share_mean"]["group_1"] < 0.25, "limited by compute"
-
-
-def test_the_page_on_decode_modes_has_its_table() -> None:
-    folder = RESULTS / "decode_modes"
-    assert (pd.read_csv(folder / "comparison.csv")["n"] == 3).all()
-    assert (folder / "comparison.md").read_text().strip() in (folder / "README.md").read_text()
 
 
 def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:

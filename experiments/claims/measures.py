@@ -38,7 +38,10 @@ _REDUCED = {
     "imagenet": "imagenet_wnid",
 }
 """Datasets of images that are smaller than the published ones, and where their bytes are."""
-_NETWORKS = {"activations/ham10000_resnet18": "ResNet-18", "activations/ham10000_vgg11": "VGG-11"}
+_NETWORKS = {
+    "compressed_activations/one_batch_resnet18": "ResNet-18",
+    "compressed_activations/one_batch_vgg11": "VGG-11",
+}
 _FLOAT_BITS = 32
 _LINK = "mode == 'ddp' and bandwidth_mbit_per_s"
 DESIGNS = {

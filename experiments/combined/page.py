@@ -133,8 +133,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
     """Three panels per group of comparable runs, one line per combination (`combined_summary`).
 
     Bytes at each place as shares of those with all off, on a logarithmic axis; seconds of training, and what
-    of them was waiting for storage and for the network; score of the finished model. Whiskers: smallest and
-    largest seed.
+    of them was waiting for storage and for the network; the finished model's score less that with all off.
     """
     panels = list(per_setting(summary, PANEL_KEYS))
     heights = [_INCHES_AROUND + _INCHES_PER_ROW * len(rows) for _, _, rows in panels]
@@ -147,7 +146,6 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             rows = rows.reset_index(drop=True)
             _draw_bytes(axes[0], rows)
             _draw_seconds(axes[1], rows)
-            upright_guessing_lines(axes[2], rows)
             _draw_score(axes[2], rows)
             for ax in axes:
                 ax.grid(axis="y", visible=False)
@@ -160,7 +158,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             panel_title(axes[1], " ", f"storage {group['storage']}, network {group['network']}")
             updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
             panel_title(axes[2], " ", f"after {updates} updates")
-        footer(figure, "whiskers: smallest and largest seed")
+        footer(figure, "whiskers of seconds: smallest and largest seed; of differences: 95 % intervals")
     return figure
 
 
@@ -206,6 +204,15 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
+    """Differences to all off with their intervals; scores, where there is nothing to compare with."""
+    if rows["difference_mean"].notna().any():
+        compared = rows[rows["combination"] != OFF]
+        points, ci95 = (100 * compared[f"difference_{part}"] for part in ("mean", "ci95"))
+        ax.errorbar(points, compared.index, xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1)
+        ax.axvline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
+        ax.set_xlabel(f"points of {headline_of(rows).words}\nagainst all off, same seed")
+        return
+    upright_guessing_lines(ax, rows)
     _whiskers(ax, rows, "final_score", marker="o")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     percent_axis(ax.xaxis)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.pcr.differences import write_differences
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart
 from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
 from pcr_exp.analysis.front import TESTED_AT
@@ -164,14 +165,17 @@ def deployment_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_deployment(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write deployment.csv and deployment.md if runs were evaluated at their own group; (tables, figures)."""
+    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group.
+
+    Returns tables and figures; none where no run was.
+    """
     table = deployment_table(runs)
     if table.empty:
         return [], []
     files = [out / "deployment.csv", out / "deployment.md"]
     as_written(table).to_csv(files[0], index=False)
     files[1].write_text(deployment_to_markdown(table, setting_words(runs)))
-    return files, []
+    return files, write_differences(runs, table, out)
 
 
 def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:

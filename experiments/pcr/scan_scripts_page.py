@@ -1,7 +1,6 @@
 """What `experiments.pcr.scan_scripts` measured, as a figure and tables.
 
-`python -m experiments.pcr.scan_scripts_page results/scan_scripts` writes `front.pdf` with its CSV, and prints
-the tables of the folder's README.
+`python -m experiments.pcr.scan_scripts_page results/scan_scripts` draws `front` and writes `tables.md`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.loaders.speed.study import to_markdown
+from experiments.loaders.speed.study import TABLES_FILE, to_markdown
 from experiments.pcr.scan_scripts import MIDDLE_GROUP, SLACK, named_scripts
 from pcr_exp.analysis.caption import Caption, hardware_words
 from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
@@ -28,6 +27,12 @@ NAME = "front"
 SEARCH_FILE = "search.csv"
 _OF_BASELINE = "full decode / baseline's"
 _DEFAULT = "default"
+_TABLES = (
+    "The front",
+    "Every group of the named scripts",
+    "The same work as Pillow",
+    "Ways to write a script",
+)
 
 
 def draw_front(
@@ -121,7 +126,7 @@ def draw_folder(folder: Path, out: Path) -> list[Path]:
 
 
 def tables(folder: Path) -> str:
-    """The front, every group, same work and ways to write, in Markdown."""
+    """The content of TABLES_FILE: _TABLES, of scripts on the front and of those with a name."""
     search = read_search(folder).sort_values("full_decode")
     shown = search[search["on_front"] | search["is_option"]]
     columns: dict[str, Cell] = {
@@ -137,7 +142,16 @@ def tables(folder: Path) -> str:
         "on the front": lambda row: "yes" if row["on_front"] else "no",
     }
     measured = [to_markdown(pd.read_csv(folder / f"{name}.csv")) for name in ("groups", "crops", "writers")]
-    return "\n\n".join([markdown_table(shown, columns), *measured])
+    parts = ["# Every scan script of results/scan_scripts"]
+    for title, table in zip(_TABLES, [markdown_table(shown, columns), *measured], strict=True):
+        parts += [f"## {title}", table]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page(folder: Path, out: Path) -> list[Path]:
+    """`front`, and TABLES_FILE."""
+    (out / TABLES_FILE).write_text(tables(folder))
+    return [out / TABLES_FILE, *draw_folder(folder, out)]
 
 
 def main() -> None:
@@ -145,8 +159,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    draw_folder(folder, folder)
-    print(tables(folder))
+    for path in write_page(folder, folder):
+        print(path)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.time_to_target import OVERSHOT, modelled_images_per_s, projected_times, read_targets
 from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.figure import panel_title, panels, save_figure
+from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import measured_line
 from pcr_exp.analysis.reporting_rules import all_hardware
@@ -106,6 +106,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
         figure, axes = panels(len(groups))
         for ax, rows in zip(axes, groups, strict=True):
             _draw_panel(ax, rows)
+        footer(figure, f"projected: {OVERSHOT}")
     return figure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -21,14 +21,14 @@ from pcr_exp.analysis.figure import (
     accuracy_axis,
     alone_mark,
     footer,
+    new_figure,
     panel_title,
     panels,
-    percent_axis,
     same_limits,
     target_line,
 )
 from pcr_exp.analysis.frame import per_setting
-from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
+from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, style
 from pcr_exp.analysis.tables import span, with_unit
@@ -142,42 +142,62 @@ def few_codecs(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Speed-ups and last score of `gradient_table`, a panel of each per mode, link and number of updates.
+    """Speed-ups of `gradient_table` and what accuracy they cost: a line per codec, a panel per mode and link.
 
-    Whiskers: smallest and largest seed. The paper's, which are remembered, are in the table alone.
-    Rows without a speed-up, because `none` was not run, are left out.
+    The last panel has points of accuracy against 32-bit floats of the same seed with their 95 % intervals,
+    after the most updates alone: fewer learn too little to lose any. Rows without a speed-up, because `none`
+    was not run, and 3LC without zero-run encoding, which has a figure of its own, are left out.
     """
+    found = table[table["speedup"].notna() & ~((table["codec_name"] == "threelc") & (table["zero_run"] == 0))]
+    tasks = [(title, rows, list(gradient_links(rows))) for title, _, rows in gradient_panels(found)]
+    num_columns = 1 + max(len(links) for *_, links in tasks)
+    heights = [1.5 + 0.24 * rows["codec"].nunique() for _, rows, _ in tasks]
     with style():
-        groups = list(gradient_links(table[table["speedup"].notna()]))
-        figure, axes = panels(2 * len(groups), max_columns=2)
-        for i, (title, subtitle, link, rows) in enumerate(groups):
-            left, right = axes[2 * i], axes[2 * i + 1]
-            _bars(left, rows, ("speedup", "speedup_min", "speedup_max"))
-            _bars(right, rows, ("final_score_mean", "final_score_min", "final_score_max"))
-            upright_guessing_lines(right, rows, bars=True)
-            left.set_xlabel("speed-up over 32-bit floats")
-            left.set_xlim(left=0)
-            right.set_xlabel(f"last validation {headline_of(rows).words}")
-            percent_axis(right.xaxis)
-            right.set_xlim(left=0)
-            right.set_yticklabels([])
-            panel_title(left, f"{title}, {link}", f"{rows['updates'].max():,} updates, {subtitle}")
-        footer(figure, "whiskers: smallest and largest seed")
+        figure = new_figure(1.4 + 2.5 * num_columns, sum(heights))
+        grid = figure.subplots(len(tasks), num_columns, squeeze=False, height_ratios=heights, sharey="row")
+        for axes, (title, rows, links) in zip(grid, tasks, strict=True):
+            codecs = list(dict.fromkeys(in_order(rows)["codec"]))
+            for ax, (_, subtitle, link, alike) in zip(axes, links, strict=False):
+                _bars(ax, alike, codecs)
+                panel_title(ax, link, f"{alike['updates'].max():,} updates, {subtitle}")
+            for ax in axes[len(links) : -1]:
+                ax.remove()
+            longest = max((alike for *_, alike in links), key=_num_compared)
+            _differences(axes[-1], longest, codecs)
+            panel_title(axes[-1], title, f"after {longest['updates'].max():,} updates")
+            alone = rows.groupby("codec")["n"].max()
+            names = [codec + alone_mark(alone[codec], alone.max()) for codec in codecs]
+            axes[0].set_yticks(range(len(codecs)), names, fontsize=8)
+            axes[0].set_ylim(len(codecs) - 0.5, -0.5)
+        footer(figure, "whiskers of speed-ups: smallest and largest seed; of points: 95 % intervals")
     return figure
 
 
-def _bars(ax: Axes, rows: pd.DataFrame, columns: tuple[str, str, str]) -> None:
-    for place, row in enumerate(rows.to_dict("records")):
-        mean, low, high = (row[column] for column in columns)
+def _num_compared(rows: pd.DataFrame) -> tuple[int, int]:
+    """The most updates with intervals come last."""
+    return int(rows["difference_ci95"].notna().any()), int(rows["updates"].max())
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
+    for row in rows.to_dict("records"):
+        place, mean = codecs.index(row["codec"]), row["speedup"]
         ax.barh(place, mean, height=0.7, color=look_of(row)["color"])
         if row["n"] > 1:
-            whiskers = [[mean - low], [high - mean]]
+            whiskers = [[mean - row["speedup_min"]], [row["speedup_max"] - mean]]
             ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
-    most = rows["n"].max()
-    names = [codec + alone_mark(n, most) for codec, n in zip(rows["codec"], rows["n"], strict=True)]
-    ax.set_yticks(range(len(rows)), names, fontsize=8)
-    ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
+    ax.set_xlabel("speed-up over 32-bit floats")
+    ax.set_xlim(left=0)
+
+
+def _differences(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
+    for row in rows[rows["difference_ci95"].notna()].to_dict("records"):
+        points, ci95 = (100 * row[f"difference_{part}"] for part in ("mean", "ci95"))
+        place = codecs.index(row["codec"])
+        ax.errorbar(points, place, xerr=ci95, capsize=3, elinewidth=1.2, **look_of(row))
+    ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"points of {headline_of(rows).words} against 32-bit floats")
 
 
 def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:

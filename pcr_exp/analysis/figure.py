@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ from matplotlib.ticker import (
     NullLocator,
     StrMethodFormatter,
 )
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.primary_metric import as_written, headline_of
@@ -58,8 +61,14 @@ _FEW_TICKS, _MOST_TICKS = 3, 6
 """On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
 _MARKER_ROOM = 0.04
 """Of an axis of points, at both ends: markers lie on it whole."""
+MAX_PNG_BYTES = 150_000
+_LINES = [(num_colors, 1.0) for num_colors in (256, 128, 64, 32)]
+_PHOTOGRAPHS = [(256, 1.0), (256, 0.7), (256, 0.5), (128, 0.5), (64, 0.5)]
+"""Colours and scales that are tried until a PNG has at most MAX_PNG_BYTES. Photographs need their colours."""
+PICTURES = ("pdf", "png")
+"""Endings of a figure's pictures."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
-_pictures: ContextVar[bool] = ContextVar("pictures", default=True)
+_pictures: ContextVar[tuple[str, ...]] = ContextVar("pictures", default=PICTURES)
 
 
 def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
@@ -137,12 +146,12 @@ def _own_title(title: str, tasks: Sequence[str]) -> str:
 
 
 @contextmanager
-def only_figures(names: Collection[str], *, pictures: bool = True) -> Iterator[None]:
-    """Inside, `save_figure` writes the figures of these names alone; without `pictures` only their rows.
+def only_figures(names: Collection[str], *, pictures: Sequence[str] = PICTURES) -> Iterator[None]:
+    """Inside, `save_figure` writes the figures of these names alone, their rows and these of PICTURES.
 
     A picture takes seconds.
     """
-    before, with_pictures = _only.set(frozenset(names)), _pictures.set(pictures)
+    before, with_pictures = _only.set(frozenset(names)), _pictures.set(tuple(pictures))
     try:
         yield
     finally:
@@ -164,11 +173,11 @@ def save_figure(
         return []
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    pdf, png, csv = (folder / f"{name}.{ending}" for ending in ("pdf", "png", "csv"))
+    csv = folder / f"{name}.csv"
     as_written(data).to_csv(csv, index=False)
-    if not _pictures.get():
-        return [csv]
-    put_caption(figure, caption)
+    pictures = [folder / f"{name}.{ending}" for ending in _pictures.get()]
+    if pictures:
+        put_caption(figure, caption)
     # Also legends that lie below a panel and are left out of the layout, so that they do not press on it.
     legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
     whole: dict[str, Any] = {
@@ -176,10 +185,34 @@ def save_figure(
         "bbox_extra_artists": [*figure.get_default_bbox_extra_artists(), *legends],
     }
     with style():
-        said = {"Title": caption.title}
-        figure.savefig(pdf, **whole, metadata={**said, "Subject": caption.facts, "CreationDate": None})
-        figure.savefig(png, **whole, metadata={**said, "Description": caption.facts, "Software": None})
-    return [pdf, png, csv]
+        for path in pictures:
+            if path.suffix == ".png":
+                path.write_bytes(_palette_png(figure, caption, whole))
+            else:
+                said = {"Title": caption.title, "Subject": caption.facts, "CreationDate": None}
+                figure.savefig(path, **whole, metadata=said)
+    return [*pictures, csv]
+
+
+def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> bytes:
+    """A PNG of at most 256 colours, a third of the bytes of one of all; smaller as `_LINES` says."""
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", **whole)
+    said = PngInfo()
+    for key, words in (("Title", caption.title), ("Description", caption.facts)):
+        said.add_itxt(key, words)
+    with Image.open(drawn) as image:
+        image.load()
+        dpi, colors = image.info["dpi"], image.convert("RGB")
+    photographs = any(ax.images for ax in figure.axes)
+    for num_colors, scale in _PHOTOGRAPHS if photographs else _LINES:
+        packed = BytesIO()
+        size_px = (round(scale * colors.width), round(scale * colors.height))
+        palette = colors.resize(size_px, Image.Resampling.LANCZOS).quantize(num_colors)
+        palette.save(packed, "PNG", optimize=True, pnginfo=said, dpi=(scale * dpi[0], scale * dpi[1]))
+        if packed.tell() <= MAX_PNG_BYTES:
+            break
+    return packed.getvalue()
 
 
 def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) -> None:

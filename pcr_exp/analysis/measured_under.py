@@ -120,7 +120,7 @@ def numerics_words(numbers: Iterable[int]) -> str:
 
 def pages_of(results: Path) -> list[Path]:
     """The pages of results that have tables."""
-    return sorted([*results.glob("*/README.md"), *results.glob("archive/*/README.md")])
+    return sorted(results.glob("*/README.md"))
 
 
 def write_measured(results: Path, *others: Path) -> list[Path]:

@@ -110,7 +110,7 @@ RC: dict[Any, Any] = {
     "lines.markersize": 5.5,
     "figure.facecolor": "white",
     "figure.dpi": 110,
-    "savefig.dpi": 200,
+    "savefig.dpi": 160,
     "pdf.fonttype": 42,
 }
 

@@ -140,7 +140,8 @@ def test_committed_figures_say_all_of_it(path: Path) -> None:
     assert said["Description"].startswith("n = "), again
     assert any(word in said["Description"] for word in ("MiB/s", "requests/s", "no storage")), again
     assert any(word in said["Description"] for word in ("core", "hardware", "simulated")), again
-    runs = next((folder / "runs.csv" for folder in path.parents if (folder / "runs.csv").exists()), None)
+    folder = path.parent.parent if path.parent.name == "traces" else path.parent
+    runs = folder / "summary.csv" if (folder / "runs").exists() else None
     if runs is not None and "tasks" not in of and "no model" not in of:
         tasks = pd.read_csv(runs)[["dataset", "label", "model"]].drop_duplicates()
         named = [" · ".join(task) in of for task in tasks.itertuples(index=False)]

@@ -14,7 +14,7 @@ from pcr_exp.analysis.tolerance_figures import draw_curves, draw_matrix
 from pcr_exp.analysis.tolerance_page import load_tolerance, page, write_tables, write_tolerance
 
 RESULTS = Path(__file__).parents[2] / "results"
-FOLDERS = sorted([*RESULTS.glob("tolerance/*/"), *RESULTS.glob("scan_scripts/tolerance/*/")])
+FOLDERS = sorted(RESULTS.glob("tolerance/*/"))
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.combined.frame import combined_frame, combined_summary
+from experiments.combined.frame import OFF, combined_frame, combined_summary
 from experiments.combined.page import combined_markdown, draw_combined, write_combined
 from experiments.pages import PAGES
 from pcr_exp.activations.quantise import QuantiseConfig
@@ -180,11 +180,13 @@ def test_the_figure_has_a_line_per_combination(six: Path) -> None:
     assert [label.get_text() for label in shares.get_yticklabels()] == summary["combination"].tolist()
     storage = next(line for line in shares.lines if line.get_label() == "storage")
     np.testing.assert_allclose(storage.get_xdata(), summary["storage_share"])  # type: ignore[arg-type]
-    assert any("majority" in text.get_text() for text in top1.texts) is False, "not known of these runs"
     widths = np.reshape([bar.get_width() for bar in seconds.patches], (3, 6))  # type: ignore[attr-defined]
     np.testing.assert_allclose(widths.sum(axis=0), 20)
     np.testing.assert_allclose(widths[1], [2, 2, 2, 0.05, 2, 0.05])
-    assert "validation top-1" in top1.get_xlabel()
+    assert "points of top-1\nagainst all off" in top1.get_xlabel()
+    (points,) = [line for line in top1.lines if line.get_marker() == "o"]
+    compared = summary[summary["combination"] != OFF]["difference_mean"]
+    assert np.asarray(points.get_xdata(), dtype=float) == pytest.approx(100 * compared.to_numpy(float))
 
 
 def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run: MakeRun) -> None:

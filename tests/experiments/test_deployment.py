@@ -1,4 +1,4 @@
-"""Trained at a group, tested in full and at that group: made rows, whose answers are known."""
+"""Trained at a group, tested in full and at that group, in a table and drawn: made rows of known answers."""
 
 import json
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.pcr.differences import draw_differences, write_differences
 from experiments.pcr.learning import (
     DEPLOYMENT_COLUMNS,
     deployment_table,
@@ -67,4 +68,30 @@ def test_without_such_evaluations_there_is_no_table(tmp_path: Path, make_run: Ma
 
 def test_its_files_name_the_headline(root: Path) -> None:
     (csv, page), figures = write_deployment(run_frame(read_runs(root)), root)
-    assert "top1_mean" in pd.read_csv(csv).columns and page.exists() and not figures
+    assert "top1_mean" in pd.read_csv(csv).columns and page.exists()
+    assert [path.name for path in figures] == [f"differences.{end}" for end in ("pdf", "png", "csv")]
+
+
+def test_a_level_is_a_line_with_the_intervals_of_its_differences(root: Path, make_run: MakeRun) -> None:
+    evaluate_twice(root, make_run, "group_5", 0, 0.9, 0.9)
+    table = deployment_table(run_frame(read_runs(root)))
+    (ax,) = draw_differences(table).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["group 1", "group 5 (n = 1)"]
+    full = next(bars for bars in ax.containers if bars.get_label() == "tested in full")
+    assert full.lines[0].get_xdata() == pytest.approx([-39])
+    ci95 = (
+        100 * table[(table["scan"] == "group_1") & (table["tested_at"] == "full")]["difference_ci95"].item()
+    )
+    (ends,) = full.lines[2][0].get_segments()
+    assert ends[:, 0] == pytest.approx([-39 - ci95, -39 + ci95])
+    legend = ax.get_legend()
+    assert legend is not None
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words == ["tested in full", "tested as read in training"]
+
+
+def test_nothing_is_drawn_where_nothing_stands_beside_a_baseline(root: Path) -> None:
+    runs = run_frame(read_runs(root))
+    table = deployment_table(runs)
+    assert write_differences(runs, table[table["encoding"] == "baseline"], root / "none") == []
+    assert not (root / "none").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.loaders.speed.study import native_samples, save_rows, to_markdown
+from experiments.loaders.speed.study import TABLES_FILE, native_samples, save_rows, tables_page, to_markdown
 from experiments.pcr import resize_filter
 from pcr_exp.errors import DatasetError
 
@@ -29,7 +29,16 @@ def test_the_page_shows_the_table_of_the_rows(path: Path) -> None:
     # To the last bit, as they were when the page was written: a case of 1.945 - 2e-16 is shown as 1.94.
     frame = pd.read_csv(path, float_precision="round_trip")
     assert frame["repeat"].nunique() >= 3
-    assert to_markdown(frame) in (path.parent / "README.md").read_text()
+    pages = [path.parent / name for name in ("README.md", TABLES_FILE)]
+    assert any(to_markdown(frame) in page.read_text() for page in pages if page.exists())
+
+
+def test_a_page_of_tables_has_a_section_for_each_file(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text("group,repeat,speed\n1,0,2.0\n1,1,4.0\n")
+    page = tables_page(tmp_path, {"two": "Second", "one": "First"})
+    assert page.index("## Second") < page.index("[two.csv](two.csv)") < page.index("## First")
+    assert page.count("| 1 | 2 | 3 (2 to 4) |") == 2
 
 
 def test_cases_measured_again_take_the_place_of_their_earlier_rows(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_number_that_is_not_finite_is_not_packed() -> None:
 @pytest.fixture
 def runs_root(tmp_path: Path) -> Path:
     """Two finished runs and an interrupted one, unpacked from what is committed."""
-    source = Path(__file__).parents[2] / "results" / "archive" / "time_to_accuracy" / "runs"
+    source = Path(__file__).parents[2] / "results" / "throughput_model" / "trainings" / "runs"
     entries = json.loads((source / RUNS_FILE).read_text())
     ids = sorted(entries)[:3]
     rows = rows_from_csv((source / ROWS_FILE).read_text(), dict.fromkeys(entries, COLUMNS))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ IMAGES = Path("../shared/data/imagenet_native_sample")
 RECORDS = Path("data/benchmarks")
 
 Row = dict[str, Any]
+
+TABLES_FILE = "tables.md"
+"""Beside the page of a folder: every case of its CSV files."""
 
 
 class Study:
@@ -147,6 +150,23 @@ def to_markdown(frame: pd.DataFrame) -> str:
             f"| {' | '.join([*first, str(len(rows)), *(_spread(rows[name]) for name in measures)])} |"
         )
     return "\n".join(lines)
+
+
+def tables_page(folder: Path, titles: Mapping[str, str]) -> str:
+    """The content of TABLES_FILE: a section per CSV file.
+
+    Args:
+        folder: Has the files.
+        titles: By the name of each file, without its ending.
+    """
+    parts = [
+        f"# Every case of results/{folder.name}",
+        "Columns left of `n` name the case. Those right of it were measured: median (smallest to largest).",
+    ]
+    for name, title in titles.items():
+        rows = pd.read_csv(folder / f"{name}.csv")
+        parts += [f"## {title}", f"Rows: [{name}.csv]({name}.csv).", to_markdown(rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _spread(values: pd.Series) -> str:
