@@ -26,7 +26,7 @@ from pcr_exp.activations.packed import Packed, pack
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
 from pcr_exp.cli.dry_run import Planned
-from pcr_exp.cli.shown import show, track_files
+from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.components import schemas
 from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.errors import ConfigError
@@ -34,8 +34,8 @@ from pcr_exp.policies.policy import StaticScan
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.inputs import model_input, normalization_of
 from pcr_exp.training.models import open_model
-from pcr_exp.training.normalization import model_input, normalization_of
 
 NUM_BINS = 40
 
