@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -23,7 +24,7 @@ from pcr_exp.config.scan_scripts import DEFAULT, FAMILY, SCANS, ScanScript, scri
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import FAMILIES, Buffer, Decoder, Pixels, Source
 from pcr_exp.images.decoded import DecodedImage, PartlyDecodedImage, decoded_by
-from pcr_exp.images.decoder import find_decoder
+from pcr_exp.images.decoder import Layout, find_decoder
 from pcr_exp.images.jpeg import (
     EOI,
     PROGRESSIVE_CODE,
@@ -171,40 +172,45 @@ def _colours(jpeg: Buffer) -> str:
     return str(colours)
 
 
-def _baseline(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
+class _Wanted(NamedTuple):
+    """What `decoder.c` must find in a file to be given it, and the scale that it decodes at."""
+
+    prefix: Prefix
+    denominator: int = 1
+
+
+def _complete(layout: Layout, prefix: Prefix | None) -> _Wanted:  # noqa: ARG001
+    return _Wanted(_COMPLETE)
+
+
+def _unsmoothed(layout: Layout, prefix: Prefix | None) -> _Wanted | None:
+    """None for files that libjpeg cannot be kept from smoothing: these are its own."""
+    if prefix and can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
+        return _Wanted(prefix)
+    return None
+
+
+def _scaled(layout: Layout, prefix: Prefix | None) -> _Wanted | None:
+    wanted = _unsmoothed(layout, prefix)
+    is_small = min(layout.frame[:2]) < _SMALLEST_SCALED_PX
+    return wanted if wanted is None or is_small else _Wanted(wanted.prefix, wanted.prefix.denominator)
+
+
+def _baseline_by_libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
     # A progressive one might lack scans, and would be smoothed: libjpeg is not asked for parts of it.
-    by_libjpeg = _whole if frame.code == PROGRESSIVE_CODE else _in_parts
-    decoder = find_decoder()
-    return decoded_by(decoder and decoder.only(_COMPLETE), jpeg, partial(by_libjpeg, jpeg, name, frame), 1)
+    return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
 
 
-def _libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+def _smoothed_by_libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
     return (_whole if prefix is None or prefix.is_smoothed else _in_parts)(jpeg, name, frame)
 
 
-def _unsmoothed(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    return _by_own_decoder(jpeg, prefix, name, frame, 1)
+def _unsmoothed_by_libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, prefix, name, frame, 1)
 
 
-def _scaled(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
-    return _by_own_decoder(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
-
-
-def _by_own_decoder(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame, denominator: int) -> Source:
-    """By `decoder.c`, which never smooths; files that libjpeg cannot be kept from smoothing are libjpeg's."""
-    otherwise = partial(_without_smoothing, jpeg, prefix, name, frame, denominator)
-    decoder = find_decoder()
-    if decoder is None or prefix is None:
-        return otherwise()
-    if min(frame.height_px, frame.width_px) < _SMALLEST_SCALED_PX:
-        denominator = 1
-    try:
-        layout = decoder.read_layout(jpeg)
-    except ImageError:
-        return otherwise()
-    if not can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
-        return otherwise()
-    return PartlyDecodedImage(jpeg, decoder.only(prefix), otherwise, denominator, layout.frame)
+def _scaled_by_libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:
+    return _without_smoothing(jpeg, prefix, name, frame, prefix.denominator if prefix else 1)
 
 
 def _without_smoothing(
@@ -241,9 +247,21 @@ def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> So
     return decoded_by(find_part_decoder(), jpeg, whole, denominator)
 
 
-_Mode = Callable[[Buffer, Prefix | None, str, Frame], Source]
-_MODES: dict[str, _Mode] = {"libjpeg": _libjpeg, "unsmoothed": _unsmoothed, "scaled": _scaled}
+class _Mode(NamedTuple):
+    """What `decoder.c` is given, where it was built; and how libjpeg shows all other files."""
+
+    wanted: Callable[[Layout, Prefix | None], _Wanted | None] | None
+    by_libjpeg: Callable[[Buffer, Prefix | None, str, Frame], Source]
+
+
+_MODES = {
+    "libjpeg": _Mode(None, _smoothed_by_libjpeg),
+    "unsmoothed": _Mode(_unsmoothed, _unsmoothed_by_libjpeg),
+    "scaled": _Mode(_scaled, _scaled_by_libjpeg),
+}
 """By the name that `loader.decode` gives."""
+
+_BASELINE = _Mode(_complete, _baseline_by_libjpeg)
 
 
 def open_decoder(
@@ -258,7 +276,7 @@ def open_decoder(
     in them, and nothing may be left out.
     """
     if encoding != "pcr":
-        return partial(_open, _baseline, {}, script.num_groups, max_pixels)
+        return partial(_open, _BASELINE, {}, script.num_groups, max_pixels)
     groups = range(1, script.num_groups + 1)
     prefixes = {(number, group): prefix_of(script, number, group) for number in (1, 3) for group in groups}
     return partial(_open, _MODES[mode], prefixes, script.num_groups, max_pixels)
@@ -273,9 +291,23 @@ def _open(
     group: int,
     name: str,
 ) -> Source:
-    frame = _check(jpeg, name, max_pixels)
-    prefix = prefixes.get((frame.num_components, min(group, num_groups)))
-    return mode(jpeg, prefix, name, frame)
+    group = min(group, num_groups)
+
+    def otherwise() -> Source:
+        frame = _check(jpeg, name, max_pixels)
+        return mode.by_libjpeg(jpeg, prefixes.get((frame.num_components, group)), name, frame)
+
+    decoder = find_decoder() if mode.wanted else None
+    if decoder is None or mode.wanted is None:
+        return otherwise()
+    try:
+        layout = decoder.read_layout(jpeg)  # in C: `_check` takes a twentieth of the time of decoding
+    except ImageError:
+        return otherwise()
+    wanted = mode.wanted(layout, prefixes.get((len(layout.tables), group)))
+    if wanted is None or layout.frame.height_px * layout.frame.width_px > max_pixels:
+        return otherwise()
+    return PartlyDecodedImage(jpeg, decoder.only(wanted.prefix), otherwise, wanted.denominator, layout.frame)
 
 
 class _Jpeg:
