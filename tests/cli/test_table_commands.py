@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 import pytest
 from composing import compose
 
 import pcr_exp
+from pcr_exp.cli import tolerance as study
 from pcr_exp.cli.prepare import prepare
-from pcr_exp.errors import DatasetError, RecordError
+from pcr_exp.errors import ConfigError, DatasetError, RecordError
+from pcr_exp.runs.manifest import read_manifest
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.train_run import run_training
+
+pytestmark = pytest.mark.usefixtures("light_figures")
 
 NUM = 48
 
@@ -83,3 +92,50 @@ def test_a_changed_table_is_noticed(table: Path, tmp_path: Path) -> None:
     own.write_text(own.read_text().replace("47.jpg,red", "47.jpg,dark"))
     with pytest.raises(RecordError, match=r"1 with other labels or in another split: 47.jpg"):
         prepare(compose("prepare", *settings(own, tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "kind", "metrics", "guessed"),
+    [
+        ("multilabel", "tags", "several", {"val_mean_ap", "val_average_precision"}, 0.5),
+        ("regression", "redness", "number", {"val_r2", "val_mae"}, None),
+    ],
+)
+def test_a_run_is_judged_by_its_task(
+    table: Path, tmp_path: Path, task: str, label: str, kind: str, metrics: set[str], guessed: float | None
+) -> None:
+    given = settings(table, tmp_path, label, kind, f"task={task}", f"runs_root={tmp_path}/runs")
+    quick = ["training=debug", "training.num_threads=1", "training.batch_size=8", "loader.num_workers=0"]
+    quick += ["training.epochs=1", "model=shufflenet_v2_x0_5", "scan=group_2"]
+    folder = run_training(compose("train", *given, *quick), progress=False).folder
+    row = read_rows(folder / "rows.jsonl")[-1]
+    assert metrics <= row.keys() and "val_top1" not in row
+    manifest = read_manifest(folder / "manifest.json")
+    assert manifest.num_classes == (2 if kind == "several" else 1)
+    assert manifest.majority_share == guessed and f"val_{manifest.headline}" in metrics
+    assert not (folder / "predictions.npz").exists()
+    with pytest.raises(ConfigError, match=r"task=regression: 'dark' is no number"):
+        run_training(compose("train", *settings(table, tmp_path / "x"), *quick, "task=regression"))
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "kind", "words"),
+    [
+        ("multilabel", "tags", "several", "2 classes, several of an image; .* guessing reaches .*on average"),
+        ("regression", "redness", "number", r"a number; .*ridge regression.* guessing reaches 0.0%\. Losses"),
+    ],
+)
+def test_what_a_task_tolerates_is_answered(
+    table: Path, tmp_path: Path, task: str, label: str, kind: str, words: str
+) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch", reason="pip install 'pcr-exp[pretrained]'")
+    names = [f"out={tmp_path}/out", f"features_root={tmp_path}/features", f"task={task}"]
+    small = ["image_size=32", "groups=[1,10]", "num_resamples=100", "num_folds=3", "num_inner_folds=2"]
+    given = [word for word in settings(table, tmp_path, label, kind) if not word.startswith("records")]
+    assert study.tolerance(compose("tolerance", *given, *names, *small, "strengths=[0.01,0.1]")) == "finished"
+    facts = json.loads((tmp_path / "out" / "tolerance.json").read_text())["facts"]
+    assert facts["headline"] == {"several": "mean_ap", "number": "r2"}[kind]
+    assert re.search(words, (tmp_path / "out" / "tolerance.md").read_text())
+    levels = pd.read_csv(tmp_path / "out" / "matrix.csv")
+    assert levels[f"{facts['headline']}"].iloc[-1] > 0.4, "a frozen network sees how red a picture is"
+    assert ("classes" in facts["dataset"]) is (kind == "several")
