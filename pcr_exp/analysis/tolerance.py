@@ -87,6 +87,11 @@ class Measured:
     ids: Sequence[str] | None = None
     """The images by name; None: of a measurement from before they were saved."""
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether the label is one of several classes; sets and numbers are scored by the model's outputs."""
+        return self.labels.dtype.kind != "f"
+
 
 def similarity_name(facts: Facts) -> str:
     """`MS-SSIM (crops of 128 px)`."""

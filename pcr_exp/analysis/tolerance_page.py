@@ -112,7 +112,7 @@ def _packed(measured: Measured) -> bytes:
     arrays: dict[str, Any] = {
         "classes": predictions.classes.astype(np.int16),
         "strengths": predictions.strengths,
-        "labels": measured.labels if _has_outputs(measured) else measured.labels.astype(np.int16),
+        "labels": measured.labels.astype(np.int16) if measured.has_classes else measured.labels,
         "clusters": measured.clusters.astype(np.int32),
         "group_bytes": measured.group_bytes.astype(np.int32),
         "original_bytes": measured.original_bytes.astype(np.int32),
@@ -123,16 +123,11 @@ def _packed(measured: Measured) -> bytes:
         arrays["ids"] = np.array(measured.ids)
     if predictions.margins is not None:
         arrays["margins"] = predictions.margins.astype(np.float16)
-    if measured.facts.headline == "auc" or _has_outputs(measured):
+    if measured.facts.headline == "auc" or not measured.has_classes:
         arrays["log_odds"] = predictions.outputs
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
-
-
-def _has_outputs(measured: Measured) -> bool:
-    """Whether labels are numbers or sets, which are scored by the model's outputs."""
-    return bool(measured.labels.dtype.kind == "f")
 
 
 def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts: Facts) -> str:

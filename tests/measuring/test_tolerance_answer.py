@@ -147,7 +147,7 @@ def test_margins_are_below_0_where_another_class_was_said(num_classes: int) -> N
             is_wrong = found.classes[train, test] != labels
             assert 0 < is_wrong.sum() < 90 and ((margins < 0) == is_wrong).all()
             if num_classes == 2:
-                log_odds = found.log_odds[train, test]
+                log_odds = found.outputs[train, test]
                 assert margins.tolist() == pytest.approx(np.where(labels == 1, log_odds, -log_odds).tolist())
 
 
