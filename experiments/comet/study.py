@@ -324,7 +324,7 @@ def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batc
     prepare_data(config, progress=True)
     data = open_data(config)
     torch.manual_seed(config.seed)
-    model = open_model(config.model, data.num_classes(config.dataset.label)).to(device).train()
+    model = open_model(config.model, len(data.train.index.classes[config.dataset.label])).to(device).train()
     with closing(training_loader(config, data, StaticScan(config.scan.group), Processes())) as loader:
         batch = next(iter(loader.batches(0, 0, 1)))
         inputs = model_input(

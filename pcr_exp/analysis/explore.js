@@ -290,7 +290,7 @@ function drawTask() {
   const key = `${state.use} ${state.group}`;
   if (key === drawnMistakes) return;
   drawnMistakes = key;
-  byId("mistakes").replaceChildren(...mistakes(use, found));
+  byId("mistakes").replaceChildren(...(found ? mistakes(use, found) : [])); // none of numbers and sets
 }
 
 function mistakes(use, found) {

@@ -208,7 +208,8 @@ class _Task:
                     "words": WORDS[use],
                     "rows": _rows(self.table[self.table["deployment"] == use]),
                     "mistakes": [
-                        _mistakes(self.measured, use, group, places, classes) for group in facts.groups
+                        _mistakes(self.measured, use, group, places, classes)
+                        for group in (facts.groups if self.measured.has_classes else ())
                     ],
                 }
                 for use in DEPLOYMENTS
@@ -257,7 +258,7 @@ def mistakes_of(measured: Measured, use: str, group: int) -> Mistakes:
 
 def wanted_mistakes(measured: Measured) -> list[str]:
     """Ids of the images that a page shows as mistakes: in turn of groups, so that each has its worst."""
-    if measured.ids is None:
+    if measured.ids is None or not measured.has_classes:
         return []
     ids = measured.ids
     worst = (

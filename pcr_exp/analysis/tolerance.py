@@ -17,7 +17,7 @@ from pcr_exp.config.describe import storage_label
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import deployed, image_weights, loss_matrix, score
-from pcr_exp.measuring.tolerance.classifier import Predictions
+from pcr_exp.measuring.tolerance.classifier import Predictions, Targets
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
 
@@ -39,7 +39,7 @@ class Facts:
     num_clusters: int
     """Groups of images that are never on two sides of a fold, and that the bootstrap draws."""
     num_rejected: int
-    majority_share: float
+    majority_share: float | None
     margin: float
     num_folds: int
     num_resamples: int
@@ -75,7 +75,7 @@ class Measured:
 
     facts: Facts
     predictions: Predictions
-    labels: NDArray[np.int64]
+    labels: Targets
     clusters: NDArray[np.int64]
     group_bytes: NDArray[np.int64]
     """[groups, images]."""
@@ -86,6 +86,11 @@ class Measured:
     """For people; of a measurement on disk, as its json says."""
     ids: Sequence[str] | None = None
     """The images by name; None: of a measurement from before they were saved."""
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the label is one of several classes; sets and numbers are scored by the model's outputs."""
+        return self.labels.dtype.kind != "f"
 
 
 def similarity_name(facts: Facts) -> str:
@@ -119,8 +124,8 @@ def scores_of(
     facts, predictions = measured.facts, measured.predictions
     train = list(facts.groups).index(group)
     test = train if deployment == "same" else len(facts.groups) - 1
-    classes, log_odds = predictions.classes[train, test], predictions.log_odds[train, test]
-    return score(facts.headline, classes, log_odds, measured.labels, weights)
+    classes, outputs = predictions.classes[train, test], predictions.outputs[train, test]
+    return score(facts.headline, classes, outputs, measured.labels, weights)
 
 
 def bytes_table(measured: Measured) -> pd.DataFrame:

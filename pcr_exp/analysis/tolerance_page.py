@@ -31,8 +31,15 @@ from pcr_exp.measuring.tolerance.classifier import Predictions
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured
 from pcr_exp.training.task import headline_called
+from pcr_exp.training.values import MEAN_AP, R2
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
+_WORDS_OF_CLASSES = ("classes", "logistic regression", "most frequent class")
+_WORDS_OF = {
+    MEAN_AP.name: ("classes, several of an image", "logistic regression of each", "on average a class has"),
+    R2.name: ("a number", "ridge regression", ""),
+}
+"""By headline: values of the label, what learns them, and what `majority_share` is."""
 _OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
 _LOST = "What is lost at each scan group"
 _LOST_BETWEEN = "What is lost, by training and test group"
@@ -85,11 +92,12 @@ def load_tolerance(folder: Path) -> Measured:
     meta = json.loads((folder / META_FILE).read_text())
     with np.load(folder / ROWS_FILE) as rows:
         classes = rows["classes"].astype(np.int64)
-        log_odds = rows["log_odds"] if "log_odds" in rows else np.full(classes.shape, np.nan, np.float32)
+        outputs = rows["log_odds"] if "log_odds" in rows else np.full(classes.shape, np.nan, np.float32)
+        labels = rows["labels"]
         return Measured(
             Facts(**meta["facts"]),
-            Predictions(classes, log_odds, rows["strengths"], rows.get("margins")),
-            rows["labels"].astype(np.int64),
+            Predictions(classes, outputs, rows["strengths"], rows.get("margins")),
+            labels if labels.dtype.kind == "f" else labels.astype(np.int64),
             rows["clusters"].astype(np.int64),
             rows["group_bytes"].astype(np.int64),
             rows["original_bytes"].astype(np.int64),
@@ -104,7 +112,7 @@ def _packed(measured: Measured) -> bytes:
     arrays: dict[str, Any] = {
         "classes": predictions.classes.astype(np.int16),
         "strengths": predictions.strengths,
-        "labels": measured.labels.astype(np.int16),
+        "labels": measured.labels.astype(np.int16) if measured.has_classes else measured.labels,
         "clusters": measured.clusters.astype(np.int32),
         "group_bytes": measured.group_bytes.astype(np.int32),
         "original_bytes": measured.original_bytes.astype(np.int32),
@@ -115,8 +123,8 @@ def _packed(measured: Measured) -> bytes:
         arrays["ids"] = np.array(measured.ids)
     if predictions.margins is not None:
         arrays["margins"] = predictions.margins.astype(np.float16)
-    if measured.facts.headline == "auc":
-        arrays["log_odds"] = predictions.log_odds
+    if measured.facts.headline == "auc" or not measured.has_classes:
+        arrays["log_odds"] = predictions.outputs
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
@@ -128,18 +136,22 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
     words = headline_called(facts.headline).words
     clusters = f" in {facts.num_clusters:,} groups" if facts.num_clusters < facts.num_images else ""
     rejected = f" {facts.num_rejected:,} images could not be decoded." if facts.num_rejected else ""
+    values, learner, guess = _WORDS_OF.get(facts.headline, _WORDS_OF_CLASSES)
+    counted = f"{facts.num_classes} {values}" if facts.headline != R2.name else values
+    share = facts.majority_share
+    leans = "" if share is None else f" ({guess} {percent(share)} of the images)"
     intro = (
-        f"{facts.num_images:,} images{clusters}, {facts.num_classes} classes; {facts.model}, frozen, at "
-        f"{facts.image_size} px; logistic regression, {facts.num_folds} folds.{rejected} At all scans: "
-        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)} (most frequent "
-        f"class {percent(facts.majority_share)} of the images). Losses are differences of the same images; "
-        f"their 95 % intervals are of {facts.num_resamples:,} resamples of "
-        f"{'groups of images' if clusters else 'images'}."
+        f"{facts.num_images:,} images{clusters}, {counted}; {facts.model}, frozen, at "
+        f"{facts.image_size} px; {learner}, {facts.num_folds} folds.{rejected} At all scans: "
+        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)}{leans}. "
+        f"Losses are differences of the same images; their 95 % intervals are of {facts.num_resamples:,} "
+        f"resamples of {'groups of images' if clusters else 'images'}."
     )
     parts = [f"# How few scans does {facts.label} of {facts.dataset} tolerate?", intro]
     if whole["score_low"] <= facts.guessed:
+        apart = "numbers" if facts.headline == R2.name else "classes"
         parts.append(
-            f"**These features do not tell the classes apart** (the interval of {words} reaches down to "
+            f"**These features do not tell the {apart} apart** (the interval of {words} reaches down to "
             "guessing), so there is nothing to lose, and no answer means anything."
         )
     parts += [answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]

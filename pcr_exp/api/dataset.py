@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,18 @@ from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
+from pcr_exp.records.class_values import multi_hot
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 from pcr_exp.system import MIB
 from pcr_exp.system.randomness import Purpose, stream
 
-Labels: TypeAlias = Mapping[str, int] | Callable[[str], int] | None
-"""By class name, any integer: given in a mapping or by a function. None: the class indexes."""
+Value: TypeAlias = float | Sequence[float]
+"""An integer, a real number, or a row of these."""
+Labels: TypeAlias = Mapping[str, Value] | Callable[[str], Value] | Literal["multi_hot"] | None
+"""By class name, a value: given in a mapping or by a function, such as `float`. `multi_hot`: of names that
+stand for sets, a row of 0 and 1 for each. None: the class indexes."""
 
 
 def choose_label(index: RecordIndex, label: str | None) -> str:
@@ -50,25 +53,34 @@ def choose_label(index: RecordIndex, label: str | None) -> str:
     return label
 
 
-def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[np.int64]:
-    """[number of classes] the integer of each class.
+def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[Any]:
+    """Int64 or float32, [number of classes] or [number of classes, K]: the value of each class.
 
     Raises:
-        ConfigError: a class has none, or something that is no integer.
+        ConfigError: a class has none, or something that is no number, or rows have several lengths.
     """
     if labels is None:
         return np.arange(len(classes), dtype=np.int64)
+    if isinstance(labels, str):
+        require(labels == "multi_hot", "labels", labels, "a mapping, a function, multi_hot or None")
+        return multi_hot(classes).astype(np.float32)
     get = labels.__getitem__ if isinstance(labels, Mapping) else labels
     values = []
     for name in classes:
         try:
-            values.append(operator.index(get(name)))
-        except (KeyError, TypeError) as error:
+            value = np.asarray(get(name))
+            if value.dtype.kind not in "biuf" or value.ndim > 1:
+                raise TypeError(f"{value!r}")
+            values.append(value)
+        except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"labels: class {name!r} has no integer ({type(error).__name__}: {error}); wanted one for "
-                f"each of the {len(classes)} classes."
+                f"labels: class {name!r} has no number ({type(error).__name__}: {error}); wanted one for "
+                f"each of the {len(classes)} classes, or a row of several."
             ) from error
-    return np.array(values, dtype=np.int64)
+    if len({value.shape for value in values}) > 1:
+        raise ConfigError("labels: classes have rows of several lengths; wanted one for all.")
+    whole = all(value.dtype.kind in "biu" for value in values)
+    return np.array(values, dtype=np.int64 if whole else np.float32)
 
 
 _TABLES_BYTES = 64 * MIB
@@ -95,7 +107,7 @@ class _Few(NamedTuple):
     """[N] class indexes of all the record's images."""
 
 
-class RecordDataset(Dataset[tuple[Any, int]]):
+class RecordDataset(Dataset[tuple[Any, Any]]):
     """Images and labels by index, in the order of the records. Picklable; each process opens its storage.
 
     Images are read at the scan group of `set_epoch`'s epoch. `.loader()` is the fast way through all of them:
@@ -120,7 +132,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         self.scan = scan
         self.label = choose_label(records.index, label)
         self.label_values = label_values(records.index.classes[self.label], labels)
-        """[number of classes] the label of each class; int64."""
+        """[number of classes] the label of each class, or [number of classes, K]; int64 or float32."""
         self.transform = transform
         """Called with every image; may be replaced, as timm's `create_loader` does."""
         self.images_as = images_as
@@ -139,7 +151,7 @@ class RecordDataset(Dataset[tuple[Any, int]]):
         return list(self.records.index.classes[self.label])
 
     @property
-    def targets(self) -> list[int]:
+    def targets(self) -> list[Any]:
         """The label of every image, in order, as torchvision's datasets give them; reads every header."""
         images, _ = self._open()
         every = [images.labels(record)[self.label] for record in range(len(self._ends))]
@@ -148,11 +160,11 @@ class RecordDataset(Dataset[tuple[Any, int]]):
     def __len__(self) -> int:
         return self.records.index.num_samples
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         """One image and its label. Raises as `__getitems__` does."""
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, int]]:
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
         """Images and labels, in this order; neighbours in a record come with one read.
 
         Raises:
@@ -175,8 +187,14 @@ class RecordDataset(Dataset[tuple[Any, int]]):
                     if self.seed is not None:
                         key = epoch, int(indices[position]) % len(self)
                         transform.seed(int(stream(self.seed, Purpose.AUGMENTATION, *key).integers(2**63)))
-                    found[position] = transform(pixels), int(self.label_values[few.labels[i]])
+                    found[position] = transform(pixels), self._value(int(few.labels[i]))
         return found
+
+    def _value(self, label: int) -> Any:
+        """What is given for a class index: an int, or a float32 tensor, [] or [K]."""
+        value = self.label_values[label]
+        is_index = self.label_values.dtype == np.int64 and value.ndim == 0
+        return int(value) if is_index else torch.as_tensor(value)
 
     def set_epoch(self, epoch: int) -> None:
         """Read as in this epoch (from 0) from now on, in worker processes too: for schedules and mixtures."""

@@ -45,8 +45,9 @@ class DatasetLoader:
     """An iterable of (images, labels), an epoch each time. `close` ends its processes, as dropping it does.
 
     `images` are what the transforms give, stacked: [B, ...]; with `image_size` uint8 [B, H, W, 3]. `labels`
-    are int64 [B]. The same seed gives the same batches, of any number of workers. Each iteration is the next
-    epoch, the first after `load_state_dict` or `set_epoch` the one that was asked for.
+    are int64 [B], or as `pcr_exp.open(labels=...)` says. The same seed gives the same batches, of any number
+    of workers. Each iteration is the next epoch, the first after `load_state_dict` or `set_epoch` the one
+    that was asked for.
     """
 
     @named_as_arguments()
@@ -87,7 +88,7 @@ class DatasetLoader:
             records: Of a split.
             scan: Which bytes of them are read, as `pcr_exp.open` takes it.
             label: Name of the label.
-            label_values: int64 [number of classes], the label of each class.
+            label_values: [number of classes] or [number of classes, K], the label of each class.
             batch_size: Images of each process's batch.
             transform: Called with every image; None: our own crops of `image_size`.
             images_as: What it takes, as `pcr_exp.open` says.

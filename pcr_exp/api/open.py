@@ -40,7 +40,8 @@ def open(
         scan: Which bytes are read: `group_1` to `group_10`, `all`, `baseline`, or a policy's name, or a dict
             of its name and settings: `{"name": "schedule", "groups": [2, 10], "milestones": [30]}`.
         label: Which label, if the records have several.
-        labels: By class name, the integers to give as labels: a mapping or a function.
+        labels: By class name, the numbers to give as labels: a mapping or a function, such as `float` of
+            class names that are numbers; or `multi_hot`, of names that are sets such as `cat;dog`.
         transform: Called with every image; torchvision's, albumentations', timm's, or any function of uint8
             [H, W, 3].
         images_as: What the transform takes: `array`, `pil`, `tensor`, or `auto` (`WholeImageTransform`).

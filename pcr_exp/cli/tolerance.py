@@ -1,7 +1,7 @@
 """Measure what a task tolerates on frozen features; draw it, and answer."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.measuring import ToleranceConfig
 from pcr_exp.datasets.sample import Dataset, Sample, open_dataset
 from pcr_exp.errors import DatasetError
-from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES
+from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES, guessing_share, num_classes
 from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples, similarity_of_groups
@@ -26,7 +26,8 @@ from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
-from pcr_exp.training.task import headline_of
+from pcr_exp.training.task import headline_of, open_task
+from pcr_exp.training.values import num_named_classes
 
 
 def tolerance(config: ToleranceConfig) -> str:
@@ -75,8 +76,10 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
     compared = found.positions[: config.num_similarity_images].tolist()
     similarity = similarity_of_groups(images, compared, config.num_workers) if compared else None
     kept = [samples[position] for position in found.positions]
-    labels = np.array([sample.labels[label] for sample in kept])
-    if len(set(labels)) < 2:
+    indexes = torch.tensor([sample.labels[label] for sample in kept], dtype=torch.int64)
+    task = open_task(config.task, dataset.classes[label])
+    labels = task.target(indexes).numpy()
+    if len(np.unique(labels, axis=0)) < 2:
         raise DatasetError(
             f"dataset.label={label!r}: {counted(len(kept), 'image', 'are')} of one class; wanted two or more."
         )
@@ -95,18 +98,20 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
             num_threads=config.num_workers,
             progress=tell,
         )
+    of_files = facts_of_files(dataset, label)
+    of_files = replace(of_files, num_classes=num_named_classes(task, of_files.num_classes))
     facts = Facts(
-        dataset=describe_dataset(config.dataset.name, facts_of_files(dataset, label)),
+        dataset=describe_dataset(config.dataset.name, of_files),
         label=label,
         headline=headline,
         model=config.model.name,
         image_size=config.image_size,
         groups=config.groups,
-        num_classes=len(np.unique(labels)),
+        num_classes=num_classes(labels),
         num_images=len(kept),
         num_clusters=len(np.unique(clusters)),
         num_rejected=len(found.rejected),
-        majority_share=float(np.bincount(labels).max() / len(labels)),
+        majority_share=guessing_share(labels),
         margin=config.margin,
         num_folds=config.num_folds,
         num_resamples=config.num_resamples,

@@ -29,6 +29,7 @@ from pcr_exp.system.provenance import cpu_model, gpu_model
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.models import open_model
+from pcr_exp.training.task import open_task
 
 _BYTES_PER_WEIGHT = 4
 _STATES = {"sgd": 2, "adamw": 3}
@@ -108,7 +109,9 @@ def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
 
 def _checkpoint_bytes(config: TrainConfig, index: RecordIndex | None) -> int:
     """Weights and what the optimizer keeps of them; the model is made without memory for its weights."""
-    num_classes = len(index.classes[config.dataset.label]) if index else 1000
+    num_classes = 1000
+    if index:
+        num_classes = open_task(config.task, index.classes[config.dataset.label]).num_outputs
     with torch.device("meta"):
         model = open_model(replace(config.model, pretrained=False, weights=None), num_classes)
     num_weights = sum(parameter.numel() for parameter in model.parameters())

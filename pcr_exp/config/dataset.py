@@ -28,6 +28,9 @@ _NAME = Bound(
 )
 _FEW = Bound(lambda share: 0 <= share < 1, "a share of the training images, 0 or more and below 1")
 
+SEPARATOR = ";"
+"""Between the names in a class's name that stands for several: see records/FORMAT.md."""
+
 
 @dataclass(kw_only=True, slots=True)
 class AugmentConfig:

@@ -124,6 +124,7 @@ _WITHOUT_EFFECT = (
     "paper",
     "table",
     "columns",
+    "on_error",
 )
 """Settings of a dataset that change no byte of its records: where its images and labels lie, and what is made
 of them."""

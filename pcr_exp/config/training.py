@@ -32,7 +32,8 @@ class TaskConfig:
 
     name: str = "classification"
     """`classification`: by top-1; `balanced`: by balanced accuracy, with the recall of each class; `auc`: of
-    two classes, by the area under the ROC curve. Or another, as it is registered."""
+    two classes, by the area under the ROC curve; `multilabel`: several classes of an image, by mean average
+    precision; `regression`: a number, by R2. Or another, as it is registered."""
 
     def __post_init__(self) -> None:
         require(self.name in names("task"), "task.name", self.name, " or ".join(names("task")))

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -172,7 +172,9 @@ def make_dataset(
     looked: Looked,
     *,
     val: Iterable[Sample] | None = None,
+    tune: Iterable[Sample] | None = None,
     each_class_trains: bool = False,
+    values: Collection[str] = (),
 ) -> Dataset:
     """A dataset in its lasting splits and order.
 
@@ -182,7 +184,9 @@ def make_dataset(
         classes: label name -> class names.
         looked: what was looked at; given remarks on classes that a split lacks.
         val: the publisher's; with folds these images are divided as the others are.
+        tune: the publisher's, likewise; None: `tune_fraction` of the samples.
         each_class_trains: a class with no image to train on is an error, not a remark.
+        values: labels that stand for numbers or sets, which no split need have all of.
 
     Raises:
         DatasetError: train or val has no image; an id is there twice; an image has a label that `classes`
@@ -195,14 +199,16 @@ def make_dataset(
         else "add images to val"
     )
     if config.num_folds is not None:
-        samples, val, own_fraction = [*samples, *(val or ())], None, 0.0
+        samples, val, tune, own_fraction = [*samples, *(val or ()), *(tune or ())], None, None, 0.0
         remedy = f"add images, or lower dataset.num_folds ({config.num_folds})"
     splits: dict[str, list[Sample]] = {split: [] for split in SPLITS}
     splits["val"] += val or ()
+    splits["tune"] += tune or ()
+    tune_fraction = config.tune_fraction if tune is None else 0.0
     for sample in samples:
         group = sample.group or sample.id
         split = split_of(
-            group, val_fraction=own_fraction, tune_fraction=config.tune_fraction, seed=config.split_seed
+            group, val_fraction=own_fraction, tune_fraction=tune_fraction, seed=config.split_seed
         )
         if (
             config.num_folds is not None
@@ -216,9 +222,8 @@ def make_dataset(
             f"{config.name}: the val split has no image, of {sum(map(len, splits.values()))}: {remedy}, or "
             "choose another dataset.split_seed."
         )
-    looked.remarks += _remarks_on_classes(
-        config, splits, classes, remedy, each_class_trains=each_class_trains
-    )
+    named = {label: names for label, names in classes.items() if label not in values}
+    looked.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
     ordered = {split: sorted(chosen, key=lambda sample: place(sample.id)) for split, chosen in splits.items()}
     return Dataset(config.name, ordered, classes, looked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -28,6 +29,8 @@ class Looked:
     change) from before it was listed."""
     tables: dict[Path, State] = field(default_factory=dict)
     """Every file that labels are read from, and (bytes, time of its last change) from before it was read."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Rows of a table that are no images, and why: left out."""
     remarks: list[str] = field(default_factory=list)
     """What was left out, and what the splits lack, in words."""
     num_images: int = 0
@@ -73,6 +76,12 @@ class Looked:
         self.tables[path] = file_state(path)
         return path
 
+    def missing(self, path: Path) -> None:
+        """Note the folder of a file that is not there: it is changed when the file comes."""
+        if path.parent not in self.folders:
+            with suppress(OSError):
+                self.folders[path.parent] = folder_state(path.parent)
+
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         changed_at_ns = folder.stat().st_mtime_ns
         with os.scandir(folder) as entries:
@@ -83,6 +92,9 @@ class Looked:
     def all_remarks(self) -> list[str]:
         """Everything to be said, in full sentences."""
         remarks = list(self.remarks)
+        if self.refused:
+            named = some(f"{row}: {why}" for row, why in self.refused.items())
+            remarks.append(f"{counted(len(self.refused), 'row', 'are')} left out: {named}.")
         if self.others:
             counts = ", ".join(f"{num} {suffix}" for suffix, num in self.others.most_common())
             remarks.append(

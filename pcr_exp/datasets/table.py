@@ -1,23 +1,31 @@
-"""A table of images: a CSV file with a row for each, its path and its label. The images lie anywhere."""
+"""A table of images: a row for each, with its path, labels, split and group. The images lie anywhere."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from pcr_exp.config.check import PATH, require
+from pcr_exp.config.check import PATH, Bound, check_fields, each, one_of, require
 from pcr_exp.config.components import register
-from pcr_exp.config.dataset import OwnSplitConfig
+from pcr_exp.config.dataset import SEPARATOR, OwnSplitConfig
 from pcr_exp.datasets.layout import open_root
-from pcr_exp.datasets.sample import Dataset, LabelledImages, Sample, make_dataset, make_images
+from pcr_exp.datasets.sample import SPLITS, Dataset, LabelledImages, Sample, make_dataset, make_images
 from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.table_file import read_columns
 from pcr_exp.errors import DatasetError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SOURCE = "Give a CSV file of your own images: dataset.table=/path/to/labels.csv."
+SOURCE = "Give a table of your own images (CSV, JSON lines, Parquet): dataset.table=/path/to/labels.csv."
+_OURS = each(lambda split: split in SPLITS, f"for each word one of {', '.join(SPLITS)}")
+_REMEDY = (
+    "Name the columns: dataset.columns.path=<that of the paths> dataset.label=<that of the labels>, and "
+    "dataset.columns.split, .group, .labels if there are any."
+)
+_MISSING = "no such file"
+_NUM_NAMED = 20
+"""Rows that an error names."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,18 +34,37 @@ class ColumnsConfig:
 
     path: str = "path"
     """Where each image lies: below dataset.root, or anywhere if it begins with /."""
+    kind: Annotated[str, one_of("class", "several", "number")] = "class"
+    """What a cell of `dataset.label` is. `class`: one of several classes. `several`: any number of classes,
+    for task=multilabel. `number`: a real number, for task=regression."""
+    separator: Annotated[str, Bound(bool, "a text, such as ;")] = SEPARATOR
+    """Between the classes of a cell of kind `several`; in JSON lines and Parquet it may be a list."""
+    labels: list[str] = field(default_factory=list)
+    """More columns of classes that the records hold, so that another dataset.label needs no other records."""
+    split: str | None = None
+    """The column that says which of train, tune and val an image is in (null: divided by a hash)."""
+    splits: Annotated[dict[str, str], _OURS] = field(default_factory=dict)
+    """What other words in it mean: `+dataset.columns.splits.test=val`."""
+    group: str | None = None
+    """The column of what belongs together, such as a patient: as `dataset.group_by` of dataset=folder."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "dataset.columns")
 
 
 @dataclass(kw_only=True, slots=True)
 class TableConfig(OwnSplitConfig):
-    """A CSV file with a row for each image: its path and its label, in the column `dataset.label`.
+    """A table with a row for each image: its path and its label, in the column `dataset.label`.
 
-    `val_fraction` of the images is held out.
+    `val_fraction` of the images is held out, unless a column says which.
     """
 
     table: Annotated[str | None, PATH] = None
-    """The file, whose first line names the columns."""
+    """The file: CSV, whose first line names the columns; .jsonl; or .parquet, by pyarrow."""
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    on_error: Annotated[str, one_of("fail", "skip")] = "fail"
+    """As `records.on_error`, which it follows. `fail` stops at rows without an image, without a label, or
+    listed before, and names them; `skip` leaves them out and lists them in rejected.csv."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
@@ -49,74 +76,139 @@ class TableConfig(OwnSplitConfig):
 
 @register("dataset", "table", TableConfig)
 def read(config: TableConfig) -> Dataset:
-    """The images of the table, of which `val_fraction` is held out, by `split_seed` and their ids.
+    """The images of the table, in the splits that it says, or divided by `split_seed` and their ids.
 
-    Classes are the label's values, in alphabetical order; ids are paths as the table has them.
+    Classes are the label's values, in alphabetical order; ids are paths as the table has them. Cells of
+    kind `several` and `number` are classes too: a name for every set, and for every number (FORMAT.md).
 
     Raises:
-        DatasetError: the table or an image is missing, a column is not there, or a row lacks its path or
-            label or is there twice.
+        DatasetError: the table or a column is missing; or a row lacks its image or a cell, or is there
+            twice, and `on_error` is `fail`.
     """
-    samples, classes, looked = _samples(config)
-    return make_dataset(config, samples, classes, looked)
+    samples, classes, looked, splits = _samples(config)
+    if config.columns.split is None:
+        return make_dataset(config, samples, classes, looked, values=_values(config))
+    divided = {split: [s for s in samples if splits[s.id] == split] for split in SPLITS}
+    return make_dataset(
+        config,
+        divided["train"],
+        classes,
+        looked,
+        val=divided["val"] or None,
+        tune=divided["tune"] or None,
+        values=_values(config),
+    )
 
 
 @register("dataset.images", "table", TableConfig)
 def read_images(config: TableConfig) -> LabelledImages:
     """The same, undivided. Raises as `read` does."""
-    return make_images(config, *_samples(config))
+    samples, classes, looked, _ = _samples(config)
+    return make_images(config, samples, classes, looked)
 
 
-def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], Looked]:
+def _values(config: TableConfig) -> tuple[str, ...]:
+    """Labels whose values are no classes that each split should have."""
+    return () if config.columns.kind == "class" else (config.label,)
+
+
+def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], Looked, dict[str, str]]:
+    """Samples, classes by label, what was looked at, and each sample's split by its id, if a column says."""
     if config.table is None:
         raise DatasetError(f"dataset.table is null: table wants a file of paths and labels. {SOURCE}")
-    table, looked = Path(config.table), Looked()
+    table, looked, columns = Path(config.table), Looked(), config.columns
     if not table.is_file():
         what = "is a folder" if table.is_dir() else "does not exist"
         raise DatasetError(f"dataset.table={config.table}: {table.absolute()} {what}. {SOURCE}")
     root = open_root(config.root, "table", "the images", "Leave it out if they lie beside the table.")
-    rows = _read_rows(looked.table(table), config.columns.path, config.label)
-    names = sorted(set(rows.values()))
-    numbers = {name: number for number, name in enumerate(names)}
-    samples = [Sample(path, root / path, {config.label: numbers[label]}) for path, label in rows.items()]
-    if missing := [sample.id for sample in samples if not sample.path.is_file()]:
-        raise DatasetError(
-            f"{table}: {len(missing)} of {len(samples)} images are not in {root}: {some(missing)}. Wanted "
-            "paths below dataset.root; correct it, or the table."
+    labels = list(dict.fromkeys([config.label, *columns.labels]))
+    more = [name for name in (columns.split, columns.group) if name is not None]
+    cells, first = read_columns(looked.table(table), [columns.path, *labels, *more], _REMEDY)
+    rows: dict[str, dict[str, str]] = {}
+    for number, (path, *found) in enumerate(zip(*cells, strict=True), start=first):
+        row = dict(zip([*labels, *more], found, strict=True))
+        reason = _why_unfit(path, row, rows, root, config)
+        if reason:
+            looked.refused[f"row {number}" + (f" ({path})" if path else "")] = reason
+            if reason == _MISSING:
+                looked.missing(root / path)
+        else:
+            rows[path] = {name: _name(cell, name, config) for name, cell in row.items()}
+    _settle(config, table, len(rows), looked)
+    classes = {label: sorted({row[label] for row in rows.values()}) for label in labels}
+    numbers = {label: {name: i for i, name in enumerate(names)} for label, names in classes.items()}
+    samples = [
+        Sample(
+            path,
+            root / path,
+            {label: numbers[label][row[label]] for label in labels},
+            group=None if columns.group is None else row[columns.group],
         )
+        for path, row in rows.items()
+    ]
     looked.num_images = len(samples)
-    return samples, {config.label: names}, looked
+    splits = {} if columns.split is None else {path: row[columns.split] for path, row in rows.items()}
+    return samples, classes, looked, _known(splits, table, config)
 
 
-def _read_rows(table: Path, path_column: str, label_column: str) -> dict[str, str]:
-    """By path, the label of each row."""
-    frame = _read_csv(table)
-    lacking = [name for name in (path_column, label_column) if name not in frame.columns]
-    if lacking:
-        raise DatasetError(
-            f"{table} has no column {lacking[0]!r} but {', '.join(map(str, frame.columns))}. Name the "
-            "columns: dataset.columns.path=<that of the paths> dataset.label=<that of the labels>."
-        )
-    rows: dict[str, str] = {}
-    for line, (path, label) in enumerate(zip(frame[path_column], frame[label_column], strict=True), start=2):
-        if not path or not label:
-            raise DatasetError(
-                f"{table}, row {line}: {path_column}={path!r}, {label_column}={label!r}; wanted both."
-            )
-        if path in rows:
-            raise DatasetError(f"{table}, row {line}: {path} is listed twice.")
-        rows[path] = label
-    if not rows:
-        raise DatasetError(f"{table} lists no image. {SOURCE}")
-    return rows
+def _why_unfit(
+    path: Any, row: dict[str, Any], before: Container[str], root: Path, config: TableConfig
+) -> str:
+    """Why a row cannot be used; empty if it can."""
+    if not path or not isinstance(path, str):
+        return f"no {config.columns.path}"
+    for name, cell in row.items():
+        of_label, kind = name == config.label, config.columns.kind
+        if of_label and kind == "several":
+            if any(SEPARATOR in member for member in _members(cell, config)):
+                return f"{name}={cell!r}: a class has a {SEPARATOR!r} in its name, which parts classes"
+        elif not cell or not isinstance(cell, str):
+            return f"no {name}" if not cell else f"{name}={cell!r}: several (dataset.columns.kind=several)"
+        elif of_label and kind == "number" and not _is_finite(cell):
+            return f"{name}={cell!r}: no number"
+    if path in before:
+        return "listed twice; the first row counts"
+    return "" if (root / path).is_file() else _MISSING
 
 
-def _read_csv(table: Path) -> pd.DataFrame:
-    """Every cell as the text that stands there."""
-    import pandas as pd
+def _name(cell: str | list[str], name: str, config: TableConfig) -> str:
+    """A cell as the name of a class: of several, the names that are in it, in alphabetical order."""
+    if name == config.label and config.columns.kind == "several":
+        return SEPARATOR.join(sorted(set(_members(cell, config))))
+    return str(cell)
 
-    as_text: dict[str, Any] = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+
+def _members(cell: str | list[str], config: TableConfig) -> list[str]:
+    names = cell.split(config.columns.separator) if isinstance(cell, str) else cell
+    return [name.strip() for name in names if name.strip()]
+
+
+def _is_finite(cell: str) -> bool:
     try:
-        return pd.read_csv(table, **as_text)
-    except (OSError, ValueError) as error:  # of which pandas' own are kinds
-        raise DatasetError(f"{table} is no readable CSV file ({error}). {SOURCE}") from error
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _settle(config: TableConfig, table: Path, num_fit: int, looked: Looked) -> None:
+    """Raise DatasetError for rows that cannot be used, unless they are to be left out."""
+    if not num_fit and not looked.refused:
+        raise DatasetError(f"{table} lists no image. {SOURCE}")
+    if looked.refused and (config.on_error == "fail" or not num_fit):
+        named = some((f"{row}: {why}" for row, why in looked.refused.items()), limit=_NUM_NAMED)
+        raise DatasetError(
+            f"{table}, below {config.root}: {len(looked.refused)} of {len(looked.refused) + num_fit} rows "
+            f"cannot be used. {named}. Correct them, or dataset.root; or leave them out with "
+            "records.on_error=skip, which lists them all in rejected.csv."
+        )
+
+
+def _known(splits: dict[str, str], table: Path, config: TableConfig) -> dict[str, str]:
+    """Each image's split as ours are called. Raises DatasetError if a word is not known."""
+    meant = {split: split for split in SPLITS} | config.columns.splits
+    if unknown := sorted(set(splits.values()) - meant.keys()):
+        raise DatasetError(
+            f"{table}: {config.columns.split} is {some(unknown)}; wanted {', '.join(SPLITS)}. Say what other "
+            f"words mean: +dataset.columns.splits.{unknown[0]}=val"
+        )
+    return {path: meant[word] for path, word in splits.items()}

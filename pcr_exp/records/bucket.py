@@ -34,7 +34,13 @@ log = logging.getLogger(__name__)
 
 _INDEXES = [f"{split}/{encoding}/{INDEX_FILE}" for split in SPLITS for encoding in ENCODINGS]
 _TABLES = [f"{split}/{encoding}/{TABLE_FILE}" for split in SPLITS for encoding in ENCODINGS]
-_BESIDE = [*(f"{split}/{REJECTED_FILE}" for split in SPLITS), SOURCE_FILE, IMAGES_FILE, *_TABLES]
+_BESIDE = [
+    *(f"{split}/{REJECTED_FILE}" for split in SPLITS),
+    REJECTED_FILE,
+    SOURCE_FILE,
+    IMAGES_FILE,
+    *_TABLES,
+]
 _NUM_SENDERS = 4
 
 

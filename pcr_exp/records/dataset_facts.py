@@ -36,7 +36,7 @@ class DatasetFacts:
     num_images: int
     """In all splits."""
     num_classes: int
-    """Of the label, those that some image has."""
+    """Of the label, those that some image has; 0 where its values are numbers."""
     num_measured: int
     """None of what follows is known where this is 0: the files are no JPEG."""
     width_px: int | None = None
@@ -149,7 +149,9 @@ def describe_dataset(name: str, facts: DatasetFacts | None) -> str:
     """
     if facts is None:
         return name
-    parts = [_title(name, facts), f"{_number(facts.num_classes)} classes"]
+    parts = [_title(name, facts)]
+    if facts.num_classes:
+        parts.append(f"{_number(facts.num_classes)} classes")
     if facts.num_measured:
         parts += [_size(facts), f"{'' if facts.one_quality else 'about '}q{facts.quality}"]
     return ", ".join(parts)

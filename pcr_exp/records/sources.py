@@ -1,6 +1,7 @@
 """What records were made from, kept beside them: so that images added, removed or replaced are noticed.
 
     source.json            the dataset's folder; each folder, label file and image file, and its state
+    rejected.csv           rows of a table that are no images, and why, if there are any
     source_images.csv.gz   each image: split, id, labels, bytes, time of its last change
 
 The first is enough for a look that takes a second: a folder's time changes with the names in it, a file's
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
+from pcr_exp.records.receipts import REJECTED_FILE, write_rejected
 from pcr_exp.records.strict_json import (
     Check,
     UnfitError,
@@ -185,6 +187,8 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     # Level 1: a million rows take seconds at the default.
     packed = gzip.compress(table.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
     write_atomic(folder / IMAGES_FILE, [packed])
+    if looked.refused or (folder / REJECTED_FILE).exists():
+        write_rejected(folder, [list(row) for row in looked.refused.items()])
     write_atomic(folder / SOURCE_FILE, [json.dumps(asdict(source), indent=1).encode()])
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pcr_exp.config.check import require
 from pcr_exp.config.commands import TrainConfig
@@ -46,10 +47,6 @@ class RunData:
     """What scan policies and tuning look at; may hold no image."""
     val: RecordSet
     """What is reported."""
-
-    def num_classes(self, label: str) -> int:
-        """Classes of a label."""
-        return len(self.train.index.classes[label])
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
@@ -173,10 +170,8 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
         raise ConfigError(f"dataset.label={label!r}: the records in {where} have {choices}.")
 
 
-def majority_share(records: RecordSet, label: str) -> float | None:
-    """Return the share (0 to 1) of a split's images that are of its most frequent class.
-
-    Only the records' headers are read. None: there is no image.
+def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
+    """Return how many images of a split each class has, [classes]; only the records' headers are read.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -188,7 +183,7 @@ def majority_share(records: RecordSet, label: str) -> float | None:
         data = records.read_range(number, 0, entry.header_bytes)
         header, _ = records.unpack_header(data, entry, f"record {records.path(number)}")
         counts += np.bincount(header.labels[label][: kept.num_samples], minlength=len(counts))
-    return float(counts.max() / counts.sum()) if counts.sum() else None
+    return counts
 
 
 def training_loader(

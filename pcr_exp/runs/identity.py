@@ -24,7 +24,7 @@ from pcr_exp.training.task import headline_of_task
 # What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     # The paper's recipe counts where training=paper or model=paper copies from it.
-    "dataset": ("root", "table", "columns", "paper"),
+    "dataset": ("root", "table", "columns", "on_error", "paper"),
     "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
     "storage": ("reads_in_flight", "cache", "cache_mib"),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "exclusive", "num_threads"),

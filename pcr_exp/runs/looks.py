@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -205,7 +204,8 @@ class Probes:
         with torch.random.fork_rng():
             backbone = open_backbone(EfficientNetLiteConfig(pretrained=True), self.trainer.device)
             found = extract_features(RecordImages(sample, groups, transform), backbone, folder=None)
-        labels = np.array([sample.label(position, config.dataset.label) for position in found.positions])
+        indexes = [sample.label(position, config.dataset.label) for position in found.positions]
+        labels = self.trainer.task.target(torch.tensor(indexes, dtype=torch.int64)).numpy()
         bounds = loss_bounds(found.values, labels, groups, headline_of(config.task).name, seed=config.seed)
         return {group: bounds[probe.deployment][group] for group in probe.candidates}
 

@@ -64,7 +64,7 @@ class Manifest:
     records_key: str | None = None
     """16 hex digits: how those were stored."""
     num_classes: int | None = None
-    """This and what follows: known once the records are open."""
+    """Outputs of the network. This and what follows: known once the records are open."""
     num_train: int | None = None
     num_tune: int | None = None
     num_val: int | None = None
@@ -72,7 +72,7 @@ class Manifest:
     """What the images are, by which titles and tables call them. None: the run is older."""
     majority_share: float | None = None
     """Share (0 to 1) of the evaluated images that are of the most frequent class: always saying it scores
-    this much. None: not known."""
+    this much. With task=multilabel the mean share that a class has. None: not known, or no such task."""
     train_fingerprint: str | None = None
     tune_fingerprint: str | None = None
     val_fingerprint: str | None = None
@@ -173,7 +173,6 @@ def describe_records(manifest: Manifest, train: RecordIndex, tune: RecordIndex, 
                 "delete the run directory to start the run again."
             )
         setattr(manifest, f"{split}_fingerprint", index.fingerprint)
-    manifest.num_classes = len(train.classes[manifest.label])
     stored = sorted((split, index.fingerprint) for split, index in indexes.items())
     manifest.records_key = hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]
     manifest.num_train = train.num_samples

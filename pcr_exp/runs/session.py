@@ -37,7 +37,7 @@ from pcr_exp.training.inputs import normalization_of
 from pcr_exp.training.loop import Loop, Stopping
 from pcr_exp.training.models import check_model, open_model
 from pcr_exp.training.report import Progress, Reporter, Row
-from pcr_exp.training.task import open_task
+from pcr_exp.training.task import Task, open_task
 from pcr_exp.training.trainer import Trainer
 
 COUNTED = ("bytes_read", "num_requests", "num_retries", "cached_bytes")
@@ -214,7 +214,10 @@ def open_session(
             send each other does not suit the rest.
     """
     torch.manual_seed(config.seed)  # of the model's fresh weights
-    model = open_model(config.model, data.num_classes(config.dataset.label))
+    task = open_task(
+        config.task, data.train.index.classes[config.dataset.label], config.training.label_smoothing
+    )
+    model = open_model(config.model, task.num_outputs)
     eval_split, eval_px = config.training.eval_split, config.training.eval_image_size
     looked_at = sorted({eval_split, *(["tune"] if config.scan.uses_tune_split else [])})
     _check_model(config, data, model, processes, looked_at)
@@ -225,7 +228,7 @@ def open_session(
     data = with_cache(config, data, policy)
     counts = data.train.storage.counts
     of_index = counts()
-    trainer = _open_trainer(config, data, model, device, processes)
+    trainer = _open_trainer(config, task, model, device, processes)
     with closing(training_loader(config, data, policy, processes)) as loader, ExitStack() as others:
         looking = {
             split: others.enter_context(closing(validation_loader(config, data, split)))
@@ -286,19 +289,18 @@ def _check_model(
 
 
 def _open_trainer(
-    config: TrainConfig, data: RunData, model: nn.Module, device: torch.device, processes: Processes
+    config: TrainConfig, task: Task, model: nn.Module, device: torch.device, processes: Processes
 ) -> Trainer:
     check_bounds(config)
-    training, classes = config.training, data.train.index.classes[config.dataset.label]
     trainer = Trainer(
         model,
-        training,
+        config.training,
         device=device,
         seed=config.seed,
         activations=config.activations,
         exchange=open_exchange(config.gradients, config.network, processes, config.seed),
         normalization=normalization_of(config.model),
-        task=open_task(config.task, classes, training.label_smoothing),
+        task=task,
     )
     check_precision(config, trainer)
     return trainer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +19,9 @@ from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import (
     RunData,
     as_found,
+    class_counts,
     dataset_facts,
     images_key_of,
-    majority_share,
     open_data,
     prepare_data,
     settle_page_cache,
@@ -48,7 +48,8 @@ from pcr_exp.training.clocks import open_device
 from pcr_exp.training.distributed.open import check_exchange
 from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 from pcr_exp.training.models import check_name
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import headline_called, open_task
+from pcr_exp.training.values import num_named_classes
 from pcr_exp.training.weights import load_checkpoint, save_checkpoint
 
 log = logging.getLogger(__name__)
@@ -157,10 +158,14 @@ def _train(
 ) -> None:
     describe_records(manifest, data.train.index, data.tune.index, data.val.index)
     evaluated: RecordSet = getattr(data, config.training.eval_split)
-    manifest.majority_share = majority_share(evaluated, config.dataset.label)
+    label = config.dataset.label
+    task = open_task(config.task, data.train.index.classes[label], config.training.label_smoothing)
+    manifest.num_classes = task.num_outputs
+    manifest.majority_share = task.guessing_share(class_counts(evaluated, label))
     _warn_of_guessing(manifest)
     with as_found(config, data.train, data.train.index.num_samples):
-        manifest.dataset_facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
+        facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
+        manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
     if not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)

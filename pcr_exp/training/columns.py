@@ -6,6 +6,7 @@ processes, the comparison of a resumed run with an uninterrupted one, and packed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -78,6 +79,10 @@ COLUMNS: tuple[Column, ...] = (
     # null: the last row that has it is less than a second old, or nobody knows.
     _measured("others_cpu_share", "", "others' share of the CPU time, since then", kind="share", **_TRAIN),
     _number("val_loss", "nats", "mean cross-entropy per evaluated image, without label smoothing", **_EVAL),
+    _number(
+        "val_r2", "", "share of variance explained (task=regression)", low=-math.inf, **_EVAL, **_OPTIONAL
+    ),
+    _number("val_mae", "the label's", "mean absolute error (task=regression)", **_EVAL, **_OPTIONAL),
     _share("val_top1", "", "evaluated images whose class is the highest score", **_EVAL, **_OPTIONAL),
     _share("val_top5", "", "among the five highest; null: fewer classes", **_EVAL, **_NULLABLE),
     _word("eval_group", "", "the fidelity that the images were read at", words=EVAL_GROUPS, **_EVAL),

@@ -34,15 +34,15 @@ MAX_RANKED_CLASSES = 20
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The metric that targets, times to a target, tables and figures are about: a number in [0, 1]."""
+    """The metric that targets, times to a target, tables and figures are about: at best 1."""
 
     name: str
     """Rows hold it as `val_<name>`."""
     words: str
     """For people: on axes and in tables."""
     guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
-    """What a model reaches that has learned nothing, given the share of the most frequent class and the
-    number of classes; None where it is not known."""
+    """What a model reaches that has learned nothing, given the task's `guessing_share` (of the most frequent
+    class) and its number of outputs; None where it is not known."""
 
 
 TOP1 = Headline("top1", "top-1", lambda share, _: share)
@@ -88,6 +88,13 @@ class Task(Protocol):
 
     headline: ClassVar[Headline]
 
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the network has."""
+
+    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
+        """Return the share that `Headline.guessed` is told, of the evaluated images' [labels] numbers."""
+
     def target(self, labels: Tensor) -> Tensor:
         """Turn labels, int64 [B] on any device, into what `loss` and `tally` compare outputs with."""
 
@@ -100,7 +107,8 @@ class Task(Protocol):
     def metrics(self, tally: Tally) -> dict[str, Any]:
         """Finish a tally: `val_loss`, and `val_<name>` for every metric, the headline among them.
 
-        A metric is a number in [0, 1], None where it is not defined, or a dict of these by class.
+        A metric is a number in [0, 1] (`val_r2` may be lower, `val_mae` higher), None where it is not
+        defined, or a dict of these by class.
         """
 
 
@@ -114,6 +122,15 @@ class Classification:
     classes: tuple[str, ...] = ()
     """Names, by label; only metrics by class need them."""
     label_smoothing: float = 0.0
+
+    @property
+    def num_outputs(self) -> int:
+        """One for each class."""
+        return len(self.classes)
+
+    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
+        """Return the share of the most frequent class; None: there is no image."""
+        return float(counts.max() / counts.sum()) if counts.sum() else None
 
     def target(self, labels: Tensor) -> Tensor:
         """Return the class indices as they are."""

@@ -141,9 +141,9 @@ def test_ms_ssim_is_of_crops() -> None:
 def test_log_odds_are_kept_where_they_are_scored(tmp_path: Path) -> None:
     rows = measured({}, headline="auc")
     odds = np.where(rows.predictions.classes == 1, 1.5, -1.5).astype(np.float32)
-    rows = replace(rows, predictions=replace(rows.predictions, log_odds=odds))
+    rows = replace(rows, predictions=replace(rows.predictions, outputs=odds))
     write_tolerance(tmp_path, rows, {})
-    np.testing.assert_array_equal(load_tolerance(tmp_path).predictions.log_odds, odds)
+    np.testing.assert_array_equal(load_tolerance(tmp_path).predictions.outputs, odds)
     assert (matrix_of(rows)["score"] == 1).all()
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from storage_http_server import range_server
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
@@ -191,12 +191,30 @@ def test_labels_are_any_integers(split: Path) -> None:
     assert set(named.targets) == {-100, 7}
     by_function = pcr.open(split, label="number", labels=lambda name: 2 * int(name))
     assert by_function[21][1] == 42
-    with pytest.raises(ConfigError, match=r"class 'odd' has no integer \(KeyError: 'odd'\); wanted one"):
+    with pytest.raises(ConfigError, match=r"class 'odd' has no number \(KeyError: 'odd'\); wanted one"):
         pcr.open(split, label="parity", labels={"even": 0})
-    with pytest.raises(ConfigError, match=r"class 'even' has no integer \(TypeError"):
-        pcr.open(split, label="parity", labels={"even": 0.5, "odd": 1})
-    with pytest.raises(ConfigError, match="label=None: wanted one of number, parity"):
-        pcr.open(split)
+    with pytest.raises(ConfigError, match=r"class 'even' has no number \(TypeError"):
+        pcr.open(split, label="parity", labels={"even": "0", "odd": 1})
+    with pytest.raises(ConfigError, match=r"labels: classes have rows of several lengths"):
+        pcr.open(split, label="parity", labels={"even": [0], "odd": [1, 2]})
+    with pytest.raises(
+        ConfigError, match=r"labels='one_hot': wanted a mapping, a function, multi_hot or None"
+    ):
+        pcr.open(split, label="parity", labels="one_hot")
+
+
+def test_labels_are_real_numbers_and_rows_of_several(split: Path) -> None:
+    numbers = pcr.open(split, label="number", labels=lambda name: float(name) / 2)
+    rows = pcr.open(split, label="parity", labels="multi_hot")
+    assert [numbers[i][1].item() for i in (3, 4)] == [1.5, 2.0] and rows[3][1].tolist() == [0.0, 1.0]
+    for data in (numbers, rows):
+        wanted = torch.tensor(data.targets[:10])
+        loader = DataLoader(
+            data, batch_size=10, collate_fn=lambda batch: default_collate([y for _, y in batch])
+        )
+        with data.loader(10, image_size=32, shuffle=False, num_workers=0) as own:
+            for labels in (next(iter(loader)), next(iter(own))[1]):
+                assert labels.dtype == torch.float32 and torch.equal(labels, wanted)
 
 
 @pytest.mark.parametrize(

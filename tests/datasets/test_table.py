@@ -1,15 +1,19 @@
-"""A CSV file of paths and labels, divided to train on, and undivided to be looked at."""
+"""Tables of paths and labels, divided to train on, and undivided to be looked at."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from pcr_exp.config.records import records_name
 from pcr_exp.datasets.sample import open_dataset, open_images
+from pcr_exp.datasets.table import ColumnsConfig
 from pcr_exp.errors import ConfigError, DatasetError
 
 Put = Callable[..., None]
@@ -31,6 +35,12 @@ def write(tmp_path: Path, put: Put) -> Callable[..., str]:
 
 def rows(num: int = NUM) -> str:
     return "\n".join(["path,label", *(f"{i:02}.jpg,{'dog' if i % 3 else 'cat'}" for i in range(num))])
+
+
+def labels_of(images: Any) -> dict[str, dict[str, str]]:
+    """By id, the name of the class of each label."""
+    named = images.classes.items()
+    return {s.id: {label: names[s.labels[label]] for label, names in named} for s in images.samples}
 
 
 def test_images_have_the_labels_of_their_rows_and_are_held_out_by_their_paths(
@@ -62,42 +72,177 @@ def test_columns_and_folders_of_other_names(
     config.columns.path = "file"
     images = open_images(config)
     assert images.classes == {"kind": ["07", "NA"]}, "as they stand there, and not as numbers"
-    assert {sample.id: sample.labels["kind"] for sample in images.samples} == {"05.jpg": 1, "06.jpg": 0}
+    assert labels_of(images) == {"05.jpg": {"kind": "NA"}, "06.jpg": {"kind": "07"}}
 
 
-def test_where_the_table_lies_does_not_name_its_records(
+def test_where_the_table_lies_and_what_its_columns_are_called_do_not_name_its_records(
     tmp_path: Path, write: Callable[..., str], make_config: Make
 ) -> None:
     here = make_config("table", root=None, table=write(rows()))
-    there = make_config("table", root=str(tmp_path / "x"), table=write(rows(), "other.csv"))
+    columns = ColumnsConfig(path="p", split="s")
+    there = make_config(
+        "table", root=str(tmp_path / "x"), table=write(rows(), "o.csv"), columns=columns, on_error="skip"
+    )
     assert records_name(here) == records_name(there)
 
 
+PEOPLE = [
+    {"path": "00.jpg", "label": 7, "dark": True, "part": "train", "who": "a"},
+    {"path": "01.jpg", "label": 3, "dark": False, "part": "valid", "who": "b"},
+    {"path": "02.jpg", "label": 7, "dark": False, "part": "test", "who": "b"},
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_kinds_of_files_give_the_same_images_in_the_splits_and_groups_that_they_say(
+    write: Callable[..., str], make_config: Make, kind: str
+) -> None:
+    frame = pd.DataFrame(PEOPLE)
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        table = write("", "t.parquet")
+        frame.to_parquet(table)
+    else:
+        texts = {"jsonl": "\n".join(map(json.dumps, PEOPLE)), "csv": frame.to_csv(index=False)}
+        texts["tsv"] = frame.to_csv(index=False, sep="\t")
+        table = write(texts[kind], f"t.{kind}")
+    columns = ColumnsConfig(
+        labels=["dark"], split="part", splits={"valid": "tune", "test": "val"}, group="who"
+    )
+    dataset = open_dataset(make_config("table", root=None, table=table, columns=columns, tune_fraction=0.5))
+    assert dataset.classes == {"label": ["3", "7"], "dark": ["False", "True"]}
+    found = {split: [(s.id, s.labels, s.group) for s in dataset.splits[split]] for split in dataset.splits}
+    assert found == {
+        "train": [("00.jpg", {"label": 1, "dark": 1}, "a")],
+        "tune": [("01.jpg", {"label": 0, "dark": 0}, "b")],
+        "val": [("02.jpg", {"label": 1, "dark": 0}, "b")],
+    }
+
+
+def test_a_table_that_says_train_and_val_alone_has_its_tune_images_drawn_from_train(
+    write: Callable[..., str], make_config: Make
+) -> None:
+    text = "\n".join(["path,label,s", *(f"{i:02}.jpg,a,{'val' if i < 8 else 'train'}" for i in range(NUM))])
+    columns = ColumnsConfig(split="s")
+    config = make_config("table", root=None, table=write(text), columns=columns, tune_fraction=0.3)
+    dataset = open_dataset(config)
+    assert {sample.id for sample in dataset.val} == {f"{i:02}.jpg" for i in range(8)}
+    assert dataset.tune and len(dataset.tune) + len(dataset.train) == NUM - 8
+
+
+@pytest.mark.parametrize(("kind", "cells"), [("csv", ["dog | cat", "cat|cat", ""]), ("jsonl", None)])
+def test_cells_of_several_classes_are_sets(
+    write: Callable[..., str], make_config: Make, kind: str, cells: list[str] | None
+) -> None:
+    lists = [["dog", "cat"], ["cat", "cat"], []]
+    found = [{"path": f"0{i}.jpg", "label": c} for i, c in enumerate(cells or lists)]
+    text = pd.DataFrame(found).to_csv(index=False) if cells else "\n".join(map(json.dumps, found))
+    columns = ColumnsConfig(kind="several", separator="|")
+    config = make_config("table", root=None, table=write(text, f"t.{kind}"), columns=columns)
+    assert [names["label"] for _, names in sorted(labels_of(open_images(config)).items())] == [
+        "cat;dog",
+        "cat",
+        "",
+    ]
+
+
+def test_values_need_not_be_in_every_split_and_nothing_is_said_of_it(
+    write: Callable[..., str], make_config: Make
+) -> None:
+    text = "\n".join(["path,label", *(f"{i:02}.jpg,{i / 8}" for i in range(NUM))])
+    columns = ColumnsConfig(kind="number")
+    settings = {"root": None, "table": write(text), "tune_fraction": 0.2}
+    numbers = open_dataset(make_config("table", columns=columns, **settings))
+    assert numbers.looked.remarks == []
+    assert open_dataset(make_config("table", **settings)).looked.remarks, "of classes"
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "kind", "message"),
     [
-        ("path,kind\n00.jpg,a", "has no column 'label' but path, kind. Name the columns: .*dataset.label="),
-        ("path,label\n00.jpg,a\n01.jpg,", "row 3: path='01.jpg', label=''; wanted both"),
-        ("path,label\n00.jpg,a\n00.jpg,b", "row 3: 00.jpg is listed twice"),
-        ("path,label\n00.jpg,a\nx/1.jpg,b\ny.jpg,b", r"2 of 3 images are not in .*: x/1.jpg, y.jpg"),
-        ("path,label\n", "lists no image"),
-        ("", "is no readable CSV file"),
-        ('path,label\n"00.jpg,a', "is no readable CSV file"),
+        ("path,kind\n00.jpg,a", "class", "no column 'label' but path, kind. Name the columns: .*set.label="),
+        ("path,label\n00.jpg,a\n01.jpg,", "class", r"1 of 2 rows .*row 3 \(01.jpg\): no label. .*on_error"),
+        ("path,label\n00.jpg,a\n,b", "class", r"row 3: no path"),
+        ("path,label\n00.jpg,a\n00.jpg,b", "class", r"row 3 \(00.jpg\): listed twice"),
+        ("path,label\n00.jpg,a\nx/1.jpg,b\ny.jpg,b", "class", r"2 of 3 rows .*1.jpg\): no such .*\(y.jpg\)"),
+        ("path,label\n00.jpg,1\n01.jpg,one\n02.jpg,inf", "number", r"2 of 3.*'one': no number.*'inf'"),
+        ("path,label\n00.jpg,a;b|c", "several", r"a class has a ';' in its name"),
+        ("path,label\n", "class", "lists no image"),
+        ("", "class", "is no readable CSV file"),
+        ('path,label\n"00.jpg,a', "class", "is no readable CSV file"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(
-    write: Callable[..., str], make_config: Make, text: str, message: str
+    write: Callable[..., str], make_config: Make, text: str, kind: str, message: str
 ) -> None:
+    columns = ColumnsConfig(kind=kind, separator="|")
     with pytest.raises(DatasetError, match=message):
-        open_images(make_config("table", root=None, table=write(text)))
+        open_images(make_config("table", root=None, table=write(text), columns=columns))
+
+
+def test_lists_where_one_class_was_wanted_and_lines_that_are_no_rows(
+    write: Callable[..., str], make_config: Make
+) -> None:
+    table = write('{"path": "00.jpg", "label": ["a"]}\n', "t.jsonl")
+    with pytest.raises(DatasetError, match=r"row 1 .*\['a'\]: several \(dataset.columns.kind=several\)"):
+        open_images(make_config("table", root=None, table=table))
+    for text in ('{"path": \n', '"path"\n'):
+        with pytest.raises(DatasetError, match=r"is no readable JSON lines file|has no column 'path'"):
+            open_images(make_config("table", root=None, table=write(text, "t.jsonl")))
+
+
+def test_rows_that_are_no_images_are_left_out_if_that_is_asked_for(
+    write: Callable[..., str], make_config: Make, tmp_path: Path
+) -> None:
+    text = rows() + "\n00.jpg,cat\nnot/there.jpg,dog\nx.jpg,dog\n01.jpg,\n"
+    config = make_config("table", root=None, table=write(text), on_error="skip")
+    looked = open_images(config).looked
+    assert len(open_images(config).samples) == NUM
+    assert list(looked.refused) == [f"row {42 + i} ({n})" for i, n in enumerate(
+        ("00.jpg", "not/there.jpg", "x.jpg", "01.jpg")
+    )]  # fmt: skip
+    assert any("4 rows are left out: row 42 (00.jpg): listed twice" in said for said in looked.all_remarks())
+    assert tmp_path in looked.folders, "it changes when x.jpg comes"
+    with pytest.raises(DatasetError, match=r"1 of 1 rows cannot be used"):
+        open_images(make_config("table", root=None, table=write("path,label\nx.jpg,a"), on_error="skip"))
+
+
+def test_words_for_splits_that_nobody_explained(write: Callable[..., str], make_config: Make) -> None:
+    table = write("path,label,s\n00.jpg,a,train\n01.jpg,a,dev\n")
+    with pytest.raises(DatasetError, match=r"s is dev; wanted train, tune, val. .*columns.splits.dev=val"):
+        open_images(make_config("table", root=None, table=table, columns=ColumnsConfig(split="s")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "colour"}, "dataset.columns.kind='colour': wanted class or several or number"),
+        ({"separator": ""}, "dataset.columns.separator='': wanted a text"),
+        ({"splits": {"x": "test"}}, r"dataset.columns.splits=\{'x': 'test'\}: wanted for each word one of"),
+    ],
+)
+def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ColumnsConfig(**settings)
 
 
 def test_a_table_that_is_not_there(tmp_path: Path, make_config: Make) -> None:
     with pytest.raises(DatasetError, match=r"dataset.table is null: table wants a file of paths and labels"):
         open_images(make_config("table"))
-    with pytest.raises(DatasetError, match=r"nothing.csv does not exist. Give a CSV file"):
+    with pytest.raises(DatasetError, match=r"nothing.csv does not exist. Give a table"):
         open_images(make_config("table", table=str(tmp_path / "nothing.csv")))
-    with pytest.raises(DatasetError, match=r"is a folder. Give a CSV file"):
+    with pytest.raises(DatasetError, match=r"is a folder. Give a table"):
         open_images(make_config("table", table=str(tmp_path)))
     with pytest.raises(ConfigError, match=r"dataset.columns.path='path': wanted another column than dataset"):
         make_config("table", label="path")
+    with pytest.raises(ConfigError, match=r"dataset.on_error='no': wanted fail or skip"):
+        make_config("table", on_error="no")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    write: Callable[..., str], make_config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    table = write("", "t.parquet")
+    with pytest.raises(DatasetError, match=r"pyarrow, which cannot .*pip install 'pcr-exp\[tables\]'"):
+        open_images(make_config("table", root=None, table=table))

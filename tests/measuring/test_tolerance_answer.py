@@ -19,13 +19,21 @@ from pcr_exp.measuring.tolerance.answer import (
     UNDECIDED,
     answer,
     bootstrap_weights,
+    guessing_share,
     interval,
     loss_bounds,
     loss_matrix,
+    num_classes,
     score,
     verdict,
 )
-from pcr_exp.measuring.tolerance.classifier import Predictions, cross_validate, divide, image_weights
+from pcr_exp.measuring.tolerance.classifier import (
+    Predictions,
+    cross_validate,
+    divide,
+    image_weights,
+    strata_of,
+)
 from pcr_exp.measuring.tolerance.features import extract_features
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not here: pip install 'pcr-exp[pretrained]'")
@@ -109,7 +117,7 @@ def test_predictions_are_those_of_scikit_learn_on_the_same_folds() -> None:
     folds = PredefinedSplit(divide(labels, clusters, 3, seed=0))
     wanted = cross_val_predict(oracle, features[0], labels, cv=folds)
     assert (found.classes[0, 0] == wanted).mean() > 0.98
-    assert (found.strengths == 0.1).all() and np.isnan(found.log_odds).all()
+    assert (found.strengths == 0.1).all() and np.isnan(found.outputs).all()
 
 
 def test_balanced_learning_hears_rare_classes() -> None:
@@ -139,7 +147,7 @@ def test_margins_are_below_0_where_another_class_was_said(num_classes: int) -> N
             is_wrong = found.classes[train, test] != labels
             assert 0 < is_wrong.sum() < 90 and ((margins < 0) == is_wrong).all()
             if num_classes == 2:
-                log_odds = found.log_odds[train, test]
+                log_odds = found.outputs[train, test]
                 assert margins.tolist() == pytest.approx(np.where(labels == 1, log_odds, -log_odds).tolist())
 
 
@@ -184,6 +192,66 @@ def test_scores_under_weights_are_scikit_learns() -> None:
     np.testing.assert_allclose(score("auc", classes, log_odds, labels, weights), wanted)
     with pytest.raises(ConfigError, match=r"headline is 'f1'; wanted one of top1, balanced_accuracy, auc"):
         score("f1", classes, log_odds, labels, weights)
+
+
+def test_scores_of_sets_and_numbers_under_weights_are_scikit_learns() -> None:
+    from sklearn.metrics import average_precision_score, r2_score
+
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 4, (6, 80)).astype(np.float64)
+    there = (rng.random((80, 3)) < 0.4).astype(np.float32)
+    outputs = (there + rng.normal(size=(80, 3))).round(1).astype(np.float32)
+    nothing = np.zeros(80, dtype=np.int64)
+    wanted = [average_precision_score(there, outputs, sample_weight=row) for row in weights]
+    np.testing.assert_allclose(score("mean_ap", nothing, outputs, there, weights), wanted, rtol=1e-6)
+    numbers, said = outputs[:, 0] + there[:, 1], outputs[:, 0]
+    wanted = [r2_score(numbers, said, sample_weight=row) for row in weights]
+    np.testing.assert_allclose(score("r2", nothing, said, numbers, weights), wanted, rtol=1e-5)
+    assert np.isnan(score("r2", nothing, said, np.ones(80, np.float32), weights)).all()
+
+
+def test_numbers_and_sets_are_predicted_as_scikit_learn_does_on_the_same_folds() -> None:
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.model_selection import PredefinedSplit, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(1, 150, 6)).astype(np.float32)
+    numbers = (features[0] @ np.arange(6) / 6 + rng.normal(size=150) / 3).astype(np.float32)
+    sets = np.stack([numbers > 0, features[0, :, 1] > 0, np.zeros(150)], axis=1).astype(np.float32)
+    settings = {**SETTINGS, "strengths": [0.1]}
+    for targets, model in ((numbers, Ridge(1 / 0.1)), (sets, LogisticRegression(C=0.1))):
+        found = cross_validate(features, targets, np.arange(150), balanced=False, **settings)  # type: ignore[arg-type]
+        assert found.outputs.shape == (1, 1, *targets.shape) and not found.classes.any()
+        folds = PredefinedSplit(divide(strata_of(targets), np.arange(150), 3, seed=0))
+        pipeline = make_pipeline(StandardScaler(), model)
+        for i, column in enumerate(targets.reshape(150, -1).T[:2]):
+            how = "predict" if targets is numbers else "decision_function"
+            wanted = cross_val_predict(pipeline, features[0], column, cv=folds, method=how)
+            np.testing.assert_allclose(found.outputs[0, 0].reshape(150, -1)[:, i], wanted, atol=0.02)
+    assert (found.outputs[..., 2] == 0).all(), "a class that no image has says nothing"
+
+
+def test_bounds_of_sets_and_numbers_are_all_where_nothing_was_learned() -> None:
+    rng = np.random.default_rng(0)
+    features = np.repeat(rng.normal(size=(1, 120, 4)), 2, axis=0).astype(np.float32)
+    features[0] = rng.normal(size=(120, 4))  # the first group shows nothing
+    numbers = features[1, :, 0]
+    sets = np.stack([numbers > 0, features[1, :, 1] > 0], axis=1).astype(np.float32)
+    for headline, targets in (("r2", numbers), ("mean_ap", sets)):
+        bounds = loss_bounds(features, targets, (1, 10), headline, seed=0)["same"]
+        assert bounds[1] > 0.3 and bounds[10] == 0
+        blind = loss_bounds(features[[0, 0]], targets, (1, 10), headline, seed=0)["same"]
+        assert blind == {1: 1.0, 10: 1.0}
+
+
+def test_what_guessing_leans_on() -> None:
+    assert guessing_share(np.array([0, 0, 1, 2])) == 0.5 and num_classes(np.array([0, 0, 2])) == 2
+    sets = np.array([[1, 0, 0], [1, 1, 0]], dtype=np.float32)
+    assert guessing_share(sets) == 0.75 and num_classes(sets) == 2
+    assert guessing_share(sets * 0) is None and guessing_share(sets[:, 0]) is None
+    assert num_classes(sets[:, 0]) == 1
 
 
 def test_recall_takes_no_room_for_classes_that_no_image_has() -> None:

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.data import majority_share, open_data
+from pcr_exp.runs.data import class_counts, open_data
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.task import Classification
+
+
+def majority_share(records: RecordSet, label: str) -> float | None:
+    return Classification().guessing_share(class_counts(records, label))
 
 
 def labels_of(records: RecordSet) -> list[int]:

@@ -177,7 +177,7 @@ def test_without_auto_prepare_missing_records_are_an_error(configure: Any, tmp_p
 def test_records_elsewhere_are_read_and_never_made(configure: Any) -> None:
     config = configure()
     config.records.root = f"file://{config.records.root}"
-    assert open_data(config).num_classes("photo") == 8
+    assert len(open_data(config).train.index.classes["photo"]) == 8
 
 
 def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttled(

@@ -137,7 +137,7 @@ def test_label_smoothing_is_of_the_training_loss_alone() -> None:
 def test_tasks_are_opened_by_name() -> None:
     assert headline_of(TaskConfig()) is TOP1
     kinds = {"auc": TwoClasses, "balanced": BalancedClassification, "classification": Classification}
-    assert names("task") == list(kinds)
+    assert names("task") == [*kinds, "multilabel", "regression"]
     for name, kind in kinds.items():
         task = open_task(TaskConfig(name=name), ["no", "yes"], 0.1)
         assert (type(task), task.headline) == (kind, headline_of_task(name))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from pcr_exp.config.measuring import DEPLOYMENTS, NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.tolerance.classifier import Predictions, cross_validate
+from pcr_exp.measuring.tolerance.classifier import Predictions, Targets, cross_validate
 from pcr_exp.training.task import headline_called
+from pcr_exp.training.values import average_precision
 
 CONFIDENCE = 0.95
 EQUAL_CLASSES = "balanced_accuracy"
@@ -50,8 +51,8 @@ def image_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) ->
 def score(
     headline: str,
     classes: NDArray[np.int64],
-    log_odds: NDArray[np.float32],
-    labels: NDArray[np.int64],
+    outputs: NDArray[np.float32],
+    labels: Targets,
     weights: Floats,
 ) -> Floats:
     """A task's headline under weights of the images, float64 [R].
@@ -59,19 +60,19 @@ def score(
     Args:
         headline: Its name (`pcr_exp.training.task`).
         classes: Predictions [N].
-        log_odds: Of the second class over the first [N]; NaN for more than two classes.
-        labels: [N].
+        outputs: As in `Predictions`, [N] or [N, K].
+        labels: [N] or [N, K].
         weights: [R, N], such as counts in resamples.
 
     Raises:
-        ConfigError: this headline cannot be had from predictions of a linear classifier.
+        ConfigError: this headline cannot be had from predictions of a linear model.
     """
     if headline not in _SCORES:
         raise ConfigError(
             f"task: its headline is {headline!r}; wanted one of {', '.join(_SCORES)}, as tasks "
-            "classification, balanced and auc have."
+            "classification, balanced, auc, multilabel and regression have."
         )
-    return _SCORES[headline](classes, log_odds, labels, weights)
+    return _SCORES[headline](classes, outputs, labels, weights)
 
 
 def _top1(classes: NDArray[np.int64], _: Any, labels: NDArray[np.int64], weights: Floats) -> Floats:
@@ -102,12 +103,43 @@ def _auc(_: Any, log_odds: NDArray[np.float32], labels: NDArray[np.int64], weigh
         return (positive * below).sum(1) / (positive.sum(1) * negative.sum(1))
 
 
+def _mean_ap(_: Any, outputs: NDArray[np.float32], there: Targets, weights: Floats) -> Floats:
+    # The mean over the classes that an image of the resample has.
+    each = [average_precision(outputs[:, i], there[:, i] > 0, weights) for i in range(there.shape[1])]
+    return np.nanmean(each, axis=0)
+
+
+def _r2(_: Any, outputs: NDArray[np.float32], numbers: Targets, weights: Floats) -> Floats:
+    numbers = numbers.astype(np.float64)
+    mean = weights @ numbers / weights.sum(1)
+    spread = weights @ numbers**2 - weights.sum(1) * mean**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(spread > 0, 1 - weights @ (outputs - numbers) ** 2 / spread, np.nan)
+
+
 _SCORES: dict[str, Callable[..., Floats]] = {
     "top1": _top1,
     "balanced_accuracy": _balanced_accuracy,
     "auc": _auc,
+    "mean_ap": _mean_ap,
+    "r2": _r2,
 }
 """By the name of a task's headline."""
+
+
+def guessing_share(targets: Targets) -> float | None:
+    """As `Task.guessing_share`, of a task's targets."""
+    if targets.ndim == 2:
+        shares = targets.mean(axis=0)
+        return float(shares[shares > 0].mean()) if shares.any() else None
+    return None if targets.dtype.kind == "f" else float(np.bincount(targets).max() / len(targets))
+
+
+def num_classes(targets: Targets) -> int:
+    """Classes that some image has; of numbers 1, as a network's outputs."""
+    if targets.ndim == 2:
+        return int(targets.any(axis=0).sum())
+    return 1 if targets.dtype.kind == "f" else len(np.unique(targets))
 
 
 def interval(resampled: Floats) -> tuple[float, float]:
@@ -118,7 +150,7 @@ def interval(resampled: Floats) -> tuple[float, float]:
 
 def loss_matrix(
     predictions: Predictions,
-    labels: NDArray[np.int64],
+    labels: Targets,
     clusters: NDArray[np.int64],
     groups: Sequence[int],
     *,
@@ -132,7 +164,7 @@ def loss_matrix(
     """
     weights = image_weights(clusters, num_resamples, seed)
     scores = {
-        (train, test): score(headline, predictions.classes[i, j], predictions.log_odds[i, j], labels, weights)
+        (train, test): score(headline, predictions.classes[i, j], predictions.outputs[i, j], labels, weights)
         for i, train in enumerate(groups)
         for j, test in enumerate(groups)
     }
@@ -147,7 +179,7 @@ def loss_matrix(
 
 def loss_bounds(
     features: NDArray[np.float32],
-    labels: NDArray[np.int64],
+    labels: Targets,
     groups: Sequence[int],
     headline: str,
     *,
@@ -160,7 +192,7 @@ def loss_bounds(
 
     Args:
         features: float32 [groups, N, D].
-        labels: [N].
+        labels: The task's targets, [N] or [N, K].
         groups: Rising.
         headline: Of the task.
         seed: Of folds and resamples.
@@ -184,8 +216,7 @@ def loss_bounds(
         predictions, labels, clusters, groups, headline=headline, num_resamples=NUM_RESAMPLES, seed=seed
     )
     whole = matrix[(matrix["train_group"] == groups[-1]) & (matrix["test_group"] == groups[-1])].iloc[0]
-    majority_share = float(np.bincount(labels).max() / len(labels))
-    guessed = headline_called(headline).guessed(majority_share, len(np.unique(labels))) or 0.0
+    guessed = headline_called(headline).guessed(guessing_share(labels), num_classes(labels)) or 0.0
     if float(whole["score_low"]) <= guessed:
         return {deployment: dict.fromkeys(groups, 1.0) for deployment in DEPLOYMENTS}
     rows = {deployment: deployed(matrix, deployment, margin=1.0) for deployment in DEPLOYMENTS}

@@ -1,4 +1,8 @@
-"""A linear classifier that learns at one scan group and is asked at every group, on other images."""
+"""A linear model that learns at one scan group and is asked at every group, on other images.
+
+Targets are a task's (`Task.target`): class indexes [N], 0 or 1 for each of several classes [N, K], or real
+numbers [N]. So it is a multinomial logistic regression, one for each class, or a ridge regression.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +22,7 @@ from pcr_exp.errors import ConfigError, DatasetError
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-3
 """Of the gradient, at which a fit ends."""
+_NUM_TENTHS = 10
 _FLOOR = 1e-6
 """The least probability of a right answer: one of a class that was not learned from is 0."""
 
@@ -27,14 +32,29 @@ class Predictions:
     """What was said of every image by classifiers that had not seen it, nor another of its cluster."""
 
     classes: NDArray[np.int64]
-    """[train groups, test groups, images]."""
-    log_odds: NDArray[np.float32]
-    """[train groups, test groups, images]: of the second class over the first; NaN for more than two."""
+    """[train groups, test groups, images]; zeros where targets are no class indexes."""
+    outputs: NDArray[np.float32]
+    """[train groups, test groups, images]: of two classes the log-odds of the second; NaN for more than two;
+    or the numbers. With several classes of an image [..., K], the log-odds of each."""
     strengths: NDArray[np.float64]
     """[folds, train groups]: the inverse strength of regularisation that the inner folds chose."""
     margins: NDArray[np.float32] | None = None
     """[DEPLOYMENTS, train groups, images]: how far the right class stood above the best other one, in
-    log-odds; below 0 where another was said. None: of a measurement from before they were saved."""
+    log-odds; below 0 where another was said. None: of sets and numbers, or from before they were saved."""
+
+
+Targets: TypeAlias = NDArray[Any]
+"""int64 [N], float32 [N, K] of 0 and 1, or float32 [N] of real numbers."""
+
+
+def strata_of(targets: Targets) -> NDArray[np.int64]:
+    """By which images are spread over folds, int64 [N]: classes, sets of them, or tenths of the numbers."""
+    if targets.ndim == 2:
+        sets: NDArray[np.int64] = np.unique(targets, axis=0, return_inverse=True)[1].reshape(-1)
+        return sets
+    if targets.dtype.kind != "f":
+        return targets
+    return np.argsort(np.argsort(targets, kind="stable")) * _NUM_TENTHS // len(targets)
 
 
 def divide(
@@ -63,7 +83,7 @@ def divide(
 
 def cross_validate(
     features: NDArray[np.float32],
-    labels: NDArray[np.int64],
+    labels: Targets,
     clusters: NDArray[np.int64],
     *,
     balanced: bool,
@@ -76,13 +96,13 @@ def cross_validate(
 ) -> Predictions:
     """Train on each group and test on every group, fold by fold.
 
-    Multinomial logistic regression (scikit-learn) on features that the images trained on give mean 0 and
+    A linear model (scikit-learn) on features that the images trained on give mean 0 and
     deviation 1. Its regularisation is the one of `strengths` with the least loss in the inner folds of the
     images trained on, at the group trained on.
 
     Args:
         features: float32 [groups, N, D].
-        labels: Class indices [N], from 0.
+        labels: `Targets`; class indexes are from 0.
         clusters: [N]: images of one number are never on two sides.
         balanced: Classes count alike, however many images they have.
         strengths: Inverse strengths (`C`).
@@ -97,13 +117,15 @@ def cross_validate(
         DatasetError: there are too few clusters.
     """
     num_groups, num_images, _ = features.shape
-    folds = divide(labels, clusters, num_folds, seed)
+    strata = strata_of(labels)
+    folds = divide(strata, clusters, num_folds, seed)
     inner = {
-        fold: divide(labels[folds != fold], clusters[folds != fold], num_inner_folds, seed)
+        fold: divide(strata[folds != fold], clusters[folds != fold], num_inner_folds, seed)
         for fold in range(num_folds)
     }
-    classes = np.empty((num_groups, num_groups, num_images), dtype=np.int64)
-    log_odds = np.full(classes.shape, np.nan, dtype=np.float32)
+    is_number = labels.dtype.kind == "f"
+    classes = np.zeros((num_groups, num_groups, num_images), dtype=np.int64)
+    outputs = np.full((*classes.shape[:2], *labels.shape), np.nan, dtype=np.float32)
     margins = np.empty((len(DEPLOYMENTS), num_groups, num_images), dtype=np.float32)
     chosen = np.empty((num_folds, num_groups))
     jobs = list(product(range(num_folds), range(num_groups)))
@@ -118,9 +140,12 @@ def cross_validate(
         (model,) = fitted(inputs, wanted, weights, [chosen[job]])
         for other in range(num_groups):
             said = model.decision_function(scale(features[other, held_out]))
+            if is_number:
+                outputs[group, other, held_out] = said
+                continue
             if said.ndim == 1:  # of two classes: the log-odds of the second
                 classes[group, other, held_out] = model.classes_[(said > 0).astype(int)]
-                log_odds[group, other, held_out] = said
+                outputs[group, other, held_out] = said
             else:
                 classes[group, other, held_out] = model.classes_[said.argmax(1)]
             for deployment, used_at in enumerate((num_groups - 1, group)):
@@ -130,7 +155,7 @@ def cross_validate(
     with _sklearn_threads(), ThreadPoolExecutor(num_threads) as pool:
         for done, _ in enumerate(pool.map(work, jobs)):
             progress(done + 1, len(jobs))
-    return Predictions(classes, log_odds, chosen, margins)
+    return Predictions(classes, outputs, chosen, None if is_number else margins)
 
 
 def _margins(
@@ -164,7 +189,7 @@ class Scale:
 
 def _choose(
     inputs: NDArray[np.float32],
-    labels: NDArray[np.int64],
+    labels: Targets,
     weights: NDArray[np.float64],
     folds: NDArray[np.int64],
     strengths: Sequence[float],
@@ -179,8 +204,14 @@ def _choose(
     return ordered[int(losses.argmin())]
 
 
-def losses_of(model: Any, inputs: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Cross-entropy of each image [N]."""
+def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArray[np.float64]:
+    """Of each image [N], the cross-entropy, the mean of those of its classes, or the squared error."""
+    if isinstance(model, _Several):
+        each = [losses_of(one, inputs, labels[:, i]) for i, one in enumerate(model.models)]
+        return np.mean(each, axis=0)
+    if isinstance(model, _Number):
+        squared: NDArray[np.float64] = (model.decision_function(inputs) - labels) ** 2
+        return squared
     shares = model.predict_proba(inputs)
     right = (model.classes_[None] == labels[:, None]) * shares
     return -np.log(np.maximum(right.sum(1), _FLOOR))
@@ -188,14 +219,22 @@ def losses_of(model: Any, inputs: NDArray[np.float32], labels: NDArray[np.int64]
 
 def fitted(
     inputs: NDArray[np.float32],
-    labels: NDArray[np.int64],
+    labels: Targets,
     weights: NDArray[np.float64],
     strengths: Sequence[float],
 ) -> Any:
-    """A fitted classifier for each of some rising inverse strengths; each fit begins where the last ended.
+    """A fitted model for each of some rising inverse strengths; each fit begins where the last ended.
 
     It is one object: use it before the next is asked for.
     """
+    if labels.ndim == 2:
+        paths = [fitted(inputs, of_class, weights, strengths) for of_class in labels.astype(np.int64).T]
+        yield from map(_Several, zip(*paths, strict=True))
+        return
+    if labels.dtype.kind == "f":
+        for strength in strengths:
+            yield _Number(_sklearn("linear_model").Ridge(1 / strength).fit(inputs, labels))
+        return
     if len(np.unique(labels)) == 1:
         yield from [_Constant(labels[:1])] * len(strengths)
         return
@@ -204,6 +243,27 @@ def fitted(
     )
     for strength in strengths:
         yield model.set_params(C=strength).fit(inputs, labels, sample_weight=weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """A classifier of two classes for each of several."""
+
+    models: Sequence[Any]
+
+    def decision_function(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """[N, K] log-odds; of a class that all or none had, the same for every image."""
+        return np.stack([model.decision_function(inputs).reshape(len(inputs)) for model in self.models], 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A fitted ridge regression."""
+
+    model: Any
+
+    def decision_function(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.asarray(self.model.predict(inputs), dtype=np.float64)
 
 
 class _Constant:

@@ -1,0 +1,77 @@
+"""Tables as people have them: CSV, JSON lines and Parquet, by pandas, as columns of plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pcr_exp.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", *JSON_LINES, *PARQUET)
+"""Names that a table is known by; a file of another name is read as CSV."""
+
+
+def read_columns(table: Path, wanted: Sequence[str], remedy: str) -> tuple[list[list[Any]], int]:
+    """The wanted columns of a table, and the number of its first row: 2 in a CSV file, behind its names.
+
+    Cells are texts, lists of texts (JSON lines and Parquet), or "" where there is nothing. Those of a CSV
+    file are what stands there: `07` stays `07`.
+
+    Args:
+        table: The file; its suffix says which kind it is.
+        wanted: Names of columns.
+        remedy: For the error: how to name the columns.
+
+    Raises:
+        DatasetError: it cannot be read, lacks a column, or is Parquet and pyarrow is not installed.
+    """
+    kind = table.suffix.lower()
+    frame = _read(table, kind)
+    lacking = [name for name in wanted if name not in frame.columns]
+    if lacking:
+        raise DatasetError(
+            f"{table} has no column {lacking[0]!r} but {', '.join(map(str, frame.columns))}. {remedy}"
+        )
+    return [[_cell(cell) for cell in frame[name].tolist()] for name in wanted], (
+        1 if kind in PARQUET + JSON_LINES else 2
+    )
+
+
+def _read(table: Path, kind: str) -> pd.DataFrame:
+    import pandas as pd
+
+    as_text: dict[str, Any] = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+    try:
+        if kind in PARQUET:
+            return pd.read_parquet(table, dtype_backend="pyarrow")
+        if kind in JSON_LINES:
+            lines = table.read_text(encoding="utf-8-sig").splitlines()
+            rows = [json.loads(line) for line in lines if line.strip()]
+            return pd.DataFrame(rows, dtype=object)
+        return pd.read_csv(table, sep="\t" if kind == ".tsv" else ",", **as_text)
+    except ImportError as error:
+        raise DatasetError(
+            f"{table}: Parquet is read by pyarrow, which cannot be imported ({str(error).splitlines()[0]}). "
+            "Install it: pip install 'pcr-exp[tables]'. CSV and JSON lines need nothing."
+        ) from error
+    except (OSError, ValueError, AttributeError) as error:  # pandas' and pyarrow's own are kinds of these
+        name = "Parquet" if kind in PARQUET else "JSON lines" if kind in JSON_LINES else "CSV"
+        raise DatasetError(
+            f"{table} is no readable {name} file ({error}). Wanted a table of images: a CSV file with a line "
+            f"of names, JSON lines, or Parquet ({' '.join(SUFFIXES)})."
+        ) from error
+
+
+def _cell(value: Any) -> str | list[str]:
+    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
+        members = value.tolist() if hasattr(value, "tolist") else value
+        return [str(member) for member in members] if isinstance(members, list | tuple) else str(members)
+    import pandas as pd
+
+    return "" if value is None or value is pd.NA or value != value else str(value)
