@@ -228,7 +228,7 @@ def test_facts_of_a_run_are_computed_once_for_all_pages(
             return compute(run, *more)
 
         monkeypatch.setattr(frame, name, counted)
-    with only_figures(["echo_bytes", "side_by_side"], pictures=False):
+    with only_figures(["echo_bytes", "side_by_side"], pictures=()):
         report = write_report(tmp_path / "runs", tmp_path / "none", tmp_path / "out", pages=PAGES)
     assert len(report.figures) == 2 and len(report.tables) > 4
     assert len(asked) == 3 * 4 and set(asked.values()) == {1}
