@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from _results import write_results  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
 import pcr_exp  # noqa: E402
+from pcr_exp import cli  # noqa: E402
+from pcr_exp.config.commands import PrepareConfig  # noqa: E402
+from pcr_exp.config.compose import compose  # noqa: E402
 
 GENERATED = HERE / "generated"
 """Pages that are made from the code and from results/; git ignores them."""
@@ -38,6 +42,19 @@ def generate() -> None:
         path.write_text(text, "utf-8")
     (GENERATED / "layout.svg").write_text(draw_layout(REPO / "pcr_exp"), "utf-8")
     write_results(REPO / "results", GENERATED / "results")
+    write_example(GENERATED / "whole" / "explore_example.html")
+
+
+def write_example(page: Path) -> None:
+    """What `pcr-exp explore` makes of the embedded photographs."""
+    page.parent.mkdir(parents=True)
+    few = ("dataset.num_train=64", "dataset.num_val=8", "dataset.size_px=192")
+    with tempfile.TemporaryDirectory() as folder:
+        config = compose(
+            "prepare", PrepareConfig, *few, f"dataset.root={folder}/photos", f"records.root={folder}"
+        )
+        records = pcr_exp.prepare_records(config.dataset, config.records)
+        cli.main(["explore", str(records / "train"), "-o", str(page), "--images", "24"])
 
 
 def _without_links_to_yaml(text: str) -> str:
@@ -73,6 +90,7 @@ nitpick_ignore_regex = [
 
 html_theme = "furo"
 html_title = "pcr-exp"
+html_extra_path = ["generated/whole"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True, "footer_icons": []}
