@@ -10,7 +10,7 @@ DEFAULT_TESTS := not slow and not gpu and not root and not netns and not program
 # Half as many again as there are cores: a third of the time, tests wait for processes, files and sleeps.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2 or 1)')
 
-.PHONY: demo figures notebooks wheels test test-programs test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
+.PHONY: demo docs figures notebooks wheels test test-programs test-newest test-lowest test-3.12 test-3.13 lint format constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m experiments.demo
@@ -44,6 +44,10 @@ test-lowest:
 figures: $(VENV)/.installed
 	$(BIN)/python -m experiments.redraw
 
+# The documentation as a site, docs/_build/html/index.html; no warning passes, no network is asked.
+docs: $(VENV)/.installed
+	$(BIN)/sphinx-build -W -n --keep-going -q docs docs/_build/html
+
 # Run the notebooks from top to bottom, and save them with what they show.
 notebooks: $(VENV)/.installed
 	cd notebooks && PYTHONPATH=.. $(abspath $(BIN))/jupyter execute --inplace *.ipynb
@@ -76,4 +80,4 @@ constraints:
 	   .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 
 clean:
-	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache

@@ -21,6 +21,7 @@ from experiments.loaders.scale_page import redraw_scale
 from experiments.loaders.speed.pages import redraw_cached_reads, redraw_codec, redraw_encode, redraw_throttle
 from experiments.loaders.speed.study import TABLES_FILE, tables_page
 from experiments.pages import PAGES as PAPERS
+from experiments.pcr.first_page import write_first_page
 from experiments.pcr.model_validation_page import report_validation
 from experiments.pcr.quality_overview import save_overview
 from experiments.pcr.scan_scripts_page import write_page as write_scripts
@@ -177,6 +178,7 @@ PAGES: dict[str, Page] = {
     "decode_modes": _decode_modes,
     "encode_speed": redraw_encode,
     "evaluation": with_copy(draw_evaluation),
+    "first_page": lambda folder, out: write_first_page(folder.parent, out),
     "model_validation": _validation,
     "overview": lambda folder, out: save_overview(folder, out),
     "plan": _plan,

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from pcr_exp.system import provenance
 
-pytest_plugins = ["light_figures", "made_runs", "record_fixtures"]
+pytest_plugins = ["light_figures", "made_runs", "readers_folder", "record_fixtures"]
 # Processes that tests start are forked from one that has imported everything: that takes seconds each. The
 # first optimizer of a process imports torch._dynamo.
 multiprocessing.set_forkserver_preload(

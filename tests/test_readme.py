@@ -2,22 +2,24 @@
 
 import re
 import shlex
+import shutil
+import tomllib
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from code_blocks import run_bash
 from composing import SCHEMAS, compose
-from numbered_records import encode_numbered, square_crops
 
 from experiments.claims.page import BEGIN, END
-from pcr_exp.cli.records import command_parser
+from pcr_exp import cli
 from pcr_exp.measuring.stalls import measure
 
 REPO = Path(__file__).parents[1]
 README = (REPO / "README.md").read_text()
-PAGES = [REPO / "README.md", *sorted((REPO / "results").glob("*/README.md"))]
+PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "results").glob("*/README.md"))]
 
 
 def commands(page: Path) -> list[str]:
@@ -58,39 +60,71 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_option_of_a_group_that_the_readme_lists_exists() -> None:
-    for group, options in re.findall(r"^\| `(\w+)=` \| (.*) \|$", README, flags=re.MULTILINE):
-        there = {path.stem for path in (REPO / "configs" / group).glob("*.yaml")}
-        named = {word for word in re.findall(r"`(\w+)`", options) if word in there}
-        assert len(named) >= 2, f"{group}: the README names {named} of {there}"
+def test_it_is_a_first_page() -> None:
+    assert README.count("\n") <= 120 and len(README.split()) <= 1500
+    before = README.partition("## Your own photographs")[0]
+    assert before.count("![") == 1 and before.count("\n* **") == 3
 
 
-def test_every_command_of_the_package_is_understood() -> None:
-    lines = [
-        line.partition("  #")[0] for line in README.splitlines() if line.startswith("python -m pcr_exp ")
+def test_every_command_and_extra_of_its_tables_exists() -> None:
+    table = README.partition("## Commands")[2].partition("## Limits")[0]
+    named = [
+        word
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for word in re.findall(r"`(\w+)`", row)
     ]
-    assert {line.split()[3] for line in lines} == {"inspect", "verify", "extract", "convert", "doctor"}
-    for line in lines:
-        assert callable(command_parser().parse_args(shlex.split(line)[3:]).run)
+    assert sorted(named) == sorted({**cli.LOOKING, **cli.RUNNERS})
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    cells = first_cells(README.partition("| extra |")[2].partition("## ")[0])
+    assert {word for cell in cells for word in re.findall(r"`([\w-]+)`", cell)} <= set(extras)
+
+
+def first_cells(table: str) -> list[str]:
+    """Of the rows whose first cell has code."""
+    return re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+
+
+def test_experiments_of_the_papers_table_compose() -> None:
+    rows = README.partition(f"{BEGIN}\n")[2].partition(END)[0].splitlines()[2:]
+    for row in rows:
+        (name,) = re.findall(r"`(\w+)` \|$", row)
+        runner = "throughput" if name == "throughput_vs_scan" else "train"
+        assert compose(runner, f"experiment={name}") is not None
+
+
+@pytest.mark.program
+def test_own_photographs_in_four_commands_print_what_it_says(reader: Path) -> None:
+    """Every line, but for its numbers."""
+    code, said = re.search(
+        r"```bash\n(pcr-exp prepare.*?)```.*?```text\n(.*?)```", README, re.DOTALL
+    ).groups()
+    assert code.count("\n") == 4
+    shutil.rmtree(reader / "data")  # records of before
+    printed = masked(run_bash(code, reader))
+    for line in said.splitlines():
+        assert masked(line.removeprefix("... ")) in printed, line
+
+
+def masked(text: str) -> str:
+    """Without numbers, and without the spaces and breaks that a terminal adds."""
+    return re.sub(r"\s+", "", re.sub(r"\d[\d.,]*", "#", text))
 
 
 def test_the_training_loop_runs_as_it_stands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reader: Path,  # noqa: ARG001
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On small records in place of the address, in smaller batches of smaller crops."""
+    """In smaller batches of smaller crops, and without workers."""
     (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    (tmp_path / "in").mkdir()
-    jpegs = square_crops([(9 * i, 5 * i) for i in range(24)], 40, 85)
-    records = encode_numbered(jpegs, tmp_path / "in", images_per_record=8)
-    address = {'"s3://bucket/pets/train"': repr(str(records))}
-    shorter = address | {"224": "32", "256": "8", "num_workers=4": "num_workers=0"}
-    for given, smaller in shorter.items():
+    assert sum(bool(line) for line in block.splitlines()) <= 12
+    for given, smaller in {"224": "32", "256": "8", "num_workers=4": "num_workers=0"}.items():
         assert given in block
         block = block.replace(given, smaller)
     monkeypatch.setattr("pcr_exp.measure", partial(measure, num_batches=2, num_warmup=1))
     seen: dict[str, Any] = {}
     exec(block, seen)
-    assert list(seen["images"].shape) == [8, 3, 32, 32] and seen["label"] == 17
+    assert list(seen["images"].shape[1:]) == [3, 32, 32]
     assert "model alone" in capsys.readouterr().out
 
 

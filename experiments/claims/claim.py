@@ -58,8 +58,8 @@ class Claim:
     """How sure it is that this was published (CERTAINTIES)."""
     shown_in: str = ""
     """The page, figure or table for people, below `results/`; empty if there is none yet."""
-    is_headline: bool = False
-    """It is in the short table, which the README shows too."""
+    headline: str = ""
+    """Of a claim of the short table, which the README shows too, the experiment that measures it."""
     ours: str = ""
     """What of ours decides it, in words."""
     unit: str = ""

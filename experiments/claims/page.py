@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def write_claims(results: Path, readme: Path | None = None) -> list[Path]:
             for the short table.
     """
     systems = read_claims()
-    headlines = {claim.name for _, claims in systems for claim in claims if claim.is_headline}
+    headlines = {claim.name: claim.headline for _, claims in systems for claim in claims if claim.headline}
     table = claims_frame(systems, Committed(results))
     files = [results / TABLE, results / PAGE]
     write_atomic(files[0], [table.to_csv(index=False).encode()])
@@ -49,7 +49,7 @@ def write_claims(results: Path, readme: Path | None = None) -> list[Path]:
     return files
 
 
-def with_short_table(text: str, table: pd.DataFrame, headlines: Collection[str]) -> str:
+def with_short_table(text: str, table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
     """The text of a page with the short table between BEGIN and END.
 
     Raises:
@@ -62,7 +62,7 @@ def with_short_table(text: str, table: pd.DataFrame, headlines: Collection[str])
     return f"{before}{BEGIN}\n{short_table(table, headlines)}\n{END}{after}"
 
 
-def claims_to_markdown(table: pd.DataFrame, headlines: Collection[str]) -> str:
+def claims_to_markdown(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
     """The page: the short table, the rule, and a table per system; `table` is `claims_frame`'s."""
     parts = [
         f"# What the papers claim, and what came out here\n\n{len(_claims(table))} claims: {_counts(table)}.",
@@ -75,15 +75,16 @@ def claims_to_markdown(table: pd.DataFrame, headlines: Collection[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def short_table(table: pd.DataFrame, headlines: Collection[str]) -> str:
-    """The claims that people know these papers by: claim, published, ours, verdict. Without links."""
+def short_table(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
+    """The claims that people know these papers by, with the experiment of each. Without links."""
     chosen = table[table["claim"].isin(headlines)]
     columns = {
-        "": lambda row: row["system"],
+        "paper": lambda row: row["system"],
         "claim": lambda row: row["says"],
-        "published · how sure": lambda row: f"{row['published']} · {row['certainty']}",
+        "published": lambda row: row["published"],
         "here": lambda row: _with_numerics(row, row["cases"]) if row["cases"] else "-",
         "verdict": lambda row: f"**{row['verdict']}**",
+        "`experiment=`": lambda row: f"`{headlines[row['claim']]}`",
     }
     return _left(markdown_table(_claims(chosen), columns), len(columns))
 

@@ -1,0 +1,50 @@
+"""A folder as a reader of the pages would have it: photographs, and their records."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage.data
+from composing import compose
+from PIL import Image
+
+import pcr_exp as pcr
+
+RECORDS = "data/records/pets-7d4f5527"
+"""What pages call the records: the photographs' key, which another Pillow may change."""
+
+
+def write_pets(folder: Path) -> None:
+    """120 photographs of 200 px in four class folders."""
+    for name in ("astronaut", "coffee", "rocket", "chelsea"):
+        photograph = Image.fromarray(getattr(skimage.data, name)())
+        draw = np.random.default_rng(0)
+        (folder / name).mkdir(parents=True)
+        for number in range(30):
+            left, top = (int(draw.integers(0, side - 200)) for side in photograph.size)
+            photograph.crop((left, top, left + 200, top + 200)).save(
+                folder / name / f"{number:02}.jpg", quality=90
+            )
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("reader")
+    write_pets(root / "pets")
+    config = compose(
+        "prepare", "dataset=folder", f"dataset.root={root / 'pets'}", f"records.root={root / 'data/records'}"
+    )
+    made = pcr.prepare_records(config.dataset, config.records)
+    if made != root / RECORDS:
+        made.rename(root / RECORDS)
+    return root
+
+
+@pytest.fixture
+def reader(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, which is the working directory."""
+    here = tmp_path / "reader"
+    shutil.copytree(prepared, here)
+    monkeypatch.chdir(here)
+    return here

@@ -1,0 +1,62 @@
+"""Code on every page of the documentation runs, or its commands are understood; links lead somewhere."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from code_blocks import REPO, blocks_of, require_command, run_bash
+
+PAGES = sorted(path for path in (REPO / "docs").rglob("*.md") if not {"generated", "_build"} & {*path.parts})
+RUN_BASH = [page for page in PAGES if any(b.mark == "run" and b.language == "bash" for b in blocks_of(page))]
+RUN_PYTHON = [page for page in PAGES if any(b.language == "python" for b in blocks_of(page))]
+COMPOSED = sorted(
+    {line for page in PAGES for b in blocks_of(page) if b.mark == "composed" for line in b.commands}
+)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(REPO / "docs").with_suffix(""))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_run_or_composed(page: Path) -> None:
+    assert [block.code for block in blocks_of(page) if not block.mark] == [], "say <!-- run --> or why not"
+    assert [b.code for b in blocks_of(page) if b.language == "python" and b.mark != "run"] == []
+
+
+@pytest.mark.parametrize("command", COMPOSED)
+def test_commands_that_are_not_run_are_understood(command: str) -> None:
+    require_command(command)
+
+
+def test_a_command_that_is_not_there_would_be_noticed() -> None:
+    for command in ("make tea", "pcr-exp trian", "rm -rf x"):
+        with pytest.raises((AssertionError, SystemExit)):
+            require_command(command)
+    with pytest.raises(Exception, match="bandwith"):
+        require_command("pcr-exp train storage.bandwith_mib_per_s=5")
+
+
+@pytest.mark.parametrize("page", RUN_PYTHON, ids=name_of)
+def test_python_runs_as_it_stands(page: Path, reader: Path) -> None:  # noqa: ARG001
+    seen: dict[str, Any] = {}
+    for block in blocks_of(page):
+        if block.language == "python":
+            exec(compile(block.code, str(page), "exec"), seen)
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("page", RUN_BASH, ids=name_of)
+def test_bash_runs_as_it_stands(page: Path, reader: Path) -> None:
+    for block in blocks_of(page):
+        if block.language == "bash" and block.mark == "run":
+            run_bash(block.code, reader)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Sphinx checks those into generated pages."""
+    for address in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in address and "generated/" not in address:
+            assert (page.parent / address).exists(), f"{name_of(page)} links to {address}"
