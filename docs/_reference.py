@@ -22,10 +22,10 @@ from typing import Any
 
 import yaml
 from omegaconf import MISSING
+from pcr_exp.config.meanings import meaning_of
 
 from pcr_exp import cli
 from pcr_exp.config.components import schemas
-from pcr_exp.config.meanings import meaning_of
 from pcr_exp.places import CONFIGS
 from pcr_exp.training.columns import COLUMNS
 

@@ -137,9 +137,8 @@ def test_no_table_says_more_than_its_runs_allow(folder: Path) -> None:
     assert summary.loc[silent, times].isna().all(axis=None)
     guessed = summary[f"target_{headline_of(summary)}"] <= guessed_score(summary)
     assert summary.loc[guessed, ["time_to_target_s_mean", "speedup_over_baseline"]].isna().all(axis=None)
-    for figure in ("time_to_accuracy", "time_and_epochs"):
-        if (folder / f"{figure}.csv").exists():
-            assert pd.read_csv(folder / f"{figure}.csv")["no_seconds"].isna().all()
+    if (folder / "time_to_accuracy.csv").exists():
+        assert pd.read_csv(folder / "time_to_accuracy.csv")["no_seconds"].isna().all()
     for page in folder.glob("*.md"):
         assert "1" not in counts_of(page), f"{page}: n = 1 without its mark"
 

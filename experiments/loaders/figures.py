@@ -1,4 +1,4 @@
-"""Bars of loaders and formats."""
+"""Bars of loaders."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from matplotlib.figure import Figure
 
 from experiments.loaders.peers.catalogue import is_ours, title_of
 from pcr_exp.analysis.figure import panel_title, panels
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
-from pcr_exp.analysis.tables import kilobytes
+from pcr_exp.analysis.style import MUTED, style
 from pcr_exp.analysis.throughput import REFERENCE, free_running, unlimited
 from pcr_exp.analysis.throughput_page import is_per_request, level_of_loader
 
 PEER_COLOR = "#9aa5b1"
-
-_FORMAT_COLORS = {"pcr": OTHER_LOOKS[0][0], "baseline": INK}
-
-_OTHER_FORMAT = "#9aa5b1"
 
 _ROOM_FOR_NOTES, _SHORT_NOTE = 0.85, 12
 
@@ -93,47 +88,3 @@ def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
 def _ratio(row: dict) -> str:
     ratio = row["ratio_median"]
     return "" if ratio != ratio else f"  {ratio:.2f} x"
-
-
-def draw_formats(formats: pd.DataFrame) -> Figure:
-    """Two panels of bars, one per format (FORMAT_COLUMNS): kB per image, and CPU ms per image to build.
-
-    Both encodings of records are written in one go, whose time is `pcr`'s.
-    """
-    with style():
-        figure, (space, build) = panels(2)
-        names = list(formats["format"])
-        per_image = formats["num_bytes"] / formats["num_images"] / 1e3
-        cpu_ms = 1e3 * formats["build_cpu_s"] / formats["num_images"]
-        _format_bars(space, names, per_image, [kilobytes(1e3 * value) for value in per_image])
-        _format_bars(build, names, cpu_ms, ["" if value != value else f"{value:.3g} ms" for value in cpu_ms])
-        space.set_xlabel("kB per image")
-        build.set_xlabel("CPU ms per image")
-        build.set_yticklabels([])
-        facts = f"{formats['num_images'].max():,} images"
-        panel_title(space, "space of each format", facts)
-        panel_title(build, "time to build it", f"{facts}; n = 1")
-    return figure
-
-
-def _format_bars(ax: Axes, names: list[str], values: pd.Series, texts: list[str]) -> None:
-    for position, (name, value, text) in enumerate(zip(names, values, texts, strict=True)):
-        ax.barh(
-            position,
-            0 if value != value else value,
-            color=_FORMAT_COLORS.get(name, _OTHER_FORMAT),
-            height=0.66,
-        )
-        ax.annotate(
-            text,
-            (0 if value != value else value, position),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=MUTED,
-        )
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
-    ax.margins(x=0.25)
-    ax.grid(axis="y", visible=False)

@@ -12,7 +12,6 @@ import pandas as pd
 from experiments.loaders.figures import (
     charged_per_request,
     draw_file_per_image,
-    draw_formats,
     draw_loaders,
     is_charged,
 )
@@ -94,14 +93,8 @@ def report_throughput(folder: str | Path) -> list[Path]:
     tables[1].write_text(to_markdown(measured))
     summary = on_all_cores(summary)
     free = unlimited(free_running(summary))
-    figures = [
-        *save_figure(draw_loaders(free), summary, folder, "loaders", caption_of(measured, "Loaders", free)),
-        *save_figure(
-            draw_formats(measured.formats),
-            measured.formats,
-            *(folder, "space_and_build_time", caption_of(measured, "Space and build time of formats", None)),
-        ),
-    ]
+    caption = caption_of(measured, "Loaders", free)
+    figures = save_figure(draw_loaders(free), summary, folder, "loaders", caption)
     if summary["loader"].map(is_ours).any():
         caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
         figures += save_figure(

@@ -190,26 +190,6 @@ def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-def draw_efficiency(curves: pd.DataFrame) -> Figure:
-    """Two panels per dataset, label and model of `with_seconds`: score against seconds and against epochs."""
-    with style():
-        facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
-        figure, axes = panels(2 * len(facts), max_columns=2)
-        for i, (title, subtitle, rows) in enumerate(facts):
-            against_time, against_epochs = axes[2 * i], axes[2 * i + 1]
-            draw_accuracy_panel(against_time, rows, "seconds", SECONDS_LABEL)
-            draw_accuracy_panel(against_epochs, rows, "epoch", "epochs completed")
-            against_epochs.xaxis.set_major_locator(MaxNLocator(integer=True))
-            against_epochs.sharey(against_time)
-            legend = against_epochs.get_legend()
-            assert legend is not None
-            legend.remove()  # that of the panel beside it
-            panel_title(against_time, title, subtitle)
-            panel_title(against_epochs, "the same over epochs", "statistical efficiency")
-        _finish(figure, facts)
-    return figure
-
-
 def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
 

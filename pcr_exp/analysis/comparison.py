@@ -6,25 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from pcr_exp.analysis.accuracy import SECONDS_LABEL, mean_over_seeds, with_seconds
-from pcr_exp.analysis.figure import (
-    BELOW,
-    LEGEND_LINE_IN,
-    accuracy_axis,
-    footer,
-    panel_title,
-    panels,
-    target_line,
-)
-from pcr_exp.analysis.frame import eval_curves, per_setting
-from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
+from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.statistics import DIFFERENCE, REPEAT, SEEDS_ALONE, paired_difference, spread
-from pcr_exp.analysis.style import INK, OTHER_LOOKS, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, scan_words, style
 from pcr_exp.analysis.tables import (
     NOTHING,
     Footnotes,
@@ -40,6 +28,7 @@ from pcr_exp.errors import RunError
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
 """What runs share that are compared."""
 _FACTS = ["majority_share", "headline"]
+_WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.36, 1.6
 COMPARISON_COLUMNS = [
     *SIDE_BY_SIDE,
     "value",
@@ -89,16 +78,6 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
             row |= level.iloc[0][_FACTS].to_dict() | spread(ours, ["score"])
             rows.append(row | paired_difference(ours, level[level["value"] == reference], "score"))
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
-
-
-def comparison_curves(runs: pd.DataFrame, key: str) -> pd.DataFrame:
-    """One row per evaluation (`eval_curves`), with the run's value of a configuration key as `value`.
-
-    Raises:
-        RunError: a run has no such key.
-    """
-    curves, values = eval_curves(runs), dict(zip(runs["run_id"], _values(runs, key), strict=True))
-    return curves.assign(value=curves["run_id"].map(values))
 
 
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
@@ -155,52 +134,29 @@ def reference_first(values: Iterable[str], reference: str) -> list[str]:
     return sorted(set(values), key=lambda value: (value != reference, value))
 
 
-def draw_comparison(curves: pd.DataFrame, key: str, reference: str) -> Figure:
-    """Per SIDE_BY_SIDE of `comparison_curves`, score against seconds and against epochs.
+def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
+    """Points against the reference of the same seed: a panel per SIDE_BY_SIDE, a line per other value.
 
-    Seeds are thin, their mean is thick. The reference is dashed and on top: a value that coincides with it
-    shows through its gaps. Where no seconds may be said, there is the panel of epochs alone.
+    Of `compare_setting`; whiskers are 95 % intervals.
     """
-    values = [value for value in reference_first(curves["value"], reference) if value != reference]
-    looks = {value: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, value in enumerate(values)}
     drawn = [
-        (title, group, rows, x, x_label)
-        for title, group, alike in per_setting(curves, SIDE_BY_SIDE)
-        for rows, x, x_label in (
-            (with_seconds(alike), "seconds", SECONDS_LABEL),
-            (alike, "epoch", "epochs completed"),
-        )
-        if len(rows)
+        (title, group, rows[rows["value"] != reference])
+        for title, group, rows in per_setting(table, SIDE_BY_SIDE)
     ]
-    has_seconds = any(x == "seconds" for _, _, _, x, _ in drawn)
+    heights = [_AROUND_IN + _LINE_IN * len(rows) for _, _, rows in drawn]
     with style():
-        figure, axes = panels(len(drawn), max_columns=2 if has_seconds else 1)
-        for ax, (title, group, rows, x, x_label) in zip(axes, drawn, strict=True):
-            for value in reference_first(rows["value"], reference):
-                _draw_value(ax, rows[rows["value"] == value], x, value, looks.get(value))
-            target_line(ax, rows["target_score"].iloc[0])
-            guessing_lines(ax, rows)
-            ax.set_xlim(left=0)
-            ax.set_xlabel(x_label)
-            accuracy_axis(ax, rows)
-            seeds = span(rows.groupby("value")["seed"].nunique())
-            facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {seeds}"
+        figure = new_figure(_WIDTH_IN, sum(heights))
+        axes = figure.subplots(len(drawn), squeeze=False, height_ratios=heights)[:, 0]
+        for ax, (title, group, rows) in zip(axes, drawn, strict=True):
+            points, ci95 = (100 * rows[f"difference_{part}"] for part in ("mean", "ci95"))
+            ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
+            ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
+            ax.set_yticks(range(len(rows)), rows["value"])
+            ax.set_ylim(len(rows) - 0.5, -0.5)
+            ax.grid(axis="y", visible=False)
+            points_axis(ax, "x")
+            ax.set_xlabel(f"points of {headline_of(rows).words} against {reference}, same seed")
+            facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
             panel_title(ax, title, facts)
-            if x == "epoch":
-                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-                ax.legend(**BELOW, title=key, alignment="left")
-        width, height = figure.get_size_inches()
-        num_rows = -(-len(drawn) // (2 if has_seconds else 1))
-        lines = 1 + curves["value"].nunique()
-        figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
-        footer(figure, "thin: seeds; thick: their mean")
+        footer(figure, "whiskers: 95 % intervals over seeds; linear within 3 points, logarithmic beyond")
     return figure
-
-
-def _draw_value(ax: Axes, rows: pd.DataFrame, x: str, value: str, look: tuple[str, str] | None) -> None:
-    color, marker = look or (INK, "s")
-    for _, run in rows.groupby("run_id"):
-        ax.plot(run[x], run["val_score"], color=color, linewidth=0.8, alpha=0.4)
-    mean = mean_over_seeds(rows, x, "val_score")
-    more: dict[str, Any] = {"linestyle": (0, (4.0, 1.6)), "zorder": 4} if look is None else {}
-    ax.plot(mean[x], mean["val_score"], color=color, marker=marker, label=value, **more)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from pcr_exp.analysis.accuracy import (
     draw_accuracy_vs_epoch,
-    draw_efficiency,
     draw_time_to_accuracy,
     with_seconds,
 )
@@ -108,8 +107,6 @@ def _figures_of_levels(frame: pd.DataFrame, out: Path) -> list[Path]:
     if len(timed):
         caption = of_runs(frame, "Accuracy over time", timed)
         figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy", caption)
-        caption = of_runs(frame, "Accuracy over time and over epochs", timed)
-        figures += save_figure(draw_efficiency(timed), timed, out, "time_and_epochs", caption)
     listed = frame[with_more(frame, RUN_COLUMNS)]
     totals = with_settings(with_totals(scan_comparisons(listed)), frame)
     caption = of_runs(frame, "What each scan level took and reached", totals)

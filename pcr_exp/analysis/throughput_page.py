@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
+from pcr_exp.analysis.caption import Caption, hardware_words
 from pcr_exp.analysis.figure import footer, panel_title, panels, rate_axis, save_figure
 from pcr_exp.analysis.style import INK, MUTED, ScanLevel, style
 from pcr_exp.analysis.tables import markdown_table, median_cell, span, three_figures
@@ -170,18 +170,17 @@ def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame | None) -> Caption:
-    """Of the lines that are drawn; None: of formats, which are built once."""
+def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption:
+    """Of the lines that are drawn."""
     settings = measured.meta["settings"]
-    cases = [] if lines is None else lines.drop_duplicates("storage").to_dict("records")
+    cases = lines.drop_duplicates("storage").to_dict("records")
     limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
-    size = "whole files" if lines is None else f"{settings['image_size']} px crops"
     return Caption(
         shows=shows,
-        of=(f"{settings['dataset']}, {settings['num_images']:,} images · {size}",),
-        n="n = 1" if lines is None else f"n = {span(lines['n'])} repeats",
+        of=(f"{settings['dataset']}, {settings['num_images']:,} images · {settings['image_size']} px crops",),
+        n=f"n = {span(lines['n'])} repeats",
         hardware=hardware_words(measured.meta),
-        storage=f"storage: {' / '.join(limits)}" if limits else NOT_TIMED,
+        storage=f"storage: {' / '.join(limits)}",
     )
 
 

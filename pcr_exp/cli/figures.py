@@ -9,14 +9,12 @@ from pathlib import Path
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.comparison import (
     compare_setting,
-    comparison_curves,
     comparison_to_markdown,
     draw_comparison,
 )
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import measured_line
-from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.report import Page, Report, write_report
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.summary import to_rich
@@ -67,16 +65,14 @@ def figures(
 
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
-    """Write comparison.csv, comparison.md and the figure `comparison_curves`; returns the second."""
+    """Write comparison.md and the figure `comparison`, whose CSV file is the table; returns the first."""
     runs, out = run_frame(read_runs(config.runs_root, config.target)), Path(config.out)
     table = compare_setting(runs, key, reference)
-    as_written(table).to_csv(out / "comparison.csv", index=False)
     text = comparison_to_markdown(table, key, reference) + "\n"
     text += measured_line(runs, table["difference_interval"]).rstrip()
     (out / "comparison.md").write_text(text + "\n")
-    curves = comparison_curves(runs, key)
-    caption = of_runs(runs, f"Accuracy by {key}", curves)
-    save_figure(draw_comparison(curves, key, reference), curves, out, "comparison_curves", caption)
+    caption = of_runs(runs, f"Accuracy by {key}")
+    save_figure(draw_comparison(table, reference), table, out, "comparison", caption)
     return text
 
 

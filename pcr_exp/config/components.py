@@ -38,7 +38,7 @@ OURS = (
     *(f"pcr_exp.gradients.{name}" for name in ("codec", "compared", "threelc")),
     *(f"pcr_exp.activations.{name}" for name in ("quantise", "sz")),
     "pcr_exp.loading.echo.variants",
-    *(f"pcr_exp.training.{name}" for name in ("models", "task")),
+    *(f"pcr_exp.training.{name}" for name in ("models", "task", "values")),
 )
 """The modules that register our components, but for the image codec, which readers of records import. Others
 need torch and the like: who only composes a configuration does not wait seconds for that."""

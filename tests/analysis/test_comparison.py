@@ -9,7 +9,6 @@ import pytest
 
 from pcr_exp.analysis.comparison import (
     compare_setting,
-    comparison_curves,
     comparison_to_markdown,
     draw_comparison,
 )
@@ -100,22 +99,13 @@ def test_a_run_made_again_with_other_workers_counts_once(runs: list[Run]) -> Non
     assert list(table["n"]) == [2, 2]
 
 
-def test_the_figure_has_a_curve_per_value_and_the_reference_on_top(runs: list[Run]) -> None:
-    curves = comparison_curves(run_frame(runs), "loader.decode")
-    assert len(curves) == 8 and curves["value"].value_counts().to_dict() == {"libjpeg": 4, "scaled": 4}
-    against_time, against_epochs = draw_comparison(curves, "loader.decode", "scaled").axes
-    means = {line.get_label(): line for line in against_time.lines if line.get_linewidth() > 1.5}
-    assert set(means) == {"libjpeg", "scaled"}
-    np.testing.assert_allclose(means["scaled"].get_ydata(), [0.9, 0.5])
-    np.testing.assert_allclose(means["scaled"].get_xdata(), [10, 20])
-    assert means["scaled"].get_zorder() > means["libjpeg"].get_zorder()
-    assert "epochs" in against_epochs.get_xlabel()
-
-
-def test_without_seconds_there_are_epochs_alone(runs: list[Run]) -> None:
-    shared = [replace(run, shared_machine="tests ran beside it") for run in runs]
-    (ax,) = draw_comparison(
-        comparison_curves(run_frame(shared), "loader.decode"), "loader.decode", "libjpeg"
-    ).axes
-    assert "epochs" in ax.get_xlabel()
-    assert any("majority\n= chance\n12.5%" in text.get_text() for text in ax.texts)
+def test_the_figure_has_a_line_per_value_with_its_interval(runs: list[Run]) -> None:
+    table = compare_setting(run_frame(runs), "loader.decode", "libjpeg")
+    (ax,) = draw_comparison(table, "libjpeg").axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["scaled"]
+    (row,) = table[table["value"] == "scaled"].to_dict("records")
+    (drawn,) = ax.containers
+    assert drawn.lines[0].get_xdata() == pytest.approx([100 * row["difference_mean"]])
+    (ends,) = drawn.lines[2][0].get_segments()
+    assert np.ptp(ends[:, 0]) == pytest.approx(200 * row["difference_ci95"])
+    assert "against libjpeg, same seed" in ax.get_xlabel()

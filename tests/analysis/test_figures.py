@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from drawn import cut_markers, overlapping_ticks
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from PIL import Image
 
 from pcr_exp.analysis.accuracy import (
     draw_accuracy_vs_epoch,
@@ -19,7 +21,15 @@ from pcr_exp.analysis.accuracy import (
     with_seconds,
 )
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
-from pcr_exp.analysis.figure import new_figure, panels, percent_axis, points_axis, save_figure, ticks_in_bytes
+from pcr_exp.analysis.figure import (
+    MAX_PNG_BYTES,
+    new_figure,
+    panels,
+    percent_axis,
+    points_axis,
+    save_figure,
+    ticks_in_bytes,
+)
 from pcr_exp.analysis.frame import RUN_COLUMNS, SHARE, eval_curves, run_frame, with_more
 from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
 from pcr_exp.analysis.one_run import draw_training_curve
@@ -231,6 +241,31 @@ def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.Data
     assert files[1].read_bytes().startswith(b"\x89PNG")
     pd.testing.assert_frame_equal(pd.read_csv(files[2], dtype={"id": str}), quality)
     assert [path.read_bytes() for path in save("again")] == [path.read_bytes() for path in files]
+
+
+def test_a_png_is_small_and_thin_lines_keep_their_colours(tmp_path: Path) -> None:
+    colors = [group_color(group) for group in range(1, 11)]
+    figure = new_figure(15, 9)
+    ax = figure.subplots()
+    for at, color in enumerate(colors):
+        ax.plot([0, 1], [at, at + 5], color=color, linewidth=3)
+    _, path, _ = save_figure(figure, pd.DataFrame({"x": [1]}), tmp_path, "lines", CAPTION)
+    with Image.open(path) as image:
+        assert image.mode == "P" and path.stat().st_size <= MAX_PNG_BYTES
+        drawn = np.asarray(image.convert("RGB")).reshape(-1, 3).astype(int)
+    assert (drawn[0] == 255).all(), "white stays white"
+    for color in colors:
+        wanted = 255 * np.array(to_rgb(color))
+        assert np.abs(drawn - wanted).max(axis=1).min() <= 16, color
+
+
+def test_photographs_that_are_too_large_lose_pixels_before_colours(tmp_path: Path) -> None:
+    figure = new_figure(9, 9)
+    noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
+    figure.subplots().imshow(noise)
+    _, path, _ = save_figure(figure, pd.DataFrame({"x": [1]}), tmp_path, "noise", CAPTION)
+    with Image.open(path) as image:
+        assert image.width < 0.6 * 9 * 160, "noise cannot be small, so the last size is taken"
 
 
 def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:

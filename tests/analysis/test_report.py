@@ -43,12 +43,11 @@ def test_runs_and_measurements_give_all_figures(tmp_path: Path, make_run: MakeRu
     assert [name for name in names(report.figures) if name.endswith(".png")] == [
         "accuracy_vs_epoch.png",
         "time_to_accuracy.png",
-        "time_and_epochs.png",
         "side_by_side.png",
         "mssim_vs_scan.png",
         "bytes_per_group.png",
     ]
-    assert len(report.figures) == 18
+    assert len(report.figures) == 15
     assert names(report.tables) == ["runs.csv", "summary.csv", "summary.md"]
     assert report.summary["ms_ssim"].isna().tolist() == [False, True], "the measured images are others"
     assert report.unfinished["status"].tolist() == ["failed"]
@@ -72,7 +71,7 @@ def test_either_is_enough(tmp_path: Path, make_run: MakeRun, measured: Path) -> 
     make_run(tmp_path / "runs", "group_2")
     of_runs = write_report(tmp_path / "runs", tmp_path / "nothing", tmp_path / "of_runs")
     of_quality = write_report(tmp_path / "nothing", measured, tmp_path / "of_quality")
-    assert len(of_runs.figures) == 12 and len(of_quality.figures) == 6
+    assert len(of_runs.figures) == 9 and len(of_quality.figures) == 6
     assert of_quality.summary.empty and of_quality.tables == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.loaders.figures import draw_file_per_image, draw_formats, draw_loaders, is_charged
+from experiments.loaders.figures import draw_file_per_image, draw_loaders, is_charged
 from experiments.loaders.page import beside_to_markdown, report_throughput, to_markdown
 from pcr_exp.analysis.throughput import (
     FORMAT_COLUMNS,
@@ -237,7 +237,7 @@ def test_a_single_repeat_shows_no_spread(tmp_path: Path) -> None:
 
 def test_every_figure_is_drawn_with_its_numbers(folder: Path) -> None:
     names = {path.name for path in report_throughput(folder)}
-    figures = ("loaders", "space_and_build_time", "throughput_vs_scan", "file_per_image")
+    figures = ("loaders", "throughput_vs_scan", "file_per_image")
     assert names == {"throughput.md", "throughput_summary.csv"} | {
         f"{figure}.{ending}" for figure in figures for ending in ("pdf", "png", "csv")
     }
@@ -249,7 +249,7 @@ def test_peers_alone_have_no_figure_per_scan(tmp_path: Path) -> None:
     peers = rows[(rows["loader"] == "image_folder_pil") & (rows["storage"] == "unlimited")]
     write_throughput(tmp_path, peers, formats(), {}, SETTINGS)
     names = {path.stem for path in report_throughput(tmp_path)}
-    assert names == {"throughput", "throughput_summary", "loaders", "space_and_build_time"}
+    assert names == {"throughput", "throughput_summary", "loaders"}
 
 
 def test_points_and_bounds_are_where_the_numbers_are() -> None:
@@ -297,12 +297,6 @@ def test_bars_are_medians() -> None:
     assert [bar.get_width() for bar in ax.patches] == [700, 1500, 100]
     assert is_charged(summary)
     assert not is_charged(summary[summary["storage"] == "unlimited"])
-
-
-def test_space_and_build_time_are_per_image() -> None:
-    space, build = draw_formats(formats()).axes
-    assert [bar.get_width() for bar in space.patches] == [1000, 940]
-    assert [bar.get_width() for bar in build.patches] == [0, 35]
 
 
 def test_provenance_is_json(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Final accuracy against MS-SSIM, and accuracy against time beside epochs."""
+"""Final accuracy against MS-SSIM."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +15,7 @@ from experiments.pcr.accuracy_vs_mssim import (
     tolerance_fits,
     tolerance_points,
 )
-from pcr_exp.analysis.accuracy import draw_efficiency, with_seconds
-from pcr_exp.analysis.frame import eval_curves, run_frame
+from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.report import write_report
 from pcr_exp.analysis.runs import Run, read_runs
 from tests.analysis.test_runs_table import own_quality
@@ -103,14 +102,6 @@ def test_small_differences_are_not_drawn_large(points: pd.DataFrame) -> None:
     assert high - low >= 0.10 - 1e-9
 
 
-def test_time_stands_beside_epochs(runs: list[Run]) -> None:
-    against_time, against_epochs = draw_efficiency(with_seconds(eval_curves(run_frame(runs)))).axes
-    assert against_time.get_xlabel() == "training + data wait (s)"
-    assert against_epochs.get_xlabel() == "epochs completed"
-    assert len(against_time.lines) == len(against_epochs.lines)
-    assert against_time.get_ylim() == against_epochs.get_ylim()
-
-
 def test_the_report_draws_it_where_quality_was_measured(
     runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +112,7 @@ def test_the_report_draws_it_where_quality_was_measured(
 
     (tmp_path / "runs").mkdir()
     wanted = {"accuracy_vs_mssim.png", "accuracy_vs_mssim_fits.csv"}
-    assert wanted | {"time_and_epochs.png"} <= report(runs, "out")
+    assert wanted <= report(runs, "out")
     assert list(pd.read_csv(tmp_path / "out" / "accuracy_vs_mssim_fits.csv").columns) == FIT_COLUMNS
     assert not wanted & report(
         [replace(run, manifest=replace(run.manifest, quality=[])) for run in runs], "without"
