@@ -101,5 +101,7 @@ class Plan:
 
     def _needed(self, order: Order, numbers: range) -> Ints:
         """The reads that serve one of these batches."""
+        if not numbers:
+            return np.empty(0, dtype=np.int64)
         first, end = order.batch_start(numbers.start), order.batch_start(numbers.stop)
         return np.flatnonzero((order.last_use >= first) & (order.first_use < end))

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
+from operator import add
 
 import torch
 
@@ -47,9 +48,7 @@ class Effort:
     """Images that they gave."""
 
     def __add__(self, other: Effort) -> Effort:
-        return Effort(
-            self.read_s + other.read_s, self.decode_s + other.decode_s, self.num_decoded + other.num_decoded
-        )
+        return Effort(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(slots=True)

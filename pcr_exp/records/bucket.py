@@ -24,10 +24,9 @@ from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepar
 from pcr_exp.records.receipts import REJECTED_FILE
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
 from pcr_exp.records.writer import ENCODINGS
-from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.open import open_remote
 from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import Below
+from pcr_exp.storage.protocol import Below, WritableStorage
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 log = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ def check_bucket(
 
 
 def send(
-    folder: Path, storage: ObjectStorage, name: str, before: dict[str, bytes], *, on_change: str
+    folder: Path, storage: WritableStorage, name: str, before: dict[str, bytes], *, on_change: str
 ) -> None:
     """Send finished records in `folder` to `name` in the bucket.
 
@@ -151,7 +150,7 @@ def send(
 
 def _send_record(
     folder: Path,
-    storage: ObjectStorage,
+    storage: WritableStorage,
     name: str,
     file: Path,
     entry: RecordEntry,
@@ -185,7 +184,7 @@ def _header(local: Path, entry: RecordEntry) -> bytes:
         return file.read(entry.header_bytes)
 
 
-def _read_small_files(storage: ObjectStorage, name: str) -> dict[str, bytes]:
+def _read_small_files(storage: WritableStorage, name: str) -> dict[str, bytes]:
     """All that lies in the bucket but records, by path."""
     with opening():
         there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE]}
@@ -198,11 +197,11 @@ def _write_small_files(files: dict[str, bytes], folder: Path) -> None:
         write_atomic(folder / path, [data])
 
 
-def _open(records: RecordsConfig) -> ObjectStorage:
+def _open(records: RecordsConfig) -> WritableStorage:
     storage = None
     if not records.root.startswith(("http://", "https://")):
         storage = open_remote(records.root, records.storage_client, records.storage_options)
-    if not isinstance(storage, ObjectStorage):
+    if not isinstance(storage, WritableStorage):
         raise ConfigError(
             f"records.root={records.root!r}: records are written to a local folder, or to s3://, gs:// or "
             "az:// through obstore (pip install 'pcr-exp[remote]'). Prepare them with a local records.root, "
