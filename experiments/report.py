@@ -38,7 +38,7 @@ def report(config: ReportConfig) -> str:
     """
     from experiments.claims.page import write_claims
     from pcr_exp.analysis.measured_under import write_measured
-    from pcr_exp.cli.shown import show, track_files
+    from pcr_exp.cli.terminal import show, track_files
 
     results = Path(config.results_root)
     if not results.is_dir():

@@ -15,7 +15,7 @@ def throughput(config: ThroughputConfig) -> str:
     from experiments.pcr.model_validation_page import report_validation
     from experiments.pcr.shared_readers import validate
     from pcr_exp.analysis.plan_page import report_plan
-    from pcr_exp.cli.shown import show, track_files
+    from pcr_exp.cli.terminal import show, track_files
 
     if config.plan is not None:
         out, files = config.plan.out, report_plan(config.plan)

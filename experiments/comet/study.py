@@ -26,7 +26,7 @@ from pcr_exp.activations.packed import Packed, pack
 from pcr_exp.activations.quantise import QuantiseCodec
 from pcr_exp.activations.sz import SzCodec
 from pcr_exp.cli.dry_run import Planned
-from pcr_exp.cli.shown import show, track_files
+from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.components import schemas
 from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.errors import ConfigError

@@ -22,7 +22,7 @@ from experiments.gpu.settings import GpuConfig
 from pcr_exp.analysis.reporting_rules import others_cpu_share
 from pcr_exp.analysis.runs import read_timed_runs
 from pcr_exp.cli.dry_run import Planned
-from pcr_exp.cli.shown import track_files
+from pcr_exp.cli.terminal import track_files
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.datasets.sample import Dataset, open_dataset

@@ -48,7 +48,7 @@ WITH_OPTIONS = ("sweep", "explore")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status is 1 if something is damaged or missing, and 2 if there is none such."""
-    from pcr_exp.system.readers import leaving_readers
+    from pcr_exp.system.process import leaving_readers
 
     with leaving_readers():
         return _main(sys.argv[1:] if arguments is None else list(arguments))

@@ -11,7 +11,7 @@ import torch
 
 from pcr_exp.analysis.evaluation import TABLE_FILE, check_headline, levels_markdown, write_evaluation
 from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files, plan_forward
-from pcr_exp.cli.shown import show, track_files
+from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.crops import crops_of
 from pcr_exp.config.measuring import ALL, IMAGE_SIZE, EvaluateConfig
 from pcr_exp.datasets.sample import Sample, open_images

@@ -21,8 +21,7 @@ from pcr_exp.analysis.report import Page, Report, write_report
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.summary import to_rich
 from pcr_exp.cli.dry_run import Planned
-from pcr_exp.cli.shown import track_files
-from pcr_exp.cli.terminal import print_figures, print_markdown, print_table
+from pcr_exp.cli.terminal import print_figures, print_markdown, print_table, track_files
 from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.words import counted

@@ -7,12 +7,16 @@ meaning, and lists groups that a command refuses.
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
 import itertools
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pcr_exp.config.components import config_folders
 from pcr_exp.config.compose import named_packages, prepare_hydra
-from pcr_exp.config.meanings import meaning_of
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed
 
@@ -280,3 +283,30 @@ def _indented(text: str, width: int) -> Iterator[str]:
     for line in text.splitlines():
         left, _, right = line.partition("  ")
         yield from _beside(f"  {left}", right.strip(), width)
+
+
+def meaning_of(schema: type, field: str) -> str:
+    """What stands below a field of a dataclass, or of the first of its bases that says it, in one line.
+
+    Empty where nobody says it, or the source is not at hand.
+    """
+    for cls in schema.__mro__:
+        if is_dataclass(cls) and (said := _said_in(cls.__module__).get((cls.__qualname__, field))):
+            return said
+    return ""
+
+
+@functools.cache
+def _said_in(module: str) -> dict[tuple[str, str], str]:
+    """(class, field) -> its docstring, of the classes of a module."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # a notebook's cell, or a package without its source
+        return {}
+    said = {}
+    for cls in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
+        for statement, below in zip(cls.body, cls.body[1:], strict=False):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    said[cls.name, name] = " ".join(text.split())
+    return said

@@ -43,8 +43,7 @@ from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.places import CONFIGS
 from pcr_exp.redaction import redacted_text
-from pcr_exp.system.process import end_with_parent, terminate
-from pcr_exp.system.readers import leaving_readers
+from pcr_exp.system.process import end_with_parent, leaving_readers, terminate
 
 if TYPE_CHECKING:
     from pcr_exp.cli.dry_run import Planned

@@ -26,16 +26,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import hydra
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 from rich.table import Table
 
 from pcr_exp.cli.jobs import LOGS, escape, job_lock
 from pcr_exp.cli.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
 from pcr_exp.cli.terminal import print_table
-from pcr_exp.cli.wandb_sweep import wandb_sweep
-from pcr_exp.errors import PcrExpError, RunError
-from pcr_exp.places import as_typed
+from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.errors import ConfigError, PcrExpError, RunError
+from pcr_exp.places import CONFIGS, as_typed
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lock import holder_of
@@ -188,6 +192,58 @@ def _terminate(folder: Path, job: JobState) -> bool:
 
 def _folders(root: Path) -> list[Path]:
     return sorted(root.iterdir(), key=lambda folder: folder.stat().st_mtime) if root.is_dir() else []
+
+
+def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
+    """The grid of an experiment, or of values with commas between them, as W&B's sweep configuration.
+
+    Args:
+        overrides: As on the command line of `train`.
+
+    Raises:
+        ConfigError: there is one job only.
+        hydra.errors.HydraException: an override cannot be read, or names no option that there is.
+    """
+    prepare_hydra(named_packages(overrides), {"train": TrainConfig})
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        composed = hydra.compose("train", overrides=fixed, return_hydra_config=True)
+    params = OmegaConf.to_container(composed.hydra.sweeper.params or OmegaConf.create({}))
+    grid = {str(key): f"{key!s}={values}" for key, values in params.items()}  # type: ignore[union-attr]
+    for override in parsed:  # what is typed goes before what the experiment says
+        key = override.get_key_element()
+        if override.is_sweep_override():
+            grid[key] = str(override.input_line)
+        else:
+            grid.pop(key, None)
+    swept = OverridesParser.create().parse_overrides(list(grid.values()))
+    parameters: dict[str, Any] = {}
+    for override in swept:
+        if override.is_sweep_override():
+            parameters[override.get_key_element()] = {"values": list(override.sweep_string_iterator())}
+        else:
+            fixed.append(str(override.input_line))
+    if not parameters:
+        raise ConfigError(
+            f"{' '.join(overrides)}: one job, and no grid. Give an experiment that has one, or values with "
+            "commas between them, such as seed=0,1,2."
+        )
+    program = as_typed("python -m experiments.train").split()
+    return {
+        "method": "grid",
+        "name": next((o.removeprefix("experiment=") for o in fixed if o.startswith("experiment=")), "train"),
+        "project": str(composed.tracking.get("project", "pcr-exp")),
+        "parameters": parameters,
+        "command": [
+            "${env}",
+            *program,
+            *fixed,
+            "hydra.mode=RUN",
+            *([] if any(o.startswith("tracking=") for o in fixed) else ["tracking=wandb_online"]),
+            "${args_no_hyphens}",
+        ],
+    }
 
 
 _DO = {"status": status, "table": table, "stop": stop}

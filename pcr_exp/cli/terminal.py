@@ -1,4 +1,4 @@
-"""Answers on a terminal or in a pipe: tables that nothing squeezes, and where each figure lies."""
+"""Answers on a terminal or in a pipe, where each figure lies, and what is shown by a tracker besides."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
+from pcr_exp.config.commands import TrackingConfig
 from pcr_exp.errors import PcrExpError
+from pcr_exp.runs.tracking import open_tracker
 
 _IMAGE = re.compile(r"^!\[.*\]\(.*\)\n*", re.MULTILINE)
 _UNBOUNDED = 100_000
@@ -53,3 +55,48 @@ def print_figures(files: Iterable[Path]) -> None:
 def open_console(stream: TextIO) -> Console:
     """A console that leaves `:words:` between colons as they are, and is as wide as its table in a pipe."""
     return Console(file=stream, emoji=False, width=None if stream.isatty() else _UNBOUNDED)
+
+
+_MOST_BYTES_SHOWN = 200_000
+"""Of a CSV file that is shown as a table: larger ones, a row per image, are kept and not shown."""
+
+
+def show(files: Iterable[Path], answer: str = "") -> None:
+    """Print the answer, `answer` or else the pages among the files, and where the figures are."""
+    files = list(files)
+    for text in [answer] if answer else [path.read_text() for path in files if path.suffix == ".md"]:
+        print_markdown(text)
+    print_figures(files)
+
+
+def track_files(
+    tracking: TrackingConfig,
+    name: str,
+    out: Path,
+    settings: dict[str, Any],
+    files: Iterable[Path],
+    rows: Iterable[Mapping[str, Any]] = (),
+) -> None:
+    """Show a study by a tracker of its own, which keeps what it keeps below `out`.
+
+    Args:
+        tracking: Which tracker.
+        name: The study's name there.
+        out: The study's folder.
+        settings: Its whole configuration.
+        files: Figures and tables; all of them are kept as one artifact besides.
+        rows: Lines to draw, each with its `kind`.
+    """
+    tracker = open_tracker(tracking, name, out, settings)
+    files = list(files)
+    try:
+        for row in rows:
+            tracker.log(row)
+        for path in files:
+            if path.suffix == ".png":
+                tracker.figure(path.stem, path)
+            elif path.suffix == ".csv" and path.stat().st_size <= _MOST_BYTES_SHOWN:
+                tracker.table(path.stem, path)
+        tracker.artifact(name, files)
+    finally:
+        tracker.finish()

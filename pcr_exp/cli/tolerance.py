@@ -11,7 +11,7 @@ from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import write_tolerance
 from pcr_exp.cli.dry_run import Planned, num_in_files, plan_forward
 from pcr_exp.cli.explore import explore_task
-from pcr_exp.cli.shown import show, track_files
+from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.measuring import ToleranceConfig
 from pcr_exp.datasets.sample import Dataset, Sample, open_dataset

@@ -1,4 +1,4 @@
-"""What a process does for itself: it gives memory back, and it ends.
+"""What a process does for itself: it gives memory back, it ends, and outlives who reads what it prints.
 
 The first signal ends training at the next update, with a checkpoint; asked twice, it ends at once.
 """
@@ -9,11 +9,13 @@ import ctypes
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TextIO
 
 log = logging.getLogger(__name__)
 
@@ -163,3 +165,48 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+class _LeftAlone:
+    """A text stream that drops what is written after its reader has left; otherwise the stream itself.
+
+    Work does not end with its reader: a run goes on, and its rows are in files.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._drop()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._drop()
+
+    def _drop(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())  # takes what is still in the buffer, too
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def leaving_readers() -> Iterator[None]:
+    """Within, and when it ends, a reader of stdout who has left raises nothing."""
+    before = sys.stdout
+    watched = _LeftAlone(before)
+    sys.stdout = watched
+    try:
+        yield
+    finally:
+        watched.flush()
+        if sys.stdout is watched:
+            sys.stdout = before

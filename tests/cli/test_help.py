@@ -16,12 +16,12 @@ from runner_processes import REPO
 
 from experiments import catalogue
 from pcr_exp.cli import help as helping
+from pcr_exp.cli.help import meaning_of
 from pcr_exp.config import components
 from pcr_exp.config.compose import prepare_hydra
 from pcr_exp.config.loader import STORAGE_SCHEMAS
-from pcr_exp.config.meanings import meaning_of
 from pcr_exp.errors import ConfigError
-from pcr_exp.system.readers import leaving_readers
+from pcr_exp.system.process import leaving_readers
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "110"}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from pcr_exp.cli.shown import show
-from pcr_exp.cli.terminal import print_markdown, print_table
+from pcr_exp.cli.terminal import print_markdown, print_table, show
 
 Output = pytest.CaptureFixture[str]
 PAGE = (

@@ -84,7 +84,7 @@ def test_own_images_are_answered_for_and_a_second_label_or_margin_costs_no_look(
         def finish(self) -> None:
             shown.append("finished")
 
-    monkeypatch.setattr("pcr_exp.cli.shown.open_tracker", lambda *_: Tracker())
+    monkeypatch.setattr("pcr_exp.cli.terminal.open_tracker", lambda *_: Tracker())
     out = tmp_path / "out"
     assert study.tolerance(settings(tmp_path / "mine", out, "storage=hdd")) == "finished"
     printed = capsys.readouterr().out

@@ -12,11 +12,10 @@ from experiments.gpu.parts import PARTS, gpu
 from experiments.report import report
 from experiments.throughput import throughput
 from pcr_exp.analysis.report import Report
-from pcr_exp.cli.demo import demo
+from pcr_exp.cli.demo import Calibration, demo
 from pcr_exp.cli.prepare import prepare
 from pcr_exp.cli.quality import quality
 from pcr_exp.config.commands import TrackingConfig
-from pcr_exp.runs.calibration import Calibration
 from tests.cli.test_cli import class_folders, folder_overrides
 from tests.runs.test_tracking import finished_records, items, offline_home
 
@@ -51,7 +50,7 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     tracker = Recorder()
-    monkeypatch.setattr("pcr_exp.cli.shown.open_tracker", lambda *_: tracker)
+    monkeypatch.setattr("pcr_exp.cli.terminal.open_tracker", lambda *_: tracker)
     return tracker
 
 

@@ -5,8 +5,7 @@ import re
 import pytest
 import yaml
 
-from pcr_exp.cli.sweep import main
-from pcr_exp.cli.wandb_sweep import wandb_sweep
+from pcr_exp.cli.sweep import main, wandb_sweep
 from pcr_exp.errors import ConfigError
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pcr_exp.cli.demo import Calibration, bandwidth_for, calibrated
 from pcr_exp.errors import RunError
-from pcr_exp.runs.calibration import Calibration, bandwidth_for, calibrated
 from pcr_exp.runs.rows import read_rows
 from tests.runs.conftest import Configure
 
