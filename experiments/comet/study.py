@@ -34,8 +34,8 @@ from pcr_exp.policies.policy import StaticScan
 from pcr_exp.runs.data import open_data, prepare_data, training_loader
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.distributed.processes import Processes
+from pcr_exp.training.inputs import model_input, normalization_of
 from pcr_exp.training.models import open_model
-from pcr_exp.training.normalization import model_input, normalization_of
 
 NUM_BINS = 40
 

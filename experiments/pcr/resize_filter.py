@@ -41,8 +41,8 @@ from pcr_exp.images.transcode import to_progressive
 from pcr_exp.loading.transform import EvalTransform, TrainTransform
 from pcr_exp.measuring.tolerance.classifier import Scale, fitted, losses_of
 from pcr_exp.measuring.tolerance.features import Backbone
+from pcr_exp.training.inputs import normalization_of
 from pcr_exp.training.models import EfficientNetLiteConfig, open_efficientnet_lite
-from pcr_exp.training.normalization import normalization_of
 
 Floats = NDArray[np.float32]
 NETWORK = EfficientNetLiteConfig(pretrained=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pcr_exp.config.describe import group_number, in_script, scan_label
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.normalization import Normalization, model_input
+from pcr_exp.training.inputs import Normalization, model_input
 from pcr_exp.training.task import TOP_K
 
 LEVEL_COLUMNS = ["scan", "encoding", "group", "decode"]

@@ -21,8 +21,8 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks, synchronizer
+from pcr_exp.training.inputs import normalization_of
 from pcr_exp.training.models import open_model
-from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.trainer import Trainer
 
 NUM_CLASSES = 100

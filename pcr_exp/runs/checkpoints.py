@@ -16,8 +16,8 @@ from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.evaluation import Trained
 from pcr_exp.runs.directory import RunDirectory
+from pcr_exp.training.inputs import IMAGENET, KEY, Normalization, normalization_of
 from pcr_exp.training.models import check_name, open_model
-from pcr_exp.training.normalization import IMAGENET, KEY, Normalization, normalization_of
 from pcr_exp.training.weights import load_checkpoint
 
 

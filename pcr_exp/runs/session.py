@@ -33,9 +33,9 @@ from pcr_exp.training.columns import with_declared
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes, model_of_first
 from pcr_exp.training.evaluate import evaluate
+from pcr_exp.training.inputs import normalization_of
 from pcr_exp.training.loop import Loop, Stopping
 from pcr_exp.training.models import check_model, open_model
-from pcr_exp.training.normalization import normalization_of
 from pcr_exp.training.report import Progress, Reporter, Row
 from pcr_exp.training.task import open_task
 from pcr_exp.training.trainer import Trainer

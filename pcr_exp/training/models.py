@@ -26,7 +26,7 @@ from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.system.lazy import torch, torchvision
 from pcr_exp.system.words import counted
-from pcr_exp.training.normalization import IMAGENET, Normalization
+from pcr_exp.training.inputs import IMAGENET, Normalization
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,9 +17,8 @@ from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.clocks import amp_dtype
 from pcr_exp.training.distributed.exchange import Exchange, NoExchange
-from pcr_exp.training.input_size import input_size, shrunk
-from pcr_exp.training.normalization import IMAGENET, Normalization, model_input
-from pcr_exp.training.normalization import KEY as NORMALIZATION_KEY
+from pcr_exp.training.inputs import IMAGENET, Normalization, input_size, model_input, shrunk
+from pcr_exp.training.inputs import KEY as NORMALIZATION_KEY
 from pcr_exp.training.task import Classification, Task
 
 

@@ -29,7 +29,7 @@ from pcr_exp.measuring.evaluation import (
 from pcr_exp.records.encode import encode_split
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.training.normalization import IMAGENET
+from pcr_exp.training.inputs import IMAGENET
 
 CPU = torch.device("cpu")
 NUM_IMAGES = 5

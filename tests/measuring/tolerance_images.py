@@ -12,7 +12,7 @@ from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.measuring.tolerance.features import Backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles
-from pcr_exp.training.normalization import Normalization
+from pcr_exp.training.inputs import Normalization
 
 SIZE_PX = 48
 GROUPS = (1, 2, 5, 10)

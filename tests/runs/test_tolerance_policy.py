@@ -18,7 +18,7 @@ from pcr_exp.runs import looks as probes
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
-from pcr_exp.training.normalization import IMAGENET
+from pcr_exp.training.inputs import IMAGENET
 
 pytest.importorskip("sklearn", reason="scikit-learn is not here: pip install 'pcr-exp[pretrained]'")
 SCAN = TolerancePolicyConfig(

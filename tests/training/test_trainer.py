@@ -12,7 +12,7 @@ from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.normalization import model_input
+from pcr_exp.training.inputs import model_input
 from pcr_exp.training.trainer import Trainer, _seed_of_draws
 
 CPU = torch.device("cpu")

@@ -27,8 +27,8 @@ from pcr_exp.errors import ConfigError, ImageError, RecordError
 from pcr_exp.images.codec import Pixels
 from pcr_exp.measuring.tolerance.images import GroupedImages, Views
 from pcr_exp.system.atomic import make_folder, write_atomic
+from pcr_exp.training.inputs import Normalization, model_input, normalization_of
 from pcr_exp.training.models import open_model
-from pcr_exp.training.normalization import Normalization, model_input, normalization_of
 
 _SAME = 1e-3
 """Of the largest output: what folding may change by rounding."""

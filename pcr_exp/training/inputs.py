@@ -1,12 +1,18 @@
-"""What a model takes: pixels normalised as its weights want them."""
+"""What a network is given: pixels normalised as its weights want them, at the size of the epoch.
+
+Small inputs in the first epochs make them cheaper (`training.input_sizes`; Howard 2018 for DAWNBench, Tan and
+Le 2021), and need fewer scans: together with `scan=schedule` resolution and fidelity grow side by side.
+Batches are loaded at `training.image_size` throughout, and shrunk on the device.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pcr_exp.config.components import build, schemas
-from pcr_exp.config.training import ModelConfig
+from pcr_exp.config.training import ModelConfig, TrainingConfig
 from pcr_exp.system.lazy import torch
 
 if TYPE_CHECKING:
@@ -88,3 +94,27 @@ def model_input(
     mean = torch.tensor(normalization.mean, device=device).mul_(255).view(1, 3, 1, 1)
     std = torch.tensor(normalization.std, device=device).mul_(255).view(1, 3, 1, 1)
     return pixels.float().sub_(mean).div_(std)
+
+
+def input_size(config: TrainingConfig, epoch: int) -> int:
+    """Pixels of the input's sides in an epoch (from 0): `input_sizes[i]` after `i` milestones have passed."""
+    if not config.input_sizes:
+        return config.image_size
+    return config.input_sizes[bisect_right(config.input_milestones, epoch)]
+
+
+def shrunk(images: Tensor, size: int) -> Tensor:
+    """Resize a batch, filtered over as many pixels as become one, as Pillow's and torchvision's bilinear.
+
+    Args:
+        images: uint8 [B, H, W, 3], contiguous.
+        size: Of both sides; an image that is no larger is returned as it is.
+
+    Returns:
+        uint8 [B, size, size, 3], contiguous, on the same device.
+    """
+    if max(images.shape[1:3]) <= size:
+        return images
+    pixels = images.permute(0, 3, 1, 2).float()
+    smaller = torch.nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True)
+    return smaller.round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
