@@ -1,4 +1,4 @@
-"""One stretch of a run, from its start or a checkpoint to its end or an interruption."""
+"""One session of a run, from its start or a checkpoint to its end or an interruption."""
 
 from __future__ import annotations
 
