@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
 from pcr_exp.config.compose import prepare_hydra
-from pcr_exp.system.provenance import code_in_words, command_line
+from pcr_exp.system.provenance import command_line, describe_code
 
 REPO = Path(__file__).parents[2]
 # A folder that only some machine has, at the beginning of a word or of a value.
@@ -101,4 +101,4 @@ def test_no_committed_result_names_a_folder_of_a_machine() -> None:
 def test_what_measured_is_a_commit_or_else_a_version(
     git_shas: list[str | None], changed: bool | None, packages: dict[str, str | None], wanted: str
 ) -> None:
-    assert code_in_words(git_shas, changed, packages) == wanted
+    assert describe_code(git_shas, changed, packages) == wanted
