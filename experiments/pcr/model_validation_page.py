@@ -28,7 +28,7 @@ from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.style import MUTED, level_of, scan_levels, scan_words, style
 from pcr_exp.analysis.tables import kilobytes, markdown_table, span, three_figures
 from pcr_exp.system import MIB
-from pcr_exp.system.provenance import code_in_words
+from pcr_exp.system.provenance import describe_code
 
 
 def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
@@ -242,7 +242,7 @@ def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
     meta, settings = measured.meta, measured.meta["settings"]
     commits = [found["git_sha"] and found["git_sha"][:8] for found in meta["measurements"]]
     dirty = any(found["git_dirty"] for found in meta["measurements"])
-    code = code_in_words(commits, dirty, meta["packages"])
+    code = describe_code(commits, dirty, meta["packages"])
     facts = (
         f"{settings['dataset']}, {settings['num_images']} images in records of "
         f"{settings['images_per_record']}; crops of {settings['image_size']} px, batches of "

@@ -19,7 +19,7 @@ from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, st
 from pcr_exp.analysis.tables import with_unit
 from pcr_exp.config.describe import script_in
 from pcr_exp.config.scan_scripts import NUM_GROUPS
-from pcr_exp.policies.policy import measure_words
+from pcr_exp.policies.policy import describe_measure
 from pcr_exp.policies.schedule import probabilities
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
@@ -176,7 +176,7 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
         color, marker = color_in_script(candidate, script), group_marker(candidate)
         ax.plot(rows["seconds"], rows["score"], color=color, marker=marker, label=f"{candidate}")
     measures = scored["measure"].unique()
-    ax.set_ylabel(" / ".join(measure_words(measure) for measure in measures))
+    ax.set_ylabel(" / ".join(describe_measure(measure) for measure in measures))
     wanted = scored.drop_duplicates("seconds").dropna(subset=["threshold"])
     if len(wanted):
         name = "taken by training" if _SUPPLY in measures else "threshold"

@@ -25,7 +25,7 @@ from pcr_exp.analysis.throughput import (
     unlimited,
 )
 from pcr_exp.config.scan import is_level, scan_of
-from pcr_exp.system.provenance import code_in_words
+from pcr_exp.system.provenance import describe_code
 
 _BELOW, _ABOVE = 0.6, 1.6
 
@@ -188,7 +188,7 @@ def facts(measured: Throughput) -> str:
     """What was measured on what, when and by which command."""
     meta, rows = measured.meta, measured.rows
     settings = meta["settings"]
-    code = code_in_words([meta["git_sha"]], meta["git_dirty"], meta["packages"])
+    code = describe_code([meta["git_sha"]], meta["git_dirty"], meta["packages"])
     return (
         f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
         f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "

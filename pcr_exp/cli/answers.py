@@ -51,7 +51,7 @@ def answer_of(run: str | Path) -> Answer | None:
     )
 
 
-def in_words(answer: Answer) -> str:
+def describe_answer(answer: Answer) -> str:
     """Two lines for people."""
     said = f"{answer.headline} {answer.score} {answer.about}"
     return f"{said}\nfigure: {answer.figure}" if answer.figure else said

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pcr_exp.cli.jobs import amounts_in_words
+from pcr_exp.cli.jobs import describe_amounts
 from pcr_exp.cli.timed import WORDS, forward_seconds
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
@@ -40,7 +40,7 @@ class Planned:
     @property
     def words(self) -> str:
         """All of it in one line."""
-        return "; ".join([*self.facts, *([amounts_in_words(self.amounts)] if self.amounts else [])])
+        return "; ".join([*self.facts, *([describe_amounts(self.amounts)] if self.amounts else [])])
 
 
 def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordIndex | None:

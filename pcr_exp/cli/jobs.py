@@ -211,7 +211,7 @@ def print_outcomes(outcomes: Sequence[Outcome], answers: Sequence[Answer | None]
         table.add_row(*cells, style="red" if outcome.failed else "")
     print_table(table, stderr=True)
     if totals := total_amounts(outcomes):
-        print(f"in all: {amounts_in_words(totals)}")
+        print(f"in all: {describe_amounts(totals)}")
 
 
 def total_amounts(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -221,7 +221,7 @@ def total_amounts(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return {name: sum(amounts[name] for amounts in planned) for name in known}
 
 
-def amounts_in_words(amounts: Mapping[str, float]) -> str:
+def describe_amounts(amounts: Mapping[str, float]) -> str:
     """`about 1.5 hours, 120 MB read, 3.1 MB of disk`, of those that are known."""
     return ", ".join(AMOUNTS[name](amounts[name]) for name in AMOUNTS if name in amounts)
 

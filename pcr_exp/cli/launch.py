@@ -70,10 +70,10 @@ def launch(
     with leaving_readers():
         if helping.is_asked(sys.argv[1:]):
             sys.exit(print_help(config_name, schema, sys.argv[1:]))
-        _launch(Job(task, schema, plan), config_name)
+        _launch(HydraTask(task, schema, plan), config_name)
 
 
-def _launch(job: Job[Any], config_name: str) -> None:
+def _launch(job: HydraTask[Any], config_name: str) -> None:
     main = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(job)
     SweepFolder.begun, SweepFolder.handed_over, status = None, False, 0
     with unwinding_signals(job.signalled):
@@ -129,7 +129,7 @@ class Signalled:
             raise SystemExit(128 + self.number)
 
 
-class Job(Generic[T]):
+class HydraTask(Generic[T]):
     """The task as Hydra calls it, here or in a launcher's process: picklable, if what it is given is."""
 
     def __init__(self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned]) -> None:

@@ -36,7 +36,7 @@ from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 from pcr_exp.system.ray_cluster import connect_to_ray
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 """For a job that was asked to end and saves a checkpoint."""
 
 
@@ -78,7 +78,7 @@ class JobCommand:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(_PATIENCE_S)
+                self._process.wait(_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
 
@@ -228,7 +228,7 @@ def run_on_ray(
     except BaseException:
         for task in tasks:
             ray.cancel(task)
-        ray.wait(tasks, num_returns=len(tasks), timeout=_PATIENCE_S, fetch_local=False)
+        ray.wait(tasks, num_returns=len(tasks), timeout=_TIMEOUT_S, fetch_local=False)
         raise
 
 

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.do == "status" and options.name is None:
         for folder in _folders(options.root):
-            print(f"{folder.name}: {in_words(read_jobs(folder))}")
+            print(f"{folder.name}: {describe_jobs(read_jobs(folder))}")
         return
     try:
         if options.do == "wandb":
@@ -95,7 +95,7 @@ def find_sweep(root: Path, name: str | None) -> Path:
     raise RunError(f"there is no sweep {name!r} in {root}; the newest there are: {known}.")
 
 
-def in_words(jobs: Sequence[JobState]) -> str:
+def describe_jobs(jobs: Sequence[JobState]) -> str:
     """How many jobs there are of each kind, and what time is left."""
     counts = Counter(job.state for job in jobs)
     parts = [f"{num} {state}" for state, num in counts.most_common()]
@@ -118,7 +118,7 @@ def status(folder: Path) -> int:
             escape(job.job), job.state, progress, minutes, escape(run), escape(job.detail), style=style
         )
     print_table(table)
-    print(in_words(jobs))
+    print(describe_jobs(jobs))
     return int(any(job.state in FAILURES for job in jobs))
 
 
@@ -127,7 +127,7 @@ def wait(folder: Path, every_s: float) -> int:
     told = ""
     while True:
         jobs = read_jobs(folder)
-        if (words := in_words(jobs)) != told:
+        if (words := describe_jobs(jobs)) != told:
             print(told := words, flush=True)
         if not any(job.state in OPEN for job in jobs):
             return int(any(job.state in FAILURES for job in jobs))

@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from pcr_exp.cli.answers import answer_of, in_words
+from pcr_exp.cli.answers import answer_of, describe_answer
 from pcr_exp.cli.dry_run import Planned, index_of, num_in_files
 from pcr_exp.cli.jobs import note_run
 from pcr_exp.cli.timed import WORDS, update_seconds
@@ -40,7 +40,7 @@ def train(config: TrainConfig) -> str:
     """One run; returns "finished" or "skipped"."""
     done = run_training(config, draw=draw, claimed=note_run)
     if os.environ.get("RANK", "0") == "0" and (answer := answer_of(done.folder)) is not None:
-        print(in_words(answer))
+        print(describe_answer(answer))
     return done.status
 
 

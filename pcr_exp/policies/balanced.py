@@ -19,7 +19,7 @@ from pcr_exp.config.check import INNER_SHARE, at_least, require
 from pcr_exp.config.components import register
 from pcr_exp.config.scan import CandidatesConfig, ScanConfig, require_start
 from pcr_exp.config.scan_scripts import NUM_GROUPS
-from pcr_exp.policies.pace import Pace, Stretch, balanced_group, supplied_per_s
+from pcr_exp.policies.pace import Interval, Pace, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import Decision, OneGroup, PolicyInputs, Probe, ScanPolicy, Update, open_policy
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pcr_exp.storage.protocol import Counts
 
 _MEMORY = 0.5
-"""Weight of a stretch in the sums after the next one: a new bandwidth is believed after two or three."""
+"""Weight of an interval in the sums after the next one: a new bandwidth is believed after two or three."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -99,7 +99,7 @@ class BalancedScan(OneGroup):
         self._consensus = consensus
         self._every_steps = every_steps
         self._headroom = headroom
-        self._past = Stretch()
+        self._past = Interval()
         self._pace = Pace(max_slowdown)
         self._floor_group = min(floor.candidates)
         self._began: tuple[float, ...] | None = None
@@ -124,12 +124,12 @@ class BalancedScan(OneGroup):
         if self._num_steps == self._every_steps:
             passed = [after - before for after, before in zip(now, self._began, strict=True)]
             *agreed, settled = self._consensus.mean([self._num_images, *passed, self._is_settled])
-            self._decide(Stretch(*agreed), is_settled=settled == 1)
+            self._decide(Interval(*agreed), is_settled=settled == 1)
             self._began = now
             self._num_steps, self._num_images, self._is_settled = 0, 0, True
 
-    def _decide(self, stretch: Stretch, *, is_settled: bool) -> None:
-        self._past = self._past.then(stretch, _MEMORY)
+    def _decide(self, interval: Interval, *, is_settled: bool) -> None:
+        self._past = self._past.then(interval, _MEMORY)
         bytes_per_s, consumed_per_s = self._past.bytes_per_s, self._past.consumed_per_s
         if bytes_per_s is None:
             return
@@ -137,7 +137,7 @@ class BalancedScan(OneGroup):
         lowest = min(group for group in self._bytes_per_image if group >= self._floor_group)
         storage_keeps_up = bytes_per_s >= consumed_per_s * self._bytes_per_image[read]
         if is_settled and storage_keeps_up:
-            self._pace.observe(read, stretch.delivered_per_s, stretch.wait_share, lowest=lowest)
+            self._pace.observe(read, interval.delivered_per_s, interval.wait_share, lowest=lowest)
         sizes = {group: size for group, size in self._bytes_per_image.items() if group >= lowest}
         supplied = supplied_per_s(bytes_per_s, sizes, self._pace.too_slow)
         # From a group whose speed is not known yet it goes down only: nothing could be compared with it.
@@ -178,7 +178,7 @@ class BalancedScan(OneGroup):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; counting begins anew with the first update."""
         super().load_state_dict(state)
-        self._past = Stretch(*state["past"])
+        self._past = Interval(*state["past"])
         self._pace.load_state_dict(state["pace"])
         self._floor_group = state["floor_group"]
         self._floor.load_state_dict(state["floor"])

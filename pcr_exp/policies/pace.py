@@ -1,6 +1,6 @@
 """What `balanced` knows: how fast images are consumed, supplied by storage, and decoded at each scan group.
 
-What is consumed and supplied is counted over stretches of some updates (`Stretch`). What fidelity costs
+What is consumed and supplied is counted over intervals of some updates (`Interval`). What fidelity costs
 besides bytes is how fast training goes at each scan group while storage keeps up (`Pace`).
 Decoding more scans takes processor time. Where decoding is the limit, training waits; where it shares its
 cores with training, training itself is slower. Both show in the images that come per second, compared with
@@ -15,17 +15,17 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 _FORGET_AFTER = 50
-"""Stretches after which a limit is found out anew: other processes come and go."""
+"""Intervals after which a limit is found out anew: other processes come and go."""
 _NUM_REMEMBERED = 6
-"""Stretches that a group's speed is the mean of: the machine itself has faster and slower minutes."""
+"""Intervals that a group's speed is the mean of: the machine itself has faster and slower minutes."""
 _NUM_TO_JUDGE = 3
-"""Stretches at a group before its speed is compared with others'."""
+"""Intervals at a group before its speed is compared with others'."""
 _STANDARD_ERRORS = 2
 """By which two groups' speeds must differ beyond what may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Interval:
     """What was counted over some updates."""
 
     num_images: float = 0.0
@@ -36,9 +36,9 @@ class Stretch:
     busy_s: float = 0.0
     """Seconds that it had reads to do."""
 
-    def then(self, later: Stretch, memory: float) -> Stretch:
+    def then(self, later: Interval, memory: float) -> Interval:
         """Both together, this one with the weight `memory`."""
-        return Stretch(*(memory * a + b for a, b in zip(astuple(self), astuple(later), strict=True)))
+        return Interval(*(memory * a + b for a, b in zip(astuple(self), astuple(later), strict=True)))
 
     @property
     def consumed_per_s(self) -> float:
@@ -98,7 +98,7 @@ def balanced_group(
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Images per second of the last stretches: how many, their mean, and the squared differences from it."""
+    """Images per second of the last intervals: how many, their mean, and the squared differences from it."""
 
     num: int = 0
     mean: float = 0.0
@@ -118,24 +118,24 @@ class Rates:
 
 
 class Pace:
-    """Remembers the groups that are too slow; told of stretches in which storage kept up."""
+    """Remembers the groups that are too slow; told of intervals in which storage kept up."""
 
     def __init__(self, max_slowdown: float) -> None:
         """`max_slowdown` is the share of speed that may be lost."""
         self._max_slowdown = max_slowdown
         self._measured: dict[int, Rates] = {}
-        self._num_stretches = 0
+        self._num_intervals = 0
         self.too_slow: dict[int, float] = {}
         """Images per second of the groups that are."""
 
     def observe(self, group: int, rate: float, wait_share: float, *, lowest: int) -> None:
-        """Learn from a stretch at one group: its images/s and the share of waiting in its time.
+        """Learn from an interval at one group: its images/s and the share of waiting in its time.
 
         `lowest` is the lowest group that may be read. While none below `group` is known, waiting is a reason
         to get to know one.
         """
-        self._num_stretches += 1
-        if self._num_stretches % _FORGET_AFTER == 0:
+        self._num_intervals += 1
+        if self._num_intervals % _FORGET_AFTER == 0:
             self._forget()
         self._measured[group] = self._measured.get(group, Rates()).and_also(rate)
         if not self._lower(group):
@@ -167,14 +167,14 @@ class Pace:
         """What was learned."""
         return {
             "measured": {group: list(astuple(rates)) for group, rates in self._measured.items()},
-            "num_stretches": self._num_stretches,
+            "num_stretches": self._num_intervals,
             "too_slow": dict(self.too_slow),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._measured = {group: Rates(*rates) for group, rates in state["measured"].items()}
-        self._num_stretches, self.too_slow = state["num_stretches"], dict(state["too_slow"])
+        self._num_intervals, self.too_slow = state["num_stretches"], dict(state["too_slow"])
 
     def _lower(self, group: int) -> list[Rates]:
         return [

@@ -37,7 +37,7 @@ _MEASURES = {
 }
 
 
-def measure_words(measure: str) -> str:
+def describe_measure(measure: str) -> str:
     """What the scores of a `Decision` are, for logs and figures; a user's own measure by its name."""
     return _MEASURES.get(measure, measure.replace("_", " "))
 

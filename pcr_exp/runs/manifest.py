@@ -18,7 +18,7 @@ from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.redaction import redacted_text
 from pcr_exp.runs.quality import GroupQuality
-from pcr_exp.runs.sessions import Stretch, joint_key, new_stretch, timing_keys
+from pcr_exp.runs.sessions import SessionFacts, joint_key, new_session, timing_keys
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.columns import Column
 from pcr_exp.system.provenance import utc_now
@@ -92,8 +92,8 @@ class Manifest:
     """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
     columns: list[Column] = field(default_factory=list)
     """What the rows have beside the columns of every run: those that the scan policy declares."""
-    sessions: list[Stretch] = field(default_factory=list)
-    """Every stretch of the run, in order."""
+    sessions: list[SessionFacts] = field(default_factory=list)
+    """Every session of the run, in order."""
 
 
 def new_manifest(
@@ -108,19 +108,19 @@ def new_manifest(
         name: The run's directory.
         images: Key of the images of all splits.
     """
-    stretch = new_stretch(config, device)
-    now = stretch.started_at
+    session = new_session(config, device)
+    now = session.started_at
     return Manifest(
         run_id=name,
         status="running",
-        command=stretch.command,
-        git_sha=stretch.git_sha,
-        git_dirty=stretch.git_dirty,
-        packages=stretch.packages,
-        python=stretch.python,
-        cpu=stretch.cpu,
-        num_cores=stretch.num_cores,
-        gpu=stretch.gpu,
+        command=session.command,
+        git_sha=session.git_sha,
+        git_dirty=session.git_dirty,
+        packages=session.packages,
+        python=session.python,
+        cpu=session.cpu,
+        num_cores=session.num_cores,
+        gpu=session.gpu,
         seed=config.seed,
         dataset=config.dataset.name,
         label=config.dataset.label,
@@ -139,7 +139,7 @@ def new_manifest(
         quality=previous.quality if previous else [],
         started_at=previous.started_at if previous else now,
         resumed_at=[*previous.resumed_at, now] if previous else [],
-        sessions=[*previous.sessions, stretch] if previous else [stretch],
+        sessions=[*previous.sessions, session] if previous else [session],
     )
 
 
@@ -232,7 +232,7 @@ def manifest_of(values: Any, where: str) -> Manifest:
         raise RunError(f"{where}: status={values['status']!r}; wanted {', '.join(STATUSES)}.")
     values = dict(values)
     values["columns"] = [_column(item, where) for item in values.get("columns", [])]
-    values["sessions"] = [_part(Stretch, item, where) for item in values.get("sessions", [])]
+    values["sessions"] = [_part(SessionFacts, item, where) for item in values.get("sessions", [])]
     values["quality"] = [_part(GroupQuality, item, where) for item in values.get("quality", [])]
     if values.get("dataset_facts") is not None:
         values["dataset_facts"] = _part(DatasetFacts, values["dataset_facts"], where)

@@ -1,4 +1,4 @@
-"""One stretch of a run, from its start or a checkpoint to its end or an interruption."""
+"""One session of a run, from its start or a checkpoint to its end or an interruption."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
 from pcr_exp.runs.data import RunData, training_loader, validation_loader, with_cache
-from pcr_exp.runs.looks import Probes, Validation, ValidationBatches
 from pcr_exp.runs.predictions import Predictions, open_predictions
 from pcr_exp.runs.rows import team_row
+from pcr_exp.runs.validation import Probes, Validation, ValidationBatches
 from pcr_exp.storage.protocol import Counts
 from pcr_exp.system.columns import Column
 from pcr_exp.system.machine import OthersCpu

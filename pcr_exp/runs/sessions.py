@@ -1,6 +1,6 @@
 """A run's sessions as its manifest keeps them, and what decides how long they take: settings, machine, code.
 
-Each session is one stretch of the run, from a start or a checkpoint to an end.
+Each session is one part of the run, from a start or a checkpoint to an end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SETTINGS = {
 
 
 @dataclass(kw_only=True, slots=True)
-class Stretch:
+class SessionFacts:
     """One session: on what it ran, and which part of the run it made."""
 
     started_at: str
@@ -54,14 +54,14 @@ class Stretch:
     """Key of settings, machine and code; see `timing_key`."""
 
 
-def new_stretch(config: TrainConfig, device: torch.device) -> Stretch:
+def new_session(config: TrainConfig, device: torch.device) -> SessionFacts:
     """Describe a session that begins now, in this process."""
     git_sha, git_dirty = provenance.git_state()
     packages = provenance.package_versions()
     cpu, gpu = provenance.cpu_model(), provenance.gpu_model(device)
     settings = timing_settings(asdict(config))
     code = f"{git_sha} {'changed' if git_dirty else ''}" if git_sha else f"version {packages['pcr-exp']}"
-    return Stretch(
+    return SessionFacts(
         started_at=utc_now(),
         command=provenance.command_line(),
         settings=settings,
@@ -115,7 +115,7 @@ def timing_key(
     return key_of({"settings": dict(settings), **machine})
 
 
-def timing_keys(stretches: Sequence[Stretch]) -> list[str]:
+def timing_keys(sessions: Sequence[SessionFacts]) -> list[str]:
     """Return the different timing keys of the sessions that made a part of the run as it is now.
 
     What a killed session trained after its last checkpoint was trained again by the next: a session from
@@ -123,11 +123,11 @@ def timing_keys(stretches: Sequence[Stretch]) -> list[str]:
     """
     keys: list[str] = []
     earliest: float = float("inf")
-    for stretch in reversed(stretches):
-        if stretch.from_step is not None and stretch.from_step < earliest:
-            earliest = stretch.from_step
-            if stretch.timing_key not in keys:
-                keys.insert(0, stretch.timing_key)
+    for session in reversed(sessions):
+        if session.from_step is not None and session.from_step < earliest:
+            earliest = session.from_step
+            if session.timing_key not in keys:
+                keys.insert(0, session.timing_key)
     return keys
 
 

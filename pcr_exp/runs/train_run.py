@@ -13,7 +13,7 @@ import torch
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.describe import network_label, scan_label, storage_label
-from pcr_exp.policies.policy import declared_columns, measure_words
+from pcr_exp.policies.policy import declared_columns, describe_measure
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import (
@@ -248,7 +248,7 @@ def _restore(session: Session, directory: RunDirectory) -> int:
 
 
 def _decided(row: Row) -> tuple[int, int, str, dict[str, float]]:
-    return row["epoch"], row["group"], measure_words(row["measure"]), row["scores"]
+    return row["epoch"], row["group"], describe_measure(row["measure"]), row["scores"]
 
 
 def _log_eval(row: Row, epochs: int, headline: str) -> None:

@@ -20,7 +20,7 @@ from pcr_exp.system.own_folder import shared_folder
 
 HOLDER_SUFFIX = ".holder"
 HOST_LOCK = "pcr_exp.exclusive"
-_PATIENCE_S = 0.1
+_TIMEOUT_S = 0.1
 """A holder removes the lock's file as it leaves. Whoever had opened it by then must try again."""
 
 
@@ -48,7 +48,7 @@ def hold(path: Path, in_use: Callable[[str], PcrExpError]) -> Iterator[str | Non
     """
     beside = path.with_name(path.name + HOLDER_SUFFIX)
     # A lock that only exists as a file would outlive a killed holder: where there is no other, this fails.
-    lock = FileLock(path, timeout=_PATIENCE_S, poll_interval=0.02, thread_local=False, fallback_to_soft=False)
+    lock = FileLock(path, timeout=_TIMEOUT_S, poll_interval=0.02, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:

@@ -115,7 +115,7 @@ def handled_signals() -> Iterator[StopRequest]:
 
 POLL_S = 0.5
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """For the end of a process that may save a checkpoint first."""
 
 
@@ -146,7 +146,7 @@ def _end_at_once() -> None:
 def terminate() -> None:
     """End this process by SIGTERM, which a training run takes as a wish; after a minute, at once."""
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(PATIENCE_S)
+    time.sleep(TIMEOUT_S)
     os._exit(128 + signal.SIGTERM)
 
 

@@ -43,7 +43,7 @@ def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | 
     return sha, bool(changes)
 
 
-def code_in_words(
+def describe_code(
     git_shas: Iterable[str | None], changed: bool | None, packages: Mapping[str, str | None]
 ) -> str:
     """What measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`; without git `pcr-exp 0.1.0`.

@@ -17,7 +17,7 @@ from runner_processes import call
 from pcr_exp.cli import schemas, timed
 from pcr_exp.cli import train as training
 from pcr_exp.cli.dry_run import WOULD_RUN, Planned
-from pcr_exp.cli.jobs import Outcome, amounts_in_words, total_amounts
+from pcr_exp.cli.jobs import Outcome, describe_amounts, total_amounts
 from pcr_exp.cli.train import find_pace
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import ConfigError, DatasetError, RecordError
@@ -182,5 +182,5 @@ def test_totals_leave_out_what_one_job_does_not_know() -> None:
         Outcome("b", WOULD_RUN, "", {"seconds": 3600.0}),
     ]
     assert total_amounts(jobs) == {"seconds": 10800.0}
-    assert amounts_in_words({"disk_bytes": 2.5e9, "seconds": 90}) == "about 1.5 minutes, 2.50 GB of disk"
+    assert describe_amounts({"disk_bytes": 2.5e9, "seconds": 90}) == "about 1.5 minutes, 2.50 GB of disk"
     assert total_amounts([Outcome("c", "finished")]) == {}

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from runner_processes import REPO, call
 
 from experiments.catalogue import FOLDER, PAGE, WITHOUT_AN_EXPERIMENT, LabNote, page, read_note, read_notes
-from pcr_exp.cli.answers import answer_of, in_words
+from pcr_exp.cli.answers import answer_of, describe_answer
 from pcr_exp.cli.typed import SMOKE, acting, beside, smoke_overrides
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import load
@@ -130,7 +130,9 @@ def test_a_policy_decides_in_a_trial_run(scan: str, first: list[tuple[int, str]]
     answer = answer_of(done.folder)
     score = next(row["val_top1"] for row in reversed(rows) if row["kind"] == "eval")
     assert answer is not None and (answer.headline, answer.score) == ("top-1", f"{100 * score:.1f}%")
-    assert in_words(answer) == f"top-1 {answer.score} of 16 images, after {small.training.epochs} epochs"
+    assert (
+        describe_answer(answer) == f"top-1 {answer.score} of 16 images, after {small.training.epochs} epochs"
+    )
 
 
 def test_what_was_typed_of_a_policy_is_left_in_a_trial_run() -> None:

@@ -138,7 +138,7 @@ def test_a_process_that_is_an_orphan_already_ends_at_once(forked: Fork) -> None:
 
 
 def test_a_run_is_asked_to_end_and_then_made_to(forked: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(ending, "TIMEOUT_S", 0.3)
     asked = forked(terminate)
     assert os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]) == -signal.SIGTERM
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pcr_exp.policies.balanced import BalancedScan
 from pcr_exp.policies.consensus import Alone
-from pcr_exp.policies.pace import Stretch, balanced_group, supplied_per_s
+from pcr_exp.policies.pace import Interval, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
 from pcr_exp.policies.smallest import CosineScan
@@ -157,7 +157,7 @@ def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
     simulation.decode_per_s = dict.fromkeys(range(6, 11), 700.0)
     policy = balanced(simulation)
     simulation.run(policy, 300)
-    # Groups 1, 10, 5, 7 and 6 are compared, each over three stretches of ten updates, with `AHEAD` between.
+    # Groups 1, 10, 5, 7 and 6 are compared, each over three intervals of ten updates, with `AHEAD` between.
     assert set(simulation.groups[200:]) == {5}
     assert sum(simulation.waits[200:]) == 0
     simulation.decode_per_s = {}
@@ -267,14 +267,14 @@ def test_supply_is_the_slower_of_storage_and_decoding() -> None:
     assert supplied_per_s(1000, {1: 1, 2: 2, 5: 10}, {2: 300}) == {1: 1000, 2: 300, 5: 100}
 
 
-def test_stretches_add_up_with_a_fading_memory() -> None:
-    both = Stretch(100, 1, 1, 1000, 2).then(Stretch(100, 1, 0, 2000, 1), 0.5)
-    assert both == Stretch(150, 1.5, 0.5, 2500, 2)
+def test_intervals_add_up_with_a_fading_memory() -> None:
+    both = Interval(100, 1, 1, 1000, 2).then(Interval(100, 1, 0, 2000, 1), 0.5)
+    assert both == Interval(150, 1.5, 0.5, 2500, 2)
     assert (both.consumed_per_s, both.delivered_per_s, both.wait_share, both.bytes_per_s) == (
         100,
         75,
         0.25,
         1250,
     )
-    assert (Stretch().consumed_per_s, Stretch().delivered_per_s, Stretch().wait_share) == (0, 0, 0)
-    assert Stretch().bytes_per_s is None
+    assert (Interval().consumed_per_s, Interval().delivered_per_s, Interval().wait_share) == (0, 0, 0)
+    assert Interval().bytes_per_s is None

@@ -60,7 +60,7 @@ def test_a_slower_group_shuts_out_those_above_it() -> None:
 
 @pytest.mark.parametrize("rates", [(96, 97, 95), (60, 90, 120), (80, 80)])
 def test_what_may_be_lost_or_is_chance_shuts_out_nothing(rates: tuple[float, ...]) -> None:
-    """A twentieth less; a mean that says little; two stretches alone."""
+    """A twentieth less; a mean that says little; two intervals alone."""
     assert seen(seen(Pace(0.05), 1, 100, 101, 99), 5, *rates).fast_enough(GROUPS) == set(GROUPS)
 
 

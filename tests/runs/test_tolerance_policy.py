@@ -14,7 +14,7 @@ from pcr_exp.measuring.tolerance.features import Backbone, extract_features
 from pcr_exp.measuring.tolerance.images import RecordImages
 from pcr_exp.policies.smallest import TolerancePolicyConfig
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs import looks as probes
+from pcr_exp.runs import validation as probes
 from pcr_exp.runs.data import open_data
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training

@@ -14,10 +14,10 @@ from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.runs.data import open_data, training_loader, validation_loader
-from pcr_exp.runs.looks import ValidationBatches
 from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.session import open_session
 from pcr_exp.runs.train_run import run_training
+from pcr_exp.runs.validation import ValidationBatches
 from pcr_exp.storage.throttle import ThrottledStorage
 from pcr_exp.training.distributed.processes import Processes
 
@@ -137,12 +137,12 @@ def test_baseline_records_have_one_fidelity(configure: Any) -> None:
 def test_images_at_a_group_are_decoded_once_if_they_fit(
     configure: Any, cache_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.runs.looks.CACHE_BYTES", cache_bytes)
+    monkeypatch.setattr("pcr_exp.runs.validation.CACHE_BYTES", cache_bytes)
     config = configure(training__eval_groups=["full", "same"])
     opened = []
     loader = validation_loader
     monkeypatch.setattr(
-        "pcr_exp.runs.looks.validation_loader", lambda *args: opened.append(args) or loader(*args)
+        "pcr_exp.runs.validation.validation_loader", lambda *args: opened.append(args) or loader(*args)
     )
     run_training(config, progress=False)
     assert len(opened) == (1 if cache_bytes else 2)

@@ -13,8 +13,7 @@ from gloo_processes import environment, free_port, start
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
-from pcr_exp.runs import looks as validation
-from pcr_exp.runs import train_run
+from pcr_exp.runs import train_run, validation
 from pcr_exp.training.distributed import processes as processes_module
 from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 

@@ -10,8 +10,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import prepare_hydra
-from pcr_exp.system.provenance import code_in_words, command_line
+from pcr_exp.system.provenance import command_line, describe_code
 
 REPO = Path(__file__).parents[2]
 # A folder that only some machine has, at the beginning of a word or of a value.
@@ -67,7 +68,7 @@ def test_processes_of_torchrun_say_how_they_were_started(typed: pytest.MonkeyPat
 
 
 def test_a_job_of_a_launcher_says_what_would_make_it_alone(typed: pytest.MonkeyPatch) -> None:
-    prepare_hydra()
+    prepare_hydra(commands={"train": TrainConfig})
     typed.setattr(sys, "orig_argv", ["/venv/bin/python", "-m", "joblib.externals.loky.worker", "--pipe", "7"])
     with initialize_config_dir(str(REPO / "configs"), version_base="1.3"):
         config = compose("train", ["scan=group_2", "seed=3"], return_hydra_config=True)
@@ -101,4 +102,4 @@ def test_no_committed_result_names_a_folder_of_a_machine() -> None:
 def test_what_measured_is_a_commit_or_else_a_version(
     git_shas: list[str | None], changed: bool | None, packages: dict[str, str | None], wanted: str
 ) -> None:
-    assert code_in_words(git_shas, changed, packages) == wanted
+    assert describe_code(git_shas, changed, packages) == wanted

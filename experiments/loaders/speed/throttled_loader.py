@@ -35,7 +35,7 @@ _CLEARLY_SLOWER = 1.5
 _OWN_S, _MEASURED_S = 1.5, 3.0
 
 
-class Stretch(NamedTuple):
+class Taken(NamedTuple):
     """So many batches of a running stream."""
 
     seconds: float
@@ -59,7 +59,7 @@ def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderC
     )
 
 
-def take(stream: Iterator[Batch], num_batches: int) -> Stretch:
+def take(stream: Iterator[Batch], num_batches: int) -> Taken:
     """Take so many batches, and say how long it took."""
     started_s = time.perf_counter()
     num_images = num_bytes = 0
@@ -67,7 +67,7 @@ def take(stream: Iterator[Batch], num_batches: int) -> Stretch:
         batch = next(stream)
         num_images += len(batch.labels)
         num_bytes += batch.record_bytes
-    return Stretch(time.perf_counter() - started_s, num_images, num_bytes / MIB)
+    return Taken(time.perf_counter() - started_s, num_images, num_bytes / MIB)
 
 
 def own_seconds(unthrottled: Iterator[Batch]) -> float:

@@ -6,14 +6,21 @@ from typing import Any
 import pytest
 import torch
 
-from pcr_exp.runs import sessions as stretches
-from pcr_exp.runs.sessions import Stretch, joint_key, new_stretch, timing_key, timing_keys, timing_settings
+from pcr_exp.runs import sessions
+from pcr_exp.runs.sessions import (
+    SessionFacts,
+    joint_key,
+    new_session,
+    timing_key,
+    timing_keys,
+    timing_settings,
+)
 
 CPU = torch.device("cpu")
 
 
-def session(from_step: int | None, key: str) -> Stretch:
-    return Stretch(
+def session(from_step: int | None, key: str) -> SessionFacts:
+    return SessionFacts(
         **dict.fromkeys(("started_at", "command", "device", "cpu", "host", "python"), ""),
         **dict.fromkeys(("gpu", "git_sha", "git_dirty")),
         settings={},
@@ -60,7 +67,7 @@ def test_the_key_of_several_is_none_of_theirs() -> None:
     ],
 )
 def test_a_setting_of_speed_changes_the_timing_key(configure: Any, change: dict[str, Any]) -> None:
-    one, other = (new_stretch(config, CPU) for config in (configure(), configure(**change)))
+    one, other = (new_session(config, CPU) for config in (configure(), configure(**change)))
     assert one.timing_key != other.timing_key
     assert one.settings.keys() == other.settings.keys()
     assert len([key for key in one.settings if one.settings[key] != other.settings[key]]) == 1
@@ -68,7 +75,7 @@ def test_a_setting_of_speed_changes_the_timing_key(configure: Any, change: dict[
 
 def test_what_neither_learns_nor_slows_changes_nothing(configure: Any) -> None:
     same = configure(runs_root="elsewhere", tracking__name="wandb", seed=4)
-    assert new_stretch(configure(), CPU).timing_key == new_stretch(same, CPU).timing_key
+    assert new_session(configure(), CPU).timing_key == new_session(same, CPU).timing_key
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,7 @@ def test_another_machine_or_code_is_another_key(configure: Any, other: dict[str,
 def test_hosts_are_told_apart_and_not_named(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = []
     for name in ("anna", "bert", "anna"):
-        monkeypatch.setattr(stretches.socket, "gethostname", lambda name=name: name)
-        hosts.append(new_stretch(configure(), CPU).host)
+        monkeypatch.setattr(sessions.socket, "gethostname", lambda name=name: name)
+        hosts.append(new_session(configure(), CPU).host)
     assert hosts[0] == hosts[2] != hosts[1]
     assert "anna" not in hosts[0]
