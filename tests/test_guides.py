@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[1]
-GUIDES = [REPO / "docs" / "guides" / f"{name}.md" for name in ("tables", "tasks")]
+GUIDES = [REPO / "docs" / "guides" / f"{name}.md" for name in ("tables", "tasks", "photographs")]
 BLOCK = re.compile(r"<!-- run -->\n```(python|bash)\n(.*?)```", re.DOTALL)
 
 

@@ -37,7 +37,7 @@ from pcr_exp.measuring.throughput.job import Job, describe, is_free, job_of, lim
 from pcr_exp.measuring.throughput.levels import Lane, Row
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.records import epoch_bytes
-from pcr_exp.runs.bars import counting_bar
+from pcr_exp.system.progress import counting_bar
 
 log = logging.getLogger(__name__)
 

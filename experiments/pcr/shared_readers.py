@@ -25,10 +25,10 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.measuring.throughput.job import Job, describe, limits, own_jobs
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import is_limited
 from pcr_exp.storage.throttle import Throttle
+from pcr_exp.system.progress import counting_bar
 
 _ENDLESS = 10**6
 """Epochs; whoever consumes them stops at a time."""

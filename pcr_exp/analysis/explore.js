@@ -290,11 +290,14 @@ function drawTask() {
   const key = `${state.use} ${state.group}`;
   if (key === drawnMistakes) return;
   drawnMistakes = key;
-  byId("mistakes").replaceChildren(...(found ? mistakes(use, found) : [])); // none of numbers and sets
+  byId("mistakes").replaceChildren(...mistakes(use, found));
 }
 
 function mistakes(use, found) {
   const group = data.groups[state.group];
+  if (!use.mistakes.length) {
+    return [make("p", { className: "note" }, "The label is no single class, so no image is right or wrong.")];
+  }
   if (!found) return [make("p", {}, `Group ${group} was not measured.`)];
   const heading = make("h3", {}, `Right with all scans, wrong at group ${group}`);
   const trained = make("small", {}, ` trained there, ${use.words}`);

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pcr_exp.api.dataset import Labels, RecordDataset, StaticDataset
+from pcr_exp.api.photographs import is_photographs, prepared
 from pcr_exp.api.scan import ALL, Scan, encoding_of, is_static
 from pcr_exp.config.check import expanded, require
 from pcr_exp.config.records import MAX_PIXELS
+from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import MissingFileError, RecordError, RefusedError
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.presence import require_files
@@ -30,13 +32,15 @@ def open(
     decode: str = "scaled",
     seed: int | None = None,
     max_pixels: int = MAX_PIXELS,
+    prepare: str | os.PathLike[str] | None = None,
+    split: str | None = None,
 ) -> RecordDataset:
     """The images of a split, as a dataset that torch's `DataLoader` takes, and that has a loader of its own.
 
     Args:
         root: Folder or address (`s3://`, `gs://`, `http://`) of a split's records, as
             `python -m experiments.prepare` makes them: the one that holds `pcr/` and `baseline/`, or one of
-            these.
+            these. With `prepare`, photographs: a folder of class folders, or a table of paths and labels.
         scan: Which bytes are read: `group_1` to `group_10`, `all`, `baseline`, or a policy's name, or a dict
             of its name and settings: `{"name": "schedule", "groups": [2, 10], "milestones": [30]}`.
         label: Which label, if the records have several.
@@ -49,14 +53,26 @@ def open(
         seed: Seeds what is random in the transform, of each image from this, the epoch (`set_epoch`) and its
             index; None leaves that to the process, as torch's datasets do.
         max_pixels: Images of more are not decoded.
+        prepare: A local folder for records of photographs. They are made once, with a bar on stderr and the
+            checks of `python -m experiments.prepare`, and opened the next time.
+        split: With `prepare`, which of train (the default), tune and val is opened.
 
     Raises:
         ConfigError: an argument cannot work with these records.
         RecordError: there are no records, they are damaged or not all there, or they lack the scan group.
         StorageError: the address cannot be opened.
+        PcrExpError: photographs cannot be prepared.
     """
     require(max_pixels >= 1, "max_pixels", max_pixels, "at least 1")
-    storage = PerProcessStorage(expanded(os.fspath(root)))
+    require(
+        split is None or prepare is not None, "split", split, "None without prepare: a split has a folder"
+    )
+    require(split in (None, *SPLITS), "split", split, " or ".join(SPLITS))
+    address = expanded(os.fspath(root))
+    if prepare is not None:
+        made = prepared(Path(address), os.fspath(prepare), label=label, labels=labels)
+        address = str(made / (split or "train"))
+    storage = PerProcessStorage(address)
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
     require_files(records)
@@ -86,8 +102,12 @@ def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
     for reason in reasons:
         if isinstance(reason, RefusedError):
             raise reason
-    splits = [] if "://" in storage.root else _splits(Path(storage.root), encoding)
+    path = None if "://" in storage.root else Path(storage.root)
+    splits = [] if path is None else _splits(path, encoding)
     hint = f"It holds splits: open one of {', '.join(splits)}." if splits else str(reasons[0])
+    if not splits and path is not None and is_photographs(path):
+        line = f"pcr_exp.open({storage.root!r}, prepare='records/')"
+        hint = f"These are photographs. Prepare them once, and open what is there the next time: {line}."
     raise RecordError(
         f"no records can be opened at {storage}: there is neither {encoding}/{INDEX_FILE} nor {INDEX_FILE}. "
         f"{hint} Wanted the folder of a split, which `python -m experiments.prepare` makes."

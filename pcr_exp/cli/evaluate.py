@@ -36,10 +36,10 @@ from pcr_exp.records.dataset_facts import (
 )
 from pcr_exp.records.fingerprint import images_key, sample_bytes
 from pcr_exp.records.prepare import ensure_records
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.checkpoints import FinishedRun, check_asked, find_runs, open_published, open_runs
 from pcr_exp.runs.data import dataset_facts, open_unthrottled
 from pcr_exp.runs.study_folder import claim_results
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.task import AUC, headline_of, open_task

@@ -73,7 +73,7 @@ def _shown_of_records(found: Sequence[Found], options: argparse.Namespace) -> Sh
     from pcr_exp.config.crops import CropSettings
     from pcr_exp.config.dataset import AugmentConfig
     from pcr_exp.measuring.explore import choose_by_class, explore_images, images_in_records
-    from pcr_exp.runs.bars import counting_bar
+    from pcr_exp.system.progress import counting_bar
 
     index = found[0].records.index
     task = _task(options.tolerance, index.num_groups)
@@ -154,7 +154,7 @@ def explore_task(
     from pcr_exp.analysis import explore as page
     from pcr_exp.images.decode import ProgressiveJpeg
     from pcr_exp.measuring.explore import choose_by_class, explore_images, images_in_files
-    from pcr_exp.runs.bars import counting_bar
+    from pcr_exp.system.progress import counting_bar
 
     label, classes = config.dataset.label, dataset.classes[config.dataset.label]
     images = images_in_files(

@@ -20,9 +20,9 @@ from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.fingerprint import sample_bytes
 from pcr_exp.records.prepare import check_records, prepare_records, read_remarks
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import make_folder
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 
 _SIZED = 500

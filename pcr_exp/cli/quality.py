@@ -24,10 +24,10 @@ from pcr_exp.config.measuring import QualityConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.storage.open import open_root
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 
 

@@ -17,8 +17,8 @@ from pcr_exp.measuring.throughput.job import describe
 from pcr_exp.measuring.throughput.levels import LEVELS_COUNTED, measure_levels
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 
 ELSEWHERE = "measured in a checkout of the repository"

@@ -22,8 +22,8 @@ from pcr_exp.measuring.tolerance.features import Features, extract_features, ope
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples, similarity_of_groups
 from pcr_exp.records.dataset_facts import describe_dataset, facts_of_files
 from pcr_exp.records.fingerprint import dataset_images_key
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.study_folder import claim_results
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.task import headline_of, open_task

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pcr_exp.training.report import interval_rates
 from pcr_exp.training.task import TOP1, Headline
@@ -69,24 +69,6 @@ def training_bar(
             yield training
         finally:
             training.show_totals()
-
-
-@contextmanager
-def counting_bar(name: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function (number done, number in all) that shows a bar called `name` from its first call on."""
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
-
-    def tell(num_done: int, num_in_all: int) -> None:
-        if not bar.task_ids:
-            bar.start()
-            bar.add_task(name, total=num_in_all)
-        bar.update(bar.task_ids[0], completed=num_done)
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
 
 
 @contextmanager

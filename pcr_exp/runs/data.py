@@ -28,13 +28,13 @@ from pcr_exp.records.index_table import read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.storage.cache import CachedStorage, open_cache
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.open import open_root
 from pcr_exp.system import MIB
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.machine import drop, resident_share_of
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.training.distributed.processes import Processes
 
 

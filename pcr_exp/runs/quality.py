@@ -30,10 +30,10 @@ from pcr_exp.policies.policy import PolicyInputs, open_policy
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.bars import counting_bar
 from pcr_exp.runs.data import as_found, open_data
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.keys import key_of
+from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.randomness import Purpose, stream
 
 log = logging.getLogger(__name__)

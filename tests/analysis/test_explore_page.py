@@ -139,6 +139,19 @@ def test_mistakes_are_the_worst_first_and_those_won_are_counted() -> None:
     assert wanted_mistakes(rows) == ["4.jpg", "3.jpg", "2.jpg"]
 
 
+def test_numbers_and_sets_have_scores_and_no_mistakes() -> None:
+    rows = measured({})
+    numbers = np.linspace(0, 1, N, dtype=np.float32)
+    outputs = np.broadcast_to(numbers, (len(rows.facts.groups),) * 2 + (N,))
+    predictions = replace(rows.predictions, outputs=outputs, margins=None)
+    facts = replace(rows.facts, headline="r2", majority_share=None)
+    ids = [f"{i}.jpg" for i in range(N)]
+    rows = replace(rows, facts=facts, predictions=predictions, labels=numbers, ids=ids)
+    data = data_of(explore_page(shown([seen("0.jpg")], task=rows)))["task"]
+    assert [use["mistakes"] for use in data["uses"]] == [[], []] and wanted_mistakes(rows) == []
+    assert data["words"] == "R2" and data["whole"] == 1 and data["guessed"] == 0
+
+
 def test_mistakes_of_the_page_are_images_that_it_has() -> None:
     rows = task({(0, 2): 5})
     data = data_of(explore_page(shown([seen("2.jpg"), seen("4.jpg")], gallery=["2.jpg"], task=rows)))["task"]

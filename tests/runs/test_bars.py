@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from pcr_exp.runs.bars import _logs_above_bar, counting_bar, training_bar
+from pcr_exp.runs.bars import _logs_above_bar, training_bar
+from pcr_exp.system.progress import counting_bar
 
 TOTALS = {
     "samples_seen": 800,

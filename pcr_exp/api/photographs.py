@@ -1,0 +1,113 @@
+"""From a folder of photographs, or a table of them, to records, the first time that they are opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from pcr_exp.api.dataset import Labels
+from pcr_exp.config.check import expanded
+from pcr_exp.config.components import component
+from pcr_exp.config.dataset import DatasetConfig, folder_name
+from pcr_exp.config.records import RecordsConfig
+from pcr_exp.datasets.seen import JPEG_SUFFIXES
+from pcr_exp.datasets.table_file import SUFFIXES
+from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS
+from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.prepare import ensure_records, records_folder
+from pcr_exp.system.progress import counting_bar
+
+log = logging.getLogger(__name__)
+
+_LOOKED_AT = 1000
+"""Entries of a folder, at most, that are asked whether they are photographs."""
+
+
+def prepared(photographs: Path, root: str, *, label: str | None, labels: Labels) -> Path:
+    """The folder that holds the splits of records of photographs; made by the first call, with a bar.
+
+    As `python -m experiments.prepare dataset=folder dataset.root=... records.root=...` makes them, with the
+    same checks, or `dataset=table`; as in training, a later call compares photographs by sizes and times.
+
+    Args:
+        photographs: Class folders, as `dataset=folder` has them; or a table with the columns `path` and
+            `label`, or what `label` calls it.
+        root: Local folder of records, outside of the photographs.
+        label: The column of labels of a table.
+        labels: As `pcr_exp.open` takes it: `float` and `multi_hot` say what the cells of a table are.
+
+    Raises:
+        ConfigError: records are asked for in no local folder, among the photographs, or of records.
+        PcrExpError: as `prepare_records` raises it.
+    """
+    root = expanded(root)
+    if "://" in root or "://" in str(photographs):
+        raise ConfigError(f"prepare={root!r}: wanted a local folder, for photographs in a local folder.")
+    home = photographs if photographs.is_dir() else photographs.parent
+    if photographs.is_dir() and Path(root).resolve().is_relative_to(home.resolve()):
+        raise ConfigError(
+            f"prepare={root!r}: wanted a folder outside of {photographs}, which stays as it is."
+        )
+    if any((photographs / folder / INDEX_FILE).exists() for folder in ("", "pcr", "train/pcr")):
+        raise ConfigError(f"prepare={root!r}: {photographs} holds records already. Open it without prepare.")
+    dataset = _dataset(photographs, label, labels)
+    records = RecordsConfig(root=root, num_workers=min(8, os.cpu_count() or 1))
+    with counting_bar("records") as tell:
+        ensure_records(dataset, records, progress=tell)
+    return Path(root) / records_folder(dataset, records)
+
+
+def is_photographs(path: Path) -> bool:
+    """Whether it is a table, or a folder with JPEG files in it or in a folder of it."""
+    if path.is_file():
+        return path.name.lower().endswith(SUFFIXES)
+    if not path.is_dir():
+        return False
+    folders = [path]
+    with os.scandir(path) as entries:
+        for entry, _ in zip(entries, range(_LOOKED_AT), strict=False):
+            if entry.name.lower().endswith(JPEG_SUFFIXES):
+                return True
+            if entry.is_dir() and not entry.name.startswith("."):
+                folders.append(Path(entry.path))
+    return any(_holds_jpegs(folder, deeper=folder.name in ("train", "val")) for folder in folders[1:])
+
+
+def _holds_jpegs(folder: Path, *, deeper: bool) -> bool:
+    with os.scandir(folder) as entries:
+        for entry, _ in zip(entries, range(_LOOKED_AT), strict=False):
+            if entry.name.lower().endswith(JPEG_SUFFIXES):
+                return True
+            if deeper and entry.is_dir() and _holds_jpegs(Path(entry.path), deeper=False):
+                return True
+    return False
+
+
+def _dataset(photographs: Path, label: str | None, labels: Labels) -> DatasetConfig:
+    """The settings that the command would have."""
+    is_table = not photographs.is_dir()
+    kind = "table" if is_table else "folder"
+    schema: Any = component("dataset", kind).schema
+    known = {field.name for field in fields(schema)}
+    written: Any = OmegaConf.to_container(OmegaConf.load(CONFIGS / "dataset" / f"{kind}.yaml"), resolve=False)
+    plain = (int, float, type(None))
+    given: dict[str, Any] = {
+        name: value for name, value in written.items() if name in known and isinstance(value, plain)
+    }
+    given["label"] = label or written["label"]
+    if is_table:
+        from pcr_exp.datasets.table import ColumnsConfig
+
+        cells = "several" if labels == "multi_hot" else "number" if labels is float else "class"
+        given |= {"table": str(photographs), "columns": ColumnsConfig(kind=cells)}
+        given["name"] = folder_name(None, str(photographs))
+    else:
+        given |= {"root": str(photographs), "name": folder_name(str(photographs))}
+    dataset: DatasetConfig = schema(**given)
+    return dataset
