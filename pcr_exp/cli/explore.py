@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.check import require
 from pcr_exp.config.loader import ANTIALIAS, DECODE_MODES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pcr_exp.config.crops import CropSettings
     from pcr_exp.config.measuring import ToleranceConfig
     from pcr_exp.datasets.sample import Dataset, Sample
+    from pcr_exp.measuring.explore import StoredImages
     from pcr_exp.records.inspect import Found
 
 _CROP_PX = 224
@@ -69,55 +70,63 @@ def _progressive(found: Sequence[Found]) -> list[Found]:
 
 
 def _shown_of_records(found: Sequence[Found], options: argparse.Namespace) -> Shown:
-    from pcr_exp.analysis import explore as page
+    from pcr_exp.analysis.explore import EpochFacts, storage_of, wanted_mistakes
     from pcr_exp.config.crops import CropSettings
     from pcr_exp.config.dataset import AugmentConfig
-    from pcr_exp.measuring.explore import choose_by_class, explore_images, images_in_records
-    from pcr_exp.system.progress import counting_bar
+    from pcr_exp.measuring.explore import choose_by_class, images_in_records
 
     index = found[0].records.index
     task = _task(options.tolerance, index.num_groups)
-    wanted = page.wanted_mistakes(task) if task else []
     label = options.label or (task.facts.label if task else next(iter(index.classes)))
-    images = images_in_records(found, label, wanted)
-    gallery = choose_by_class(images, options.images, options.classes.split(",") if options.classes else ())
+    images = images_in_records(found, label, wanted_mistakes(task) if task else [])
     groups = range(1, index.num_groups + 1)
     crop_px = options.crop_px or (task.facts.image_size if task else _CROP_PX)
-    crops = CropSettings(
-        train_px=crop_px,
-        eval_px=crop_px,
-        augment=AugmentConfig(eval_crop_fraction=options.crop_fraction),
-        antialias=options.antialias,
-        decode=options.decode or (task.facts.decode if task else "scaled"),
-    )
-    max_bytes = int(options.max_mb * 1e6)
-    with counting_bar("images") as tell:
-        explored = explore_images(
-            images,
-            page.in_turn(gallery, [name for name in wanted if name in images.labels]),
-            groups,
-            crops,
-            max_bytes=max_bytes - _PAGE_WITHOUT_IMAGES,
-            num_threads=_NUM_THREADS,
-            progress=tell,
-        )
-    return page.Shown(
+    return _shown(
+        images,
+        _NUM_THREADS,
         title=f"{index.dataset}/{index.split}",
         groups=groups,
-        classes=images.classes,
-        explored=explored,
-        gallery=gallery,
-        crops=crops,
-        epoch=page.EpochFacts(
+        gallery=choose_by_class(images, options.images, options.classes),
+        crops=CropSettings(
+            train_px=crop_px,
+            eval_px=crop_px,
+            augment=AugmentConfig(eval_crop_fraction=options.crop_fraction),
+            antialias=options.antialias,
+            decode=options.decode or (task.facts.decode if task else "scaled"),
+        ),
+        epoch=EpochFacts(
             num_images=index.num_samples,
             images_per_record=index.num_samples / len(index.records),
             image_bytes=[index.mean_prefix_bytes(group) for group in groups],
         ),
         task=task,
-        unread=images.unread,
-        max_bytes=max_bytes,
-        storage=page.storage_of(options.storage) if options.storage else None,
+        max_bytes=int(options.max_mb * 1e6),
+        storage=storage_of(options.storage) if options.storage else None,
     )
+
+
+def _shown(
+    images: StoredImages, num_threads: int, *, gallery: Sequence[str], task: Measured | None, **more: Any
+) -> Shown:
+    """Look at the images of the grid and of the task; `more` is what a page is made of besides."""
+    from pcr_exp.analysis.explore import MAX_PAGE_BYTES, Shown, in_turn, wanted_mistakes
+    from pcr_exp.measuring.explore import explore_images
+    from pcr_exp.system.progress import counting_bar
+
+    wanted = wanted_mistakes(task) if task else []
+    max_bytes = more.setdefault("max_bytes", MAX_PAGE_BYTES)
+    with counting_bar("images of the page") as tell:
+        explored = explore_images(
+            images,
+            in_turn(gallery, [name for name in wanted if name in images.labels]),
+            more["groups"],
+            more["crops"],
+            max_bytes=max_bytes - _PAGE_WITHOUT_IMAGES,
+            num_threads=num_threads,
+            progress=tell,
+        )
+    more |= {"classes": images.classes, "unread": images.unread}
+    return Shown(explored=explored, gallery=gallery, task=task, **more)
 
 
 def _task(folder: Path | None, num_groups: int) -> Measured | None:
@@ -151,34 +160,20 @@ def explore_task(
         RecordError: no image can be shown.
         StorageError: the page cannot be written.
     """
-    from pcr_exp.analysis import explore as page
+    from pcr_exp.analysis.explore import EpochFacts
     from pcr_exp.images.decode import ProgressiveJpeg
-    from pcr_exp.measuring.explore import choose_by_class, explore_images, images_in_files
-    from pcr_exp.system.progress import counting_bar
+    from pcr_exp.measuring.explore import choose_by_class, images_in_files
 
-    label, classes = config.dataset.label, dataset.classes[config.dataset.label]
-    images = images_in_files(
-        samples, label, classes, ProgressiveJpeg(config.records.scans.script), config.max_pixels
-    )
-    gallery = choose_by_class(images, config.num_explored_images)
-    with counting_bar("images of the page") as tell:
-        explored = explore_images(
-            images,
-            page.in_turn(gallery, page.wanted_mistakes(measured)),
-            config.groups,
-            crops,
-            max_bytes=page.MAX_PAGE_BYTES - _PAGE_WITHOUT_IMAGES,
-            num_threads=config.num_workers,
-            progress=tell,
-        )
-    shown = page.Shown(
+    label, codec = config.dataset.label, ProgressiveJpeg(config.records.scans.script)
+    images = images_in_files(samples, label, dataset.classes[label], codec, config.max_pixels)
+    shown = _shown(
+        images,
+        config.num_workers,
         title=measured.facts.dataset,
         groups=config.groups,
-        classes=classes,
-        explored=explored,
-        gallery=gallery,
+        gallery=choose_by_class(images, config.num_explored_images),
         crops=crops,
-        epoch=page.EpochFacts(
+        epoch=EpochFacts(
             num_images=measured.facts.num_train_images,
             images_per_record=measured.facts.images_per_record,
             image_bytes=measured.group_bytes.mean(axis=1).tolist(),
@@ -243,7 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--label", help="the label whose classes order the grid; the records' first unless given"
     )
-    parser.add_argument("--classes", help="names of classes to show, with commas; some of all unless given")
+    parser.add_argument(
+        "--classes",
+        type=lambda names: names.split(","),
+        default=(),
+        help="names of classes to show, with commas; some of all unless given",
+    )
     parser.add_argument("--tolerance", type=Path, help="folder of a finished measurement of `tolerance`")
     parser.add_argument("--crop-px", type=int, help=f"a side of the crop; that of --tolerance, or {_CROP_PX}")
     parser.add_argument(
