@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from pcr_exp.config.dataset import SEPARATOR
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def members_of(sets: Sequence[str]) -> list[str]:
@@ -18,6 +20,8 @@ def members_of(sets: Sequence[str]) -> list[str]:
 
 def multi_hot(sets: Sequence[str]) -> NDArray[np.uint8]:
     """Uint8 [sets, members]: 1 where a set has a member, by `members_of`."""
+    import numpy as np  # not needed to compose a configuration, for which tasks are imported
+
     place = {name: i for i, name in enumerate(members_of(sets))}
     found = np.zeros((len(sets), len(place)), dtype=np.uint8)
     for row, names in zip(found, sets, strict=True):
