@@ -7,7 +7,6 @@ options are the YAML files: nothing here can be out of date.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import io
 import itertools
@@ -22,9 +21,9 @@ from typing import Any
 
 import yaml
 from omegaconf import MISSING
-from pcr_exp.config.meanings import meaning_of
 
 from pcr_exp import cli
+from pcr_exp.cli.help import meaning_of
 from pcr_exp.config.components import schemas
 from pcr_exp.places import CONFIGS
 from pcr_exp.training.columns import COLUMNS
@@ -111,7 +110,7 @@ def _groups() -> tuple[dict[str, type], dict[str, tuple[type, list[str]]]]:
     found: dict[str, type] = {}
     own: dict[str, tuple[type, list[str]]] = {}
     for name in cli.RUNNERS:
-        schema = getattr(importlib.import_module(f"pcr_exp.cli.{name}"), f"{name.title()}Config", None)
+        schema = cli.schemas().get(name)
         if schema is None:
             continue
         for path, nested in _nested(schema):

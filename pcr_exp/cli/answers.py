@@ -12,7 +12,7 @@ _FIGURE = "training_curve.png"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a run came to."""
+    """A run's result."""
 
     headline: str
     """The words of the metric, such as `top-1`."""

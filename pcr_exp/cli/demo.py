@@ -73,7 +73,7 @@ def calibrate(config: DemoConfig) -> Calibration:
 
 
 def describe(storage: Calibration) -> str:
-    """What the storage of all runs is, and why."""
+    """The storage of all runs, and the reason for it."""
     return (
         f"storage: {storage.bandwidth_mib_per_s:g} MiB/s, {storage.share:.0%} of what this machine can train "
         f"on ({storage.images_per_s:.0f} baseline images/s of {storage.bytes_per_image / 1e3:.1f} kB)"
@@ -109,7 +109,7 @@ class Calibration:
     """A bandwidth, and what it was computed from."""
 
     images_per_s: float
-    """What this machine trains in an epoch from storage without a limit."""
+    """Images/s of an epoch on this machine, from storage without a limit."""
     bytes_per_image: float
     """Mean size of a training image at the group that was read, record headers included."""
     share: float

@@ -32,7 +32,7 @@ class Planned:
     """A job that has not run."""
 
     facts: list[str]
-    """What it would do, in words."""
+    """The work in words."""
     amounts: dict[str, float] = field(default_factory=dict)
     """`seconds`, `read_bytes` and `disk_bytes`, as far as they are known (`jobs.AMOUNTS`)."""
     status: str = WOULD_RUN

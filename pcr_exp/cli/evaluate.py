@@ -96,21 +96,21 @@ def evaluate(config: EvaluateConfig) -> str:
 
 
 def words_of(config: EvaluateConfig, runs: Sequence[str]) -> list[str]:
-    """What the folder of the results is called."""
+    """The first words of the name of the results' folder."""
     networks = config.model.name if not runs else "1_run" if len(runs) == 1 else f"{len(runs)}_runs"
     return [config.dataset.name, config.dataset.label, config.split, networks]
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedImages:
-    """What is scored."""
+    """The images to score."""
 
     name: str
-    """What they are, measured: `ImageNet, ten classes, 224 px, q75`."""
+    """A description from measured facts: `ImageNet, ten classes, 224 px, q75`."""
     num: int
     """Images, each of which is scored at every level; fewer, if some are left out."""
     classes: list[str]
-    """Of the label."""
+    """Names of the label's classes."""
     fingerprint: str
     batches: Iterator[LevelBatch]
 

@@ -130,7 +130,7 @@ def _shown(
 
 
 def _task(folder: Path | None, num_groups: int) -> Measured | None:
-    """What `tolerance` measured, of records with so many groups."""
+    """The measurement of `tolerance`, for records with so many groups."""
     from pcr_exp.analysis.explore import check_fits
     from pcr_exp.analysis.tolerance_page import META_FILE, load_tolerance
 

@@ -92,7 +92,7 @@ def show(report: Report) -> None:
 
 
 def plan(config: FiguresConfig) -> Planned:
-    """What it would draw from."""
+    """The files that it would draw from."""
     runs = (
         sum(1 for _ in Path(config.runs_root).glob("*/rows.jsonl")) if Path(config.runs_root).is_dir() else 0
     )

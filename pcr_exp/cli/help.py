@@ -60,7 +60,7 @@ def is_asked(arguments: Sequence[str]) -> bool:
 
 
 def help_page(runner: str, schema: type, arguments: Sequence[str]) -> str:
-    """What to print.
+    """The page to print.
 
     Args:
         runner: Such as `train`.
@@ -210,7 +210,7 @@ def _options(group: str, runner: str) -> dict[str, Path]:
 
 
 def _note(path: Path) -> dict[str, Any]:
-    """What an experiment's file says of itself, below `note`; empty where it says nothing."""
+    """An experiment file's `note`; empty where it has none."""
     content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     return content.get("note", {}) if isinstance(content, dict) else {}
 
@@ -222,7 +222,7 @@ def _runner_of(path: Path) -> str | None:
 
 
 def _about_option(path: Path) -> str:
-    """What a YAML file says in its note, or in the comment at its head, up to its first empty line."""
+    """A YAML file's note, or the comment at its head up to its first empty line."""
     if says := _note(path).get("says"):
         return str(says)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -286,7 +286,7 @@ def _indented(text: str, width: int) -> Iterator[str]:
 
 
 def meaning_of(schema: type, field: str) -> str:
-    """What stands below a field of a dataclass, or of the first of its bases that says it, in one line.
+    """The docstring below a field of a dataclass, or of the first of its bases that has one, in one line.
 
     Empty where nobody says it, or the source is not at hand.
     """

@@ -53,7 +53,7 @@ class Outcome:
     status: str
     detail: str = ""
     amounts: dict[str, float] = field(default_factory=dict)
-    """What it would take, of a job that is only planned: by name and unit, such as `read_bytes`."""
+    """Amounts that a planned job would take, by name and unit, such as `read_bytes`."""
 
     run: str = ""
     """The directory of its run, of a job that trains."""
@@ -161,7 +161,7 @@ def forget_outcome(folder: Path, number: int) -> None:
 
 
 def read_numbered(folder: Path) -> dict[int, Outcome]:
-    """What the jobs have written so far, by their numbers."""
+    """The jobs' outcomes so far, by their numbers."""
     return {int(file.stem[4:8]): Outcome(**json.loads(file.read_text())) for file in _files(folder)}
 
 
@@ -171,12 +171,12 @@ def read_outcomes(folder: Path) -> list[Outcome]:
 
 
 def job_lock(folder: Path, number: int) -> Path:
-    """What a job holds while it runs."""
+    """The lock of a job while it runs."""
     return folder / f"job-{number:04d}{_rank()}.lock"
 
 
 def sweep_lock(folder: Path) -> Path:
-    """What the process that begins a sweep's jobs holds until the last has ended."""
+    """The lock of the process that begins a sweep's jobs, until the last has ended."""
     return folder / f"sweep{_rank()}.lock"
 
 
@@ -239,7 +239,7 @@ AMOUNTS: dict[str, Callable[[float], str]] = {
     "read_bytes": lambda num_bytes: f"{_size(num_bytes)} read",
     "disk_bytes": lambda num_bytes: f"{_size(num_bytes)} of disk",
 }
-"""What a planned job takes, and how it is said."""
+"""Amounts of a planned job, and the words for each."""
 
 
 def escape(text: object) -> str:

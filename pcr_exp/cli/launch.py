@@ -1,4 +1,4 @@
-"""What every runner shares: Hydra around a task, errors for people, and a table at the end of a sweep."""
+"""Hydra around a command's task, errors for people, and a table at the end of a sweep."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pcr_exp.cli.dry_run import Planned
 
 FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content": "check=content"}
-"""What people type, and what Hydra is told."""
+"""Options as people type them, and Hydra's overrides for them."""
 T = TypeVar("T")
 
 

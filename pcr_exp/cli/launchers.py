@@ -83,7 +83,7 @@ class JobCommand:
                 self._process.kill()
 
     def checkpoint(self) -> Any:
-        """What submitit calls when time is up or the job is preempted, and queues again."""
+        """Submitit calls this when time is up or the job is preempted, and queues the result again."""
         from submitit.helpers import DelayedSubmission
 
         self.end()
@@ -107,7 +107,7 @@ def job_commands(
 
 
 def _started() -> list[str]:
-    """What stands behind Python in the command that this process was started with, without its settings."""
+    """The module or script that this process was started with, behind Python and without its settings."""
     name, _, runner = sys.argv[0].partition(" ")
     if runner:  # `pcr-exp train` names itself so
         return ["-m", "pcr_exp", runner]

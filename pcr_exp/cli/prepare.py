@@ -82,7 +82,7 @@ def counts_of(report: EncodeReport) -> dict[str, Any]:
 
 
 def describe(report: EncodeReport) -> str:
-    """What an encode did, in one line."""
+    """A report of an encode, in one line."""
     parts = [f"{counted(report.num_images, 'image')} in {counted(report.num_records, 'record')}"]
     parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
     if report.num_rejected:

@@ -18,7 +18,7 @@ from pcr_exp.system import MIB
 from pcr_exp.system.words import counted
 
 _SHOWN_CLASSES = 8
-"""Of each label."""
+"""Classes that are listed, of each label."""
 _SHOWN_FILES = 100
 """That `convert` passes over."""
 
@@ -187,7 +187,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Of the commands of this module; what it parses has the command's function as `run`."""
+    """The parser of this module's commands; its result has the command's function as `run`."""
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description=cli.__doc__,

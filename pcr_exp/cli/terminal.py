@@ -58,7 +58,7 @@ def open_console(stream: TextIO) -> Console:
 
 
 _MOST_BYTES_SHOWN = 200_000
-"""Of a CSV file that is shown as a table: larger ones, a row per image, are kept and not shown."""
+"""The largest CSV file that is shown as a table. Larger ones, a row per image, are kept and not shown."""
 
 
 def show(files: Iterable[Path], answer: str = "") -> None:

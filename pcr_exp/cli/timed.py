@@ -1,6 +1,6 @@
 """A second of this machine: how long an image takes of the work that a command would do.
 
-What decoding, evaluation and waiting add is not in it, so a time that is made of these is the least.
+Decoding, evaluation and waiting come on top, so these times are lower bounds.
 """
 
 from __future__ import annotations

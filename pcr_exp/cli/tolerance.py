@@ -51,7 +51,7 @@ def tolerance(config: ToleranceConfig) -> str:
 
 
 def words_of(config: ToleranceConfig) -> list[str]:
-    """What the folder of the results is called."""
+    """The first words of the name of the results' folder."""
     px = f"{config.image_size}px"
     return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
 
@@ -136,7 +136,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
 
 
 def crops_of_task(config: ToleranceConfig) -> CropSettings:
-    """What the backbone sees."""
+    """The crops that the backbone sees."""
     return CropSettings(
         train_px=config.image_size,
         eval_px=config.image_size,
@@ -147,7 +147,7 @@ def crops_of_task(config: ToleranceConfig) -> CropSettings:
 
 
 def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
-    """What the backbone makes of the images, kept in `features_root`."""
+    """The backbone's features of the images, kept in `features_root`."""
     backbone = open_backbone(config.model, open_device("auto"))
     with counting_bar("images at every group") as tell:
         return extract_features(

@@ -101,7 +101,7 @@ def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
 
 
 def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
-    """What changes where training stops after so many seconds: it reads a share of the bytes."""
+    """Amounts that change if training stops after so many seconds: it reads a share of the bytes."""
     share = min(1.0, stop_s / amounts["seconds"]) if amounts.get("seconds") else 1.0
     read = {"read_bytes": amounts["read_bytes"] * share} if "read_bytes" in amounts else {}
     return {"seconds": min(stop_s, amounts.get("seconds", stop_s)), **read}

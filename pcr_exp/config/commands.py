@@ -34,7 +34,7 @@ class TrackingConfig:
     name: Annotated[str, one_of("none", "wandb")] = MISSING
     """`none` or `wandb`."""
     mode: Annotated[str, one_of("offline", "online")] = "offline"
-    """Of wandb: `offline` writes files, `online` uploads while it runs."""
+    """W&B's mode: `offline` writes files, `online` uploads while it runs."""
     project: str = "pcr-exp"
     """The W&B project."""
     entity: str | None = None
@@ -53,7 +53,7 @@ def no_tracking() -> TrackingConfig:
 
 @dataclass(kw_only=True, slots=True)
 class RunnerConfig:
-    """What the programs that read data or train share."""
+    """Settings of all programs that read data or train."""
 
     components: list[str] = field(default_factory=list)
     """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
@@ -61,14 +61,14 @@ class RunnerConfig:
     smoke: dict[str, Any] = field(default_factory=dict)
     """By key, the overrides with which this is tried in seconds, on the embedded dataset: `runner=smoke`."""
     note: dict[str, Any] = field(default_factory=dict)
-    """What an experiment's file says of itself for people: what it shows, of which papers, and its cost."""
+    """An experiment's note for people: the result it shows, the papers, and its cost."""
     dry_run: bool = False
     """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
 
 
 @dataclass(kw_only=True, slots=True)
 class StudyConfig(RunnerConfig):
-    """What the programs share that measure the images of one dataset."""
+    """Settings of all programs that measure the images of one dataset."""
 
     dataset: DatasetConfig = MISSING
     out_root: Annotated[str, PATH] = MISSING
@@ -144,7 +144,7 @@ class TrainConfig(RunnerConfig):
 
     @property
     def crops(self) -> CropSettings:
-        """What is trained and evaluated on."""
+        """Crops to train and evaluate on."""
         training = self.training
         return crops_of(self.dataset.augment, self.loader, training.image_size, training.eval_image_size)
 
@@ -202,7 +202,7 @@ class DemoConfig(RunnerConfig):
     quality_images: Annotated[int, at_least(1)] = 100
     """Images whose MS-SSIM is measured."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
-    """Of its measurements, each of its runs, and its report."""
+    """For its measurements, each of its runs, and its report."""
     out: Annotated[str, PATH] = "outputs/demo"
     """Folder of everything that it makes."""
 

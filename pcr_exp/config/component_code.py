@@ -104,7 +104,7 @@ def _own_sources(start: str, *, beside: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def _imported(source: bytes, module: str) -> Iterator[str]:
-    """What a module's source imports, and the packages that this lies in; some names are no modules."""
+    """Names that a module's source imports, and the packages around them; some are no modules."""
     loaded = sys.modules.get(module)
     package = getattr(loaded, "__package__", None) or _package(module)
     try:

@@ -89,7 +89,7 @@ def named_packages(overrides: Iterable[str]) -> list[str]:
 
 
 def compose(name: str, schema: type[T], *overrides: str) -> T:
-    """What `python -m experiments.<name> <overrides>` is given; inside a command, of its search path.
+    """The settings of `python -m experiments.<name> <overrides>`; inside a command, by its search path.
 
     Args:
         name: Of the command, and of its YAML file.

@@ -22,7 +22,7 @@ class CropSettings:
     decode: str = "scaled"
 
     def key(self) -> dict[str, Any]:
-        """What measurements of training crops are kept by."""
+        """The settings that measurements of training crops depend on."""
         return {
             "decode": self.decode,
             "antialias": self.antialias,

@@ -1,4 +1,4 @@
-"""What every dataset's settings share: which images, which label, and how the papers train on them."""
+"""Settings that all datasets share: the images, the label, and how the papers train on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEPARATOR = ";"
 
 @dataclass(kw_only=True, slots=True)
 class AugmentConfig:
-    """What happens to a decoded image before it enters a batch."""
+    """Crops and flips of a decoded image before it enters a batch."""
 
     crop_scale: list[float] = field(default_factory=lambda: [0.08, 1.0])
     """Random-resized-crop: smallest and largest share of the image's area (Szegedy et al. 2015)."""

@@ -1,4 +1,4 @@
-"""What to call a choice in titles, tables, footers and names of runs: by its numbers, not by its file's name.
+"""Names of choices in titles, tables, footers and names of runs: by their numbers, not by a file's name.
 
 Every function takes a group of settings, as an object or as the plain dict of a run's `config.yaml`. A name
 stands there only with its numbers, or while its values are those of the committed file: `storage=hdd` at
@@ -25,7 +25,7 @@ from pcr_exp.config.scan_scripts import DEFAULT, NUM_GROUPS, groups_of_script
 from pcr_exp.places import CONFIGS
 
 DEFAULT_NAME = "default"
-"""What the option of `records.scans` with libjpeg's script is called."""
+"""The option of `records.scans` with libjpeg's script."""
 NO_GROUP = 0
 """The scan group of the baseline in rows and tables: its records hold the files whole."""
 _OF = " of "
@@ -90,7 +90,7 @@ def _schema(group: str, named: str) -> type:
 
 _STATIC_KEYS = {"name", "encoding", "group"}
 _NOT_OF_STORAGE = {"cold_cache", "reads_in_flight", "cache", "cache_mib"}
-"""What the loader does with it, which has its own words or changes seconds alone."""
+"""Settings of the loader, which have their own words or change seconds alone."""
 _LONGEST_SLUG = 40
 _NO_LIMIT = "unlimited"
 

@@ -105,13 +105,13 @@ class StorageConfig:
     """How fast bytes come. null means no limit."""
 
     name: str = MISSING
-    """What runs and figures call this storage."""
+    """The storage's name in runs and figures."""
     bandwidth_mib_per_s: Annotated[float | None, RATE] = None
     """MiB/s that all processes of a run share (null: no limit)."""
     latency_ms: Annotated[float, at_least(0)] = 0.0
     """From a request to its first byte, as networks and flash have it: requests in flight wait together."""
     seek_ms: Annotated[float, at_least(0)] = 0.0
-    """What each request takes the storage's one head, as disks have it: the head seeks for one request and
+    """Time of the storage's one head per request, as disks have it: the head seeks for one request and
     transfers its bytes before it seeks for the next, so that requests in flight hide nothing of it."""
     requests_per_s: Annotated[float | None, RATE] = None
     """Requests a second that are answered (null: no limit)."""

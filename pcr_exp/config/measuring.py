@@ -32,7 +32,7 @@ ALL = "all"
 """In place of a split: every image."""
 
 IMAGE_SIZE = 224
-"""Of networks that no run says it of."""
+"""The input size of networks where no run tells it."""
 
 DEFAULT_MODEL = "efficientnet_lite0"
 """That of `configs/evaluate.yaml`: who has not asked for another takes the runs' own."""
@@ -49,7 +49,7 @@ class EvaluateConfig(StudyConfig):
     task: TaskConfig = field(default_factory=TaskConfig)
     """Its headline is what the matrix of training and test groups shows."""
     model: ModelConfig = MISSING
-    """What is evaluated, with `model.weights` or the published ones; `runs` bring their own."""
+    """The model to evaluate, with `model.weights` or the published ones; `runs` bring their own."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
     """`loader.decode` gives way to `decodes`."""
     tracking: TrackingConfig = MISSING
@@ -130,7 +130,7 @@ class ToleranceConfig(StudyConfig):
     num_similarity_images: Annotated[int, at_least(0)] = 200
     """Images of them whose crops are compared by MS-SSIM at every group (0: none)."""
     margin: Annotated[float, MARGIN] = 0.01
-    """What may be lost of the task's headline, as a share: 0.01 is one point."""
+    """The loss of the task's headline that is accepted, as a share: 0.01 is one point."""
     image_size: Annotated[int, at_least(32)] = 128
     """Pixels of a side of what the backbone sees: one centre crop of each image."""
     decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
@@ -144,7 +144,7 @@ class ToleranceConfig(StudyConfig):
     strengths: Annotated[list[float], _POSITIVE] = field(default_factory=lambda: list(STRENGTHS))
     """Inverse strengths of regularisation to choose from (scikit-learn's `C`), the same at every group."""
     num_resamples: Annotated[int, at_least(100)] = NUM_RESAMPLES
-    """Of the bootstrap."""
+    """Resamples of the bootstrap."""
     num_workers: Annotated[int, at_least(1)] = 2
     """Threads, each of one core."""
     seed: int = 0

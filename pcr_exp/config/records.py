@@ -34,8 +34,8 @@ class RecordsConfig:
     """Local folder, s3://, gs://, az://, http(s):// or any fsspec address; records of a dataset lie in
     `<root>/<dataset>-<key>`."""
     storage_client: Annotated[str, one_of("auto", "obstore", "fsspec")] = "auto"
-    """What reads and writes a root with ://. `obstore` has the object stores and http; `fsspec` (with s3fs,
-    gcsfs, ...) all that it has drivers for; `auto` is obstore where it is installed and knows the address."""
+    """The client that reads and writes a root with ://. `obstore` has the object stores and http; `fsspec`
+    (with s3fs, gcsfs, ...) has many drivers; `auto` is obstore if it is installed and knows the address."""
     storage_options: dict[str, Any] = field(default_factory=dict)
     """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
     (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""
@@ -64,7 +64,7 @@ class RecordsConfig:
     """`local` encodes with `num_workers` threads; `ray` makes each record as a task of a Ray cluster, whose
     machines must all see the images and `root`."""
     ray_address: str | None = "auto"
-    """Of the cluster; `auto`: the one that RAY_ADDRESS or this machine knows; null: one is started here."""
+    """The cluster's address; `auto`: that of RAY_ADDRESS or this machine; null: one is started here."""
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""
 

@@ -87,7 +87,7 @@ class EchoConfig:
 
 @dataclass(kw_only=True, slots=True)
 class ActivationsConfig:
-    """What is kept of convolution inputs between forward and backward."""
+    """How convolution inputs are saved between forward and backward."""
 
     name: Annotated[str, one_of("none", "lossless", "error_bounded", "recompute")] = "none"
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
@@ -123,7 +123,7 @@ class NetworkConfig:
     """The link of each process to all others, the same in both directions at once. null means no limit."""
 
     name: str = "unlimited"
-    """What figures call this network."""
+    """The network's name in figures."""
     bandwidth_mbit_per_s: Annotated[float | None, RATE] = None
     """Millions of bits per second, as networks are sold."""
     latency_ms: Annotated[float, at_least(0)] = 0.0
@@ -135,7 +135,7 @@ class NetworkConfig:
 
 @dataclass(kw_only=True, slots=True)
 class GradientsConfig:
-    """What travels between processes, and which way; a codec that has settings of its own adds them."""
+    """Messages between processes, and their way; a codec that has settings of its own adds them."""
 
     name: str = "none"
     """The codec, as it is registered."""

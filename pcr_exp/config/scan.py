@@ -26,7 +26,7 @@ class ScanConfig:
     """Which bytes of each record are read. As it is, one scan group; a policy's own class says more."""
 
     name: str = MISSING
-    """What runs and figures call this level or policy."""
+    """The level's or policy's name in runs and figures."""
     encoding: Annotated[str, one_of("pcr", "baseline")] = "pcr"
     """`pcr`, or `baseline`: the original JPEG bytes in the same container."""
     group: int = NUM_GROUPS
@@ -81,7 +81,7 @@ def is_level(name: str) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class PolicyConfig(ScanConfig):
-    """What all policies share: they choose among scan groups of progressive records."""
+    """Settings of all policies: they choose among scan groups of progressive records."""
 
     def __post_init__(self) -> None:
         ScanConfig.__post_init__(self)

@@ -20,7 +20,7 @@ script may have."""
 SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
 """Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
 FAMILY = "jpeg"
-"""What the ids of all other scripts begin with."""
+"""The first part of the ids of all other scripts."""
 NUM_COMPONENTS = 3
 LAST_COEFFICIENT = 63
 _HIGHEST_BIT = 10
@@ -59,7 +59,7 @@ class ScanScript:
 
     @property
     def id(self) -> str:
-        """What records say of themselves: the whole script, so that readers need no other file."""
+        """The whole script in a word: records hold it, so readers need no other file."""
         return _id(self)
 
     def scans_of(self, num_components: int) -> tuple[JpegScan, ...]:
@@ -227,7 +227,7 @@ class ScanScriptConfig:
     """How images are cut into scans, and so into how many groups; `records.scans=<option>`."""
 
     name: str = "default"
-    """What figures and names of runs call it. Records hold the script itself."""
+    """Its name in figures and names of runs. Records hold the script itself."""
     scans: list[ScanOfScriptConfig] = field(default_factory=_default_scans)
     """The scans of an image, in order; scan i goes to group i of a record."""
 

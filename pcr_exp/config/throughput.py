@@ -39,10 +39,10 @@ _RATES = any_each(_is_positive, "at least one rate, all above 0")
 
 @dataclass(kw_only=True, slots=True)
 class PlannedDataConfig:
-    """What the cluster trains on: stated, or as the indexes of records on disk have it."""
+    """The cluster's training images: stated here, or read from the indexes of records on disk."""
 
     name: str = MISSING
-    """What figures call the images."""
+    """The images' name in figures."""
     records: str | None = None
     """Folder of a split's records, with pcr/ and baseline/ in it: it has all numbers below. null: they are
     given here."""
@@ -75,15 +75,15 @@ class PlanConfig:
     """Workers that train one model together and read from one storage system."""
 
     name: str = MISSING
-    """What figures call the cluster."""
+    """The cluster's name in figures."""
     workers: Annotated[int, at_least(1)] = MISSING
     """Each has its accelerator, and reads and decodes for it."""
     cores_per_worker: Annotated[float, above(0, "cores above 0")] = MISSING
     """CPU cores that decode."""
     model_images_per_s: Annotated[dict[str, float], _RATES] = MISSING
-    """What one worker's accelerator trains, per model."""
+    """Images/s that one worker's accelerator trains, per model."""
     decode_images_per_s: Annotated[dict[str, float], _RATES, _WITH_BASELINE] = MISSING
-    """What one core decodes and crops, per scan level; a level that is not here is not planned."""
+    """Images/s that one core decodes and crops, per scan level; other levels are not planned."""
     storage: StorageConfig = MISSING
     """Shared by all workers."""
     reads_in_flight: Annotated[int | None, or_null(at_least(1))] = None

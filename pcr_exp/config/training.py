@@ -28,7 +28,7 @@ _MILESTONES = Bound(
 
 @dataclass(kw_only=True, slots=True)
 class TaskConfig:
-    """What is learned from the label, and by which metric it is judged: `pcr_exp.training.task`."""
+    """How a model learns from the label, and the metric that judges it: `pcr_exp.training.task`."""
 
     name: str = "classification"
     """`classification`: by top-1; `balanced`: by balanced accuracy, with the recall of each class; `auc`: of
@@ -66,7 +66,7 @@ class TrainingConfig:
     """`sgd`: with momentum, as the papers train; `adamw`: Adam with decoupled weight decay (Loshchilov and
     Hutter 2019), which learns in fewer updates where there are few."""
     momentum: Annotated[float, _BELOW_ONE] = 0.9
-    """Of SGD; of AdamW the first beta (the second is 0.999)."""
+    """SGD's momentum, or AdamW's first beta (the second is 0.999)."""
     nesterov: bool = False
     """Nesterov's momentum, of SGD."""
     weight_decay: Annotated[float, at_least(0)] = 1e-4
@@ -88,7 +88,7 @@ class TrainingConfig:
     eval_every_epochs: Annotated[int, at_least(1)] = 1
     """Epochs between two evaluations."""
     eval_split: Annotated[str, one_of("val", "tune")] = "val"
-    """What evaluations look at: `val`, the images that results are reported on, or `tune`, those to choose
+    """The images to evaluate on: `val`, which results are reported on, or `tune`, those to choose
     settings by."""
     eval_groups: list[str] = field(default_factory=lambda: ["full"])
     """At which fidelity they look, each an `eval` row of its own: `full`, the original files, which results,

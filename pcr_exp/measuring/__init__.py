@@ -1,1 +1,1 @@
-"""What users measure on their own data without training: quality, tolerance, evaluation, throughput."""
+"""Measurements on one's own data without training: quality, tolerance, evaluation, throughput."""

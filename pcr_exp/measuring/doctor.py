@@ -1,4 +1,4 @@
-"""What this machine and installation have of what the package needs: `python -m pcr_exp doctor`."""
+"""Needs of the package, and whether this machine and installation meet them: `python -m pcr_exp doctor`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NEEDED = (
     "fsspec",
 )
 _RELEASES = {"1": "1.x", "2": "2.x", "3": "3.0", "4": "3.1"}
-"""Of libjpeg-turbo, by the second number of libturbojpeg.so.0.x.y, which rises with its interface."""
+"""Versions of libjpeg-turbo, by the second number of libturbojpeg.so.0.x.y: it rises with the interface."""
 _EXTRAS = {
     "remote": ("obstore", "tenacity", "aiohttp", "s3fs", "gcsfs"),
     "timm": ("timm",),
@@ -57,7 +57,7 @@ class Finding:
     what: str
     found: str
     remedy: str = ""
-    """What to do; empty where nothing is wrong."""
+    """The remedy; empty where nothing is wrong."""
     needed: bool = True
     """Whether something does not work without; else it is only slower, or an extra."""
 
@@ -193,7 +193,7 @@ def _version(package: str) -> str | None:
 
 
 def _memory_bytes() -> int | None:
-    """What Linux says is available, or the limit of this control group if that is lower."""
+    """Available memory by Linux, or the limit of this control group if that is lower."""
     if sys.platform != "linux":
         return None
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())

@@ -31,7 +31,7 @@ class Trained:
     """A network that is evaluated."""
 
     name: str
-    """Of its run, or of the model."""
+    """The name of its run, or of the model."""
     network: nn.Module
     normalization: Normalization
     trained_on: str = "published"
@@ -54,7 +54,7 @@ class Level:
     group: int
     decode: str
     script: str = "default"
-    """What the scan script of the progressive images is called."""
+    """The name of the progressive images' scan script."""
 
     @property
     def columns(self) -> dict[str, str | int]:

@@ -1,4 +1,4 @@
-"""What the network would see: images at every scan group, with bytes, MS-SSIM and the loader's crop."""
+"""Images as the network would see them, at every scan group, with bytes, MS-SSIM and the loader's crop."""
 
 from __future__ import annotations
 

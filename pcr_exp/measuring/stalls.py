@@ -41,7 +41,7 @@ class Stalls:
     together_images_per_s: float
     """Training as it is, the first time through."""
     loader_images_per_s: float
-    """Of batches that nobody looks at."""
+    """The loader alone: nobody looks at its batches."""
     model_images_per_s: float
     """On one full batch, again and again."""
     warm_images_per_s: float | None = None
@@ -66,7 +66,7 @@ class Stalls:
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """The remedy."""
         if self.is_disturbed:
             return (
                 "The measurement was disturbed: the model alone was slower than training, of which it is a "
@@ -170,13 +170,13 @@ class _OfSize:
     """Batches of one size that were counted, and what they took."""
 
     num_images: int
-    """Of each."""
+    """Images of each batch."""
     num_batches: int = 0
     elapsed_s: float = 0.0
 
 
 class _Counted:
-    """What batches took, by their size.
+    """Seconds of batches, by their size.
 
     The clock is settled where the size changes, and not after each batch: to wait for the device every time
     would keep it from computing while the next batch is made.
@@ -194,12 +194,12 @@ class _Counted:
 
     @property
     def num_batches(self) -> int:
-        """Of all sizes."""
+        """Batches of all sizes."""
         return sum(one.num_batches for one in self._by_size.values())
 
     @property
     def images_per_s(self) -> float:
-        """Of full batches."""
+        """Images/s of full batches."""
         num_images = self.full.num_batches * self.full.num_images
         return num_images / self.full.elapsed_s if self.full.elapsed_s > 0 else math.inf
 

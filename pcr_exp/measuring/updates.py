@@ -1,4 +1,4 @@
-"""What updates take of a device: bytes, seconds, the largest batch; and whether clocks and NCCL are right.
+"""Cost of updates on a device: bytes, seconds, the largest batch; and whether clocks and NCCL are right.
 
 On a GPU bytes are the allocator's (`torch.cuda.max_memory_allocated`), on a CPU there are none.
 """
@@ -192,7 +192,7 @@ def measure_all_reduce(device: torch.device, num_bytes: int, n: int) -> dict[str
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
-    """What a row of `measure_updates` is of: model, input, precision and how activations are kept."""
+    """Settings of a row of `measure_updates`: model, input, precision and how activations are saved."""
     return {
         "model": config.model.name,
         "image_size_px": config.training.image_size,

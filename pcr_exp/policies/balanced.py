@@ -150,7 +150,7 @@ class BalancedScan(OneGroup):
         self.current = chosen
 
     def wanted_probe(self, epoch: int) -> Probe | None:
-        """What the floor wants to know."""
+        """The floor's probe."""
         return self._floor.wanted_probe(epoch)
 
     def decide(self, scores: Mapping[int, float]) -> None:

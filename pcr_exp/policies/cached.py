@@ -30,7 +30,7 @@ class CachedConfig(PolicyConfig):
     cache_mib: Annotated[float, above(0, "more than 0")] = 1024.0
     """The cache that is planned with. It is part of what a run is; `storage.cache_mib` must be as much."""
     share: Annotated[float, Bound(lambda share: 0 <= share <= 1, "a share, 0 to 1")] = 0.5
-    """Of the records that the cache holds, how many come at `cached_group` in each epoch but the first."""
+    """Share of the cached records that come at `cached_group` in each epoch but the first."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
@@ -82,5 +82,5 @@ class CachedScan(OneGroup):
 
 @register("scan", "cached", CachedConfig)
 def open_cached(config: CachedConfig, run: PolicyInputs) -> CachedScan:
-    """What is planned follows from the run's seed and the records' sizes."""
+    """The plan follows from the run's seed and the records' sizes."""
     return CachedScan(config, run.index, run.seed)

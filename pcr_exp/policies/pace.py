@@ -1,6 +1,6 @@
-"""What `balanced` knows: how fast images are consumed, supplied by storage, and decoded at each scan group.
+"""The rates that `balanced` decides by: images consumed, supplied by storage, decoded at each scan group.
 
-What is consumed and supplied is counted over intervals of some updates (`Interval`). What fidelity costs
+Consumption and supply are counted over intervals of some updates (`Interval`). What fidelity costs
 besides bytes is how fast training goes at each scan group while storage keeps up (`Pace`).
 Decoding more scans takes processor time. Where decoding is the limit, training waits; where it shares its
 cores with training, training itself is slower. Both show in the images that come per second, compared with
@@ -26,7 +26,7 @@ _STANDARD_ERRORS = 2
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was counted over some updates."""
+    """Counts and seconds of some updates."""
 
     num_images: float = 0.0
     train_s: float = 0.0
@@ -164,7 +164,7 @@ class Pace:
         return set(below[: len(below) - num_left_out])
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learned."""
+        """The state to resume from."""
         return {
             "measured": {group: list(astuple(rates)) for group, rates in self._measured.items()},
             "num_stretches": self._num_intervals,

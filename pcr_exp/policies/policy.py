@@ -38,7 +38,7 @@ _MEASURES = {
 
 
 def describe_measure(measure: str) -> str:
-    """What the scores of a `Decision` are, for logs and figures; a user's own measure by its name."""
+    """Words for the scores of a `Decision`, for logs and figures; a user's own measure by its name."""
     return _MEASURES.get(measure, measure.replace("_", " "))
 
 
@@ -70,7 +70,7 @@ class TrialProbe:
 
 @dataclass(frozen=True, slots=True)
 class ToleranceProbe:
-    """What the task's headline loses at most when a model learns at each candidate instead of at all groups.
+    """An upper bound on the headline's loss if a model learns at each candidate instead of at all groups.
 
     The score is the upper end of the loss's 95 % interval, measured with a linear classifier on features of a
     pretrained network (`pcr_exp.measuring.tolerance`).
@@ -88,7 +88,7 @@ Probe: TypeAlias = SimilarityProbe | CosineProbe | TrialProbe | ToleranceProbe
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What training saw of one update."""
+    """Counts and seconds of one update."""
 
     epoch: int
     """From 0."""
@@ -111,7 +111,7 @@ class Decision:
 
     group: int
     measure: str
-    """What the scores are; `given` where nothing was compared."""
+    """The kind of the scores; `given` where nothing was compared."""
     scores: Mapping[int, float] = field(default_factory=dict)
     """By candidate."""
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class ScanPolicy(Protocol):
         ...
 
     def wanted_probe(self, epoch: int) -> Probe | None:
-        """What to find out about the model before `epoch` is read; until `decide` it is not decided."""
+        """The probe to make before `epoch` is read; until `decide` it is not decided."""
         ...
 
     def decide(self, scores: Mapping[int, float]) -> None:
@@ -159,11 +159,11 @@ class ScanPolicy(Protocol):
         ...
 
     def take_decision(self) -> Decision | None:
-        """What was decided since this was asked last."""
+        """Decisions since the last call."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs to decide as this one would have."""
+        """The state with which a resumed run decides as this one would have."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ class ScanPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyInputs:
-    """What a run gives the policy that is opened for it."""
+    """A run's facts for the policy that is opened for it."""
 
     seed: int
     """The run's; what a policy draws follows from it."""
@@ -182,7 +182,7 @@ class PolicyInputs:
     index: RecordIndex
     """The index of the records that are trained on."""
     counts: Callable[[], Counts] = Counts
-    """What storage delivered so far."""
+    """Bytes that storage delivered so far."""
 
 
 def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:

@@ -139,5 +139,5 @@ class MixtureScan(OneGroup):
 
 @register("scan", "mixture", MixtureConfig)
 def open_mixture(config: MixtureConfig, run: PolicyInputs) -> MixtureScan:
-    """What a record draws follows from the run's seed."""
+    """A record's draw follows from the run's seed."""
     return MixtureScan(config.group, config.candidates, config.weights, run.seed)

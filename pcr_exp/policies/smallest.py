@@ -173,7 +173,7 @@ class TolerancePolicy(OneGroup):
         )
 
     def wanted_probe(self, epoch: int) -> ToleranceProbe | None:
-        """What every candidate may lose, before the first epoch."""
+        """A probe of every candidate's loss, before the first epoch."""
         return self._probe if self.group(epoch, 0) is None else None
 
     def decide(self, scores: Mapping[int, float]) -> None:

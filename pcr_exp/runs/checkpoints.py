@@ -60,12 +60,12 @@ class FinishedRun:
 
     @property
     def dataset_name(self) -> str:
-        """What its dataset is called."""
+        """The name of its dataset."""
         return str(self.settings["dataset"]["name"])
 
     @property
     def model_name(self) -> str:
-        """What its network is called."""
+        """The name of its network."""
         return str(self.settings["model"]["name"])
 
     @property

@@ -1,4 +1,4 @@
-"""What a run reads: the records to train on, through its storage, and those to look at, at full speed."""
+"""A run's data: records to train on, through its storage, and records to evaluate on, at full speed."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class RunData:
 
     train: RecordSet
     tune: RecordSet
-    """What scan policies and tuning look at; may hold no image."""
+    """Images for scan policies and tuning; may be empty."""
     val: RecordSet
-    """What is reported."""
+    """Images that results are reported on."""
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
@@ -143,7 +143,7 @@ def images_key_of(config: TrainConfig) -> str:
 
 
 def dataset_facts(dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline") -> DatasetFacts:
-    """What the images are that a dataset's records hold, all splits together.
+    """Facts of the images in a dataset's records, all splits together.
 
     Args:
         dataset: Which, and the label whose classes are counted.

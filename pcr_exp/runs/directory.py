@@ -30,7 +30,7 @@ from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 log = logging.getLogger(__name__)
 _LOCK = "lock"
 _BEFORE_CONFIG = {_LOCK, f"{_LOCK}{HOLDER_SUFFIX}", f"{_LOCK}{HOLDER_SUFFIX}.tmp", "config.yaml.tmp"}
-"""What a directory may hold whose maker was killed before it wrote what the run is."""
+"""Files that a directory may hold if its maker was killed before it wrote the configuration."""
 _SOON_S = 5.0
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml reads what OmegaConf has written in 2 ms, where OmegaConf takes 28; a sweep has hundreds."""

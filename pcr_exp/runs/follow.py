@@ -35,7 +35,7 @@ _MEANS = ("epoch_loss", "interval_loss")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the first process tells the others before they begin."""
+    """The first process's message to the others before they begin."""
 
     folder: Path
     """The run's directory: others cannot know it, since it depends on what lies in it already."""

@@ -56,7 +56,7 @@ _OF_STUDIES_WITHOUT_EFFECT = (
     *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
     "num_explored_images",
 )
-"""Of studies what changes where files lie and how fast they are made; runs count by their ids."""
+"""Settings of studies that change where files lie or how fast they are made; runs count by their ids."""
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
 """One process has nobody to talk to; its runs are called what they were before these keys were there."""
 

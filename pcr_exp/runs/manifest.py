@@ -69,7 +69,7 @@ class Manifest:
     num_tune: int | None = None
     num_val: int | None = None
     dataset_facts: DatasetFacts | None = None
-    """What the images are, by which titles and tables call them. None: the run is older."""
+    """The images' name in titles and tables. None: the run is older."""
     majority_share: float | None = None
     """Share (0 to 1) of the evaluated images that are of the most frequent class: always saying it scores
     this much. With task=multilabel the mean share that a class has. None: not known, or no such task."""
@@ -91,7 +91,7 @@ class Manifest:
     timing_is_mixed: bool = False
     """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
     columns: list[Column] = field(default_factory=list)
-    """What the rows have beside the columns of every run: those that the scan policy declares."""
+    """Columns that the scan policy declares, beside those of every run."""
     sessions: list[SessionFacts] = field(default_factory=list)
     """Every session of the run, in order."""
 

@@ -49,7 +49,7 @@ def is_packed(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _RawSet:
-    """What the two files say, as they say it: to write them again with more runs changes no other line."""
+    """The two files' content, unchanged: to write them again with more runs changes no other line."""
 
     entries: dict[str, dict[str, Any]]
     """By run id: `manifest` and `config`."""
@@ -97,7 +97,7 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
 
 
 def _finished(runs_root: Path) -> _RawSet:
-    """What a folder holds of finished runs, in folders of their own and packed."""
+    """Finished runs below a folder, in folders of their own and packed."""
     found = _RawSet({}, {}, {})
     folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
     for directory in map(RunDirectory, folders):

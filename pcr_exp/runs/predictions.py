@@ -1,6 +1,6 @@
-"""What a model said of every evaluated image, kept for the evaluations that tables report.
+"""Predictions of every evaluated image, kept for the evaluations that tables report.
 
-Of each of `training.eval_groups` two are kept: the last evaluation, which is that of the finished model, and
+Two are kept for each of `training.eval_groups`: the last evaluation, which is that of the finished model, and
 the best one by the task's headline. An image is known by 64 bits of a hash of its id, so that it can be found
 again in other runs, and file names of a user's images are in no published set. The probability that the model
 gives to the label is exp(-loss), which keeps more of it than a float16 of its own would.

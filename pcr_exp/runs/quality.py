@@ -44,7 +44,7 @@ NUM_IMAGES = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupQuality:
-    """What training images are at one scan group, against the same crops from all scan groups."""
+    """Quality of training images at one scan group, against the same crops from all scan groups."""
 
     group: int
     decode: str

@@ -77,17 +77,17 @@ class Session:
     validation: Validation
     probes: Probes
     session_counts: Callable[[], Counts]
-    """What storage delivered of training records to this process in this session."""
+    """Reads and bytes of training records, by this process in this session."""
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
     encoding: str = "pcr"
-    """Of the training records."""
+    """Encoding of the training records."""
     predictions: Predictions | None = None
-    """Of the first process: what the reported evaluations said of every image."""
+    """The first process's predictions of every image, for the reported evaluations."""
     processes: Processes = field(default_factory=Processes)
     others_cpu: OthersCpu | None = None
-    """Of the first process: what others take from the run's processes on its host."""
+    """The first process's reading of what others take from the run on its host."""
     earlier_counts: Counts = field(default_factory=Counts)
     """The same, of the sessions before."""
     earlier_probe_bytes: int = 0

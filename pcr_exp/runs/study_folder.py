@@ -27,7 +27,7 @@ from pcr_exp.system.provenance import write_json
 IDENTITY_FILE = "identity.json"
 _LOCK = "lock"
 _RESULTS = ("quality.json", "tolerance.json", "evaluation.json", "sample_image.csv")
-"""What a study that finished has left in its folder, whichever it was."""
+"""Files that a finished study leaves in its folder, whichever study it was."""
 
 
 @contextmanager

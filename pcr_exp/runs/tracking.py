@@ -26,7 +26,7 @@ STEP_METRICS = {
     "eval_same": "time_s",
     "quality": "quality/group",
 }
-"""What the columns of each kind of row are drawn over: evaluations over seconds, so that W&B's own page shows
+"""The x-axis of each kind of row: evaluations over seconds, so that W&B's own page shows
 time to accuracy, for a group of runs as well."""
 TIME_COLUMNS = ("train_s", "wait_s", "probe_s")
 """Seconds that count (`time_s` is their sum): evaluation is off the clock."""

@@ -1,4 +1,4 @@
-"""What is looked at between updates: images to evaluate on, and the probes of policies."""
+"""Validation between updates: images to evaluate on, and the probes of policies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CACHE_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an evaluation found."""
+    """The result of an evaluation."""
 
     scores: dict[str, Any]
     """The task's metrics, as rows have them."""
@@ -99,7 +99,7 @@ class ValidationBatches:
 
 
 class Validation:
-    """What a model is worth at each of `training.eval_groups`, on the images of `training.eval_split`."""
+    """Scores of a model at each of `training.eval_groups`, on the images of `training.eval_split`."""
 
     def __init__(
         self, config: TrainConfig, data: RunData, full: ValidationBatches, processes: Processes

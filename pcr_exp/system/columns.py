@@ -21,7 +21,7 @@ scan groups, as in {"5": 0.9} (keys of JSON are strings)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """What a column of `rows.jsonl` holds, and how it behaves.
+    """The values of a column of `rows.jsonl`, and how they behave.
 
     A row of several processes is made of theirs: `combine="sum"` adds up what each counted for itself,
     `"first"` takes the value of the first process, which is the same in all or its own clock.
@@ -43,7 +43,7 @@ class Column:
     nullable: bool = False
     """Whether null is allowed: there was nothing to measure."""
     words: tuple[str, ...] = ()
-    """What a `word` may be."""
+    """The values of a `word`."""
     grows: bool = False
     """Whether it counts from the run's start, and so never falls from a row to the next."""
     deterministic: bool = True

@@ -40,13 +40,13 @@ class CpuReading:
     own_s: float
     """Spent by the run's processes, those that have ended included."""
     busy_s: float
-    """What the CPUs that the run may use spent on processes, or another virtual machine did."""
+    """Seconds that the run's CPUs spent on any process, or that another virtual machine took."""
     total_s: float
-    """What these CPUs could have spent: the time that passed, times their number."""
+    """Seconds that these CPUs could have spent: the time that passed, times their number."""
     group_s: float | None = None
     """Spent in the control group that limits the run; None: none does."""
     group_share: float = 1.0
-    """What that group may spend, as a share of `total_s`."""
+    """The group's limit, as a share of `total_s`."""
 
 
 def others_share(before: CpuReading, after: CpuReading) -> float | None:

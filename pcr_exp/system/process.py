@@ -1,4 +1,4 @@
-"""What a process does for itself: it gives memory back, it ends, and outlives who reads what it prints.
+"""A process itself: it gives memory back, ends on signals, and outlives the reader of its output.
 
 The first signal ends training at the next update, with a checkpoint; asked twice, it ends at once.
 """

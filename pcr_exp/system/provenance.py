@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: code, packages, machine; and files that say so."""
+"""Code, packages and machine, which a result depends on besides its configuration; and files of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | 
 def describe_code(
     git_shas: Iterable[str | None], changed: bool | None, packages: Mapping[str, str | None]
 ) -> str:
-    """What measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`; without git `pcr-exp 0.1.0`.
+    """The code that measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`; without git `pcr-exp 0.1.0`.
 
     Args:
         git_shas: Commits, as `git_state` gave them; None where there was no checkout.

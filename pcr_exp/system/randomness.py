@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a stream decides. The numbers are part of every run's identity: never reuse one."""
+    """The decision that a stream makes. The numbers are part of every run's identity: never reuse one."""
 
     RECORD_ORDER = 1
     SAMPLE_ORDER = 2

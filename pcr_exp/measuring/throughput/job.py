@@ -1,4 +1,4 @@
-"""What a throughput measurement asks of a loader, and which of ours a configuration asks for."""
+"""Jobs of a throughput measurement, and those of ours that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def is_free(job: Job) -> bool:
 
 
 def describe(config: ThroughputConfig, num_images: int) -> dict[str, Any]:
-    """What a reader of the results must know of the settings."""
+    """Settings that a reader of the results must know."""
     keys = ("image_size", "batch_size", "measure_s", "model_images_per_s", "cold_cache", "repeats", "seed")
     return {
         "dataset": config.dataset.name,

@@ -50,7 +50,7 @@ class Lane:
     def measure(
         self, job: Job, *, measure_s: float, cold_cache: bool, around: Callable[[], None] | None = None
     ) -> Row:
-        """What one measurement gave, with its settings; `around` is called right before it and behind it."""
+        """One measurement with its settings; `around` is called right before it and behind it."""
         epochs = num_epochs(
             job,
             measure_s=measure_s,

@@ -18,7 +18,7 @@ _UNCOUNTED_EPOCHS = 2
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a consumer of `num_images` saw in the middle of a stream. Seconds are of the wall clock."""
+    """Times of a consumer of `num_images` in the middle of a stream. Seconds are of the wall clock."""
 
     num_images: int
     total_s: float
@@ -26,7 +26,7 @@ class Measurement:
     first_batch_s: float
     """From opening the loader to its first batch: its start, which is no part of `total_s`."""
     wait_s: float
-    """Of `total_s`, in which the consumer had no batch."""
+    """The part of `total_s` in which the consumer had no batch."""
     cpu_s: float
     """CPU seconds of this process and of its workers in `total_s`."""
 

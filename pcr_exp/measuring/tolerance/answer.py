@@ -244,7 +244,7 @@ class Answer:
 
 
 def verdict(loss_low: float, loss_high: float, margin: float) -> str:
-    """What an interval of a loss says of a margin."""
+    """The verdict of a loss's interval on a margin."""
     if loss_high < margin:
         return TOLERATED
     return REFUSED if loss_low >= margin else UNDECIDED

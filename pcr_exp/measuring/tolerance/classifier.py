@@ -21,7 +21,7 @@ from pcr_exp.errors import ConfigError, DatasetError
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-3
-"""Of the gradient, at which a fit ends."""
+"""The gradient's size at which a fit ends."""
 _NUM_TENTHS = 10
 _FLOOR = 1e-6
 """The least probability of a right answer: one of a class that was not learned from is 0."""
@@ -29,7 +29,7 @@ _FLOOR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What was said of every image by classifiers that had not seen it, nor another of its cluster."""
+    """Predictions of every image by classifiers that had not seen it, nor another of its cluster."""
 
     classes: NDArray[np.int64]
     """[train groups, test groups, images]; zeros where targets are no class indexes."""
@@ -267,7 +267,7 @@ class _Number:
 
 
 class _Constant:
-    """What is learned from images of one class."""
+    """A classifier that learned from images of one class."""
 
     def __init__(self, only: NDArray[np.int64]) -> None:
         self.classes_ = only

@@ -1,4 +1,4 @@
-"""What a frozen, pretrained network makes of images at every scan group; kept on disk as it goes.
+"""Features of a frozen, pretrained network at every scan group; kept on disk as it goes.
 
 A batch normalisation that has stopped learning is a factor and a shift per channel, which the convolution
 before it can have in its weights (Jacob et al. 2018, section 3.2).
@@ -31,7 +31,7 @@ from pcr_exp.training.inputs import Normalization, model_input, normalization_of
 from pcr_exp.training.models import open_model
 
 _SAME = 1e-3
-"""Of the largest output: what folding may change by rounding."""
+"""The change by rounding that folding may make, as a share of the largest output."""
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ CHUNK_IMAGES = 25
 """Images of one file of features: what an interrupted program does again at most, per thread."""
 
 _PUBLISHED_CLASSES = 1000
-"""Of heads of published weights: the head is left out, and need not be made anew."""
+"""Classes of the published weights' head: it is left out, and need not be made anew."""
 
 FORWARD_IMAGES = 16
 """Images that go through the network together: few, so that what a layer makes stays in the cache."""
@@ -138,7 +138,7 @@ class Backbone:
             digest.update(name.encode())
             digest.update(value.cpu().contiguous().numpy().tobytes())
         self.key = digest.hexdigest()
-        """Of the weights, and of what they want their pixels normalised with."""
+        """A key of the weights and of the normalisation that they want."""
 
     @torch.inference_mode()
     def __call__(self, images: Pixels) -> NDArray[np.float32]:
@@ -171,7 +171,7 @@ def open_backbone(config: ModelConfig, device: torch.device) -> Backbone:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is known of the images that could be decoded."""
+    """Features and sizes of the images that could be decoded."""
 
     values: NDArray[np.float32]
     """[groups, images, D]."""

@@ -40,11 +40,11 @@ class GroupedImages(Protocol):
     def __len__(self) -> int: ...
 
     def id(self, position: int) -> str:
-        """What an image is called."""
+        """The id of an image."""
         ...
 
     def key(self, position: int) -> Any:
-        """What its views depend on, as plain JSON: two images of one key look alike."""
+        """Settings that its views depend on, as plain JSON: two images of one key look alike."""
         ...
 
     def views(self, position: int) -> Views:
@@ -70,7 +70,7 @@ class ImageFiles:
         max_pixels: int,
         script: ScanScript = DEFAULT,
     ) -> None:
-        """What is looked at are the centre crops; files of more than `max_pixels` are refused."""
+        """Views are centre crops; files of more than `max_pixels` are refused."""
         self.groups = tuple(groups)
         self._samples = samples
         self._transform = eval_transform(crops)
