@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from pcr_exp.config.check import require
 from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
@@ -95,6 +97,17 @@ _MAX_GAP_REMOTE_BYTES = 2**19
 _NUM_THREADS = 16
 
 
+class Row(TypedDict):
+    """An image, to select it by."""
+
+    index: int
+    id: str
+    label: str
+    """The name of its class."""
+    labels: dict[str, str]
+    """That of every label of the records."""
+
+
 class _Few(NamedTuple):
     """What is wanted of one record."""
 
@@ -144,6 +157,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         # In shared memory: workers that live through several epochs see it too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._reader: tuple[int, SingleImages, ThreadPoolExecutor | None] | None = None
+        self._selection: Selection | None = None
 
     @property
     def classes(self) -> list[str]:
@@ -155,10 +169,67 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         """The label of every image, in order, as torchvision's datasets give them; reads every header."""
         images, _ = self._open()
         every = [images.labels(record)[self.label] for record in range(len(self._ends))]
-        return self.label_values[np.concatenate(every)[: len(self)]].tolist() if every else []
+        if not every:
+            return []
+        chosen = slice(None) if self._selection is None else self._selection.images
+        return self.label_values[np.concatenate(every)[chosen]].tolist()
 
     def __len__(self) -> int:
-        return self.records.index.num_samples
+        return self.records.index.num_samples if self._selection is None else len(self._selection)
+
+    def select(self, which: Callable[[Row], bool] | Iterable[int]) -> Self:
+        """A dataset of some of these images, in the order of the records: by a function, or by indices.
+
+        Its loader reads whole prefixes of the records that hold one of them. By index, images are read alone.
+
+        Args:
+            which: Called with each image's row: `index`, `id`, `label` (the name of its class) and `labels`
+                (that of every label); it reads every record's header. Or indices, each once.
+
+        Raises:
+            ConfigError: there is no such image, one is there twice, or none is left.
+            RecordError, StorageError: a header could not be read.
+        """
+        if callable(which):
+            chosen = np.array([row["index"] for row in self._rows() if which(row)], dtype=np.int64)
+        else:
+            chosen = np.sort(np.array([int(index) for index in which], dtype=np.int64))
+        outside = chosen[(chosen < 0) | (chosen >= len(self))]
+        twice = chosen[1:][chosen[1:] == chosen[:-1]]
+        wanted = f"indices of these {len(self)} images, 0..{len(self) - 1}, each once"
+        require(not len(outside), "select", next(iter(outside.tolist()), None), wanted)
+        require(not len(twice), "select", next(iter(twice.tolist()), None), f"{wanted}; it is there twice")
+        require(len(chosen) > 0, "select", "no image", f"at least one of {len(self)}")
+        selected = copy.copy(self)
+        images = chosen if self._selection is None else self._selection.images[chosen]
+        selected._selection = Selection(images, self.records.index.sizes)
+        selected._epoch = self._epoch.clone().share_memory_()
+        selected._reader = None
+        return selected
+
+    def head(self, count: int) -> Self:
+        """The first `count` images in the order of the records, or all; raises as `select` does."""
+        require(count >= 1, "head", count, "at least 1")
+        return self.select(range(min(count, len(self))))
+
+    def _rows(self) -> Iterator[Row]:
+        images, threads = self._open()
+        index = self.records.index
+
+        def read(record: int) -> tuple[list[str], dict[str, npt.NDArray[np.int64]]]:
+            return images.header(record).ids, images.labels(record)
+
+        records = range(len(self._ends))
+        read_all = map(read, records) if threads is None else threads.map(read, records)
+        chosen = None if self._selection is None else set(self._selection.images.tolist())
+        number, position = 0, 0
+        for ids, labels in read_all:
+            for i, name in enumerate(ids):
+                if chosen is None or number in chosen:
+                    of_image = {label: index.classes[label][values[i]] for label, values in labels.items()}
+                    yield Row(index=position, id=name, label=of_image[self.label], labels=of_image)
+                    position += 1
+                number += 1
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """One image and its label. Raises as `__getitems__` does."""
@@ -219,7 +290,13 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         given = {"transform": self.transform, "images_as": self.images_as, "decode": self.decode} | settings
         values = torch.from_numpy(self.label_values)
         return DatasetLoader(
-            self.records, self.scan, label=self.label, label_values=values, batch_size=batch_size, **given
+            self.records,
+            self.scan,
+            label=self.label,
+            label_values=values,
+            batch_size=batch_size,
+            selection=self._selection,
+            **given,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,6 +307,8 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
         index %= len(self)
+        if self._selection is not None:
+            index = int(self._selection.images[index])
         record = int(np.searchsorted(self._ends, index, side="right"))
         return record, index - (int(self._ends[record - 1]) if record else 0)
 

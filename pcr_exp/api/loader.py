@@ -28,11 +28,11 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import Share, open_share
+from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, SimilarityProbe
-from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 
 _LANES = 8
@@ -81,6 +81,7 @@ class DatasetLoader:
         eval_crop_fraction: float | None = None,
         antialias: bool | None = None,
         probe: AskModel | None = None,
+        selection: Selection | None = None,
     ) -> None:
         """Nothing is read before the first batch.
 
@@ -118,6 +119,7 @@ class DatasetLoader:
             eval_crop_fraction: Share of the short side that a centre crop takes (None: 0.875).
             antialias: Whether crops that shrink are filtered (None: yes).
             probe: For policies that try scan groups on the model: gives the scores of its candidates.
+            selection: The images that are used (None: all); `RecordDataset.select` gives it.
 
         Raises:
             ConfigError: an argument cannot work, alone or with others or with the records.
@@ -157,8 +159,10 @@ class DatasetLoader:
             rank=rank,
             world_size=world_size,
             global_batch_size=global_batch_size,
+            selection=selection,
         )
-        num_full = _num_full_batches(share, index, batch_size) if drop_last else None
+        num_samples = index.num_samples if selection is None else len(selection)
+        num_full = _num_full_batches(share, num_samples, batch_size) if drop_last else None
         self._num_updates = self._loader.num_batches if num_full is None else num_full
         self._num_parts = len(share.slots)
         self.batch_size = batch_size
@@ -169,7 +173,7 @@ class DatasetLoader:
         self._probe = probe
         identity = {
             "images": index.fingerprint,
-            "num_samples": index.num_samples,
+            "num_samples": num_samples,
             "seed": seed,
             "shuffle": shuffle,
             "drop_last": drop_last,
@@ -178,6 +182,8 @@ class DatasetLoader:
             "batches_per_update": share.num_slots,
             "scan": dict(scan) if isinstance(scan, Mapping) else scan,
         }
+        if selection is not None:
+            identity["selection"] = selection.fingerprint
         self._position = Position(identity, self._num_parts)
         self._turn = 0
         self._open_at: tuple[int, int] | None = None
@@ -306,9 +312,9 @@ def _require_probe(scan: Scan, probe: AskModel | None) -> None:
         )
 
 
-def _num_full_batches(share: Share, index: RecordIndex, batch_size: int) -> int:
+def _num_full_batches(share: Share, num_samples: int, batch_size: int) -> int:
     """Of an epoch and slot. Raises SettingError if there is none."""
-    num_samples = share.samples_per_slot(index.num_samples)
+    num_samples = share.samples_per_slot(num_samples)
     wanted = (
         f"at most {num_samples}, this process's images of an epoch, or drop_last=False, as no batch would "
         "ever be full"

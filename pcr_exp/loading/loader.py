@@ -26,7 +26,7 @@ from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
-from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, num_held, stretches_in_stored_order
+from pcr_exp.loading.lanes import EpochLanes, Places, laid_end_to_end, num_held, stretches_in_stored_order
 from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
 from pcr_exp.loading.plan import Plan
 from pcr_exp.loading.read_ahead import (
@@ -37,6 +37,7 @@ from pcr_exp.loading.read_ahead import (
     reads_in_flight,
     reads_per_call,
 )
+from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.stage import Stage, StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, Effort
 from pcr_exp.loading.transform import Transform
@@ -44,6 +45,10 @@ from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
 from pcr_exp.loading.workers import BatchDecoder, ImagesDecoder
 from pcr_exp.policies.policy import ScanPolicy
 from pcr_exp.records.reader import RecordSet
+
+
+def _selected(selection: Selection, slot: Stretches) -> Iterator[Places]:
+    return map(selection.places, slot())
 
 
 def _open_decoder(transform: Transform | WholeImageTransform, decode: Decoder, seed: int) -> ImagesDecoder:
@@ -71,10 +76,12 @@ class RecordLoader:
         rank: int = 0,
         world_size: int = 1,
         global_batch_size: int | None = None,
+        selection: Selection | None = None,
     ) -> None:
         """`storage_config` says how many reads in flight it takes to hide the storage's latency.
 
         `global_batch_size` is what all processes together train on per update (None: a batch of each).
+        Of a `selection` the other images are not used, and records that hold none of it are not read.
 
         Raises:
             RecordError: a candidate of the policy is a scan group that the records lack.
@@ -92,7 +99,15 @@ class RecordLoader:
         self._share = open_share(rank, world_size, batch_size=batch_size, global_batch_size=global_batch_size)
         if shuffle:
             check_lanes(config.lanes, self._share.num_slots, world_size)
-        num_samples = self._share.samples_per_slot(index.num_samples)
+        self._selection = selection
+        self._sizes: list[int] = index.sizes.tolist() if selection is None else selection.sizes
+        """Samples that are used of every record, but of those that hold none of a selection."""
+        if selection is not None and config.on_corrupt == "replace":
+            raise ConfigError(
+                "loader.on_corrupt='replace': wanted 'fail' with a selection. A damaged image is replaced by "
+                "another of its record, which may not be selected."
+            )
+        num_samples = self._share.samples_per_slot(sum(self._sizes))
         self.num_samples = num_samples * len(self._share.slots)
         """Fresh ones, per epoch and process."""
         self._stage = open_stage(
@@ -115,7 +130,6 @@ class RecordLoader:
         self._batch_size = batch_size
         self._seed = seed
         self._shuffle = shuffle
-        self._sizes: list[int] = index.sizes.tolist()
         self._storage_config = storage_config
         self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed)
         # Reading asks for an epoch's order first, batching a little later.
@@ -213,11 +227,17 @@ class RecordLoader:
     def _epoch_order(self, epoch: int) -> Order:
         slots = self._laid_out(epoch)
         if type(self._stage).order is Stage.order:
-            return StreamedOrder(slots, len(self._sizes), self._batch_size)
+            return StreamedOrder(slots, len(self._records.index.records), self._batch_size)
         return self._stage.order([Uses.once(laid_end_to_end(slot())) for slot in slots], epoch)
 
     def _laid_out(self, epoch: int) -> list[Stretches]:
         """What each slot of this process uses in an epoch."""
+        slots = self._slots(epoch)
+        if self._selection is None:
+            return slots
+        return [partial(_selected, self._selection, slot) for slot in slots]
+
+    def _slots(self, epoch: int) -> list[Stretches]:
         share, config = self._share, self._config
         if not self._shuffle:
             return [
