@@ -9,6 +9,7 @@ _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with AWS_SESSION_TOKEN if they are temporary",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, the path of a key file",
     "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+    "hf": "HF_TOKEN, or log in with `hf auth login`",
     "http": f"{HTTP_AUTHORIZATION}, such as 'Bearer ...'",
 }
 _PUBLIC = {"s3": "AWS_SKIP_SIGNATURE", "gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}

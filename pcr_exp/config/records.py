@@ -31,11 +31,12 @@ class RecordsConfig:
     """Where records are written and read, and how they are made."""
 
     root: Annotated[str, PATH] = "data/records"
-    """Local folder, s3://, gs://, az://, http(s):// or any fsspec address; records of a dataset lie in
+    """Local folder, s3://, gs://, az://, hf://, http(s):// or any fsspec address; records of a dataset lie in
     `<root>/<dataset>-<key>`."""
     storage_client: Annotated[str, one_of("auto", "obstore", "fsspec")] = "auto"
     """The client that reads and writes a root with ://. `obstore` has the object stores and http; `fsspec`
-    (with s3fs, gcsfs, ...) has many drivers; `auto` is obstore if it is installed and knows the address."""
+    (with s3fs, gcsfs, ...) has many drivers; `auto` is huggingface_hub for hf://, and obstore if it is
+    installed and knows the address."""
     storage_options: dict[str, Any] = field(default_factory=dict)
     """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
     (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""

@@ -5,7 +5,6 @@ HAM10000_images_part_1/ISIC_*.jpg  HAM10000_images_part_2/ISIC_*.jpg  HAM10000_m
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, holdout, make_dataset
 from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.table_file import read_columns
 from pcr_exp.errors import DatasetError
 
 LABEL = "dx"
@@ -81,24 +81,16 @@ def read(config: Ham10000Config) -> Dataset:
 
 def _read_rows(table: Path) -> dict[str, _Row]:
     rows: dict[str, _Row] = {}
-    with table.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        lacking = {"lesion_id", "image_id", "dx"} - set(reader.fieldnames or ())
-        if lacking:
-            raise DatasetError(
-                f"{table} has the columns {reader.fieldnames}; {', '.join(sorted(lacking))} is missing. "
-                f"{SOURCE}"
-            )
-        for row in reader:
-            where = f"{table}, line {reader.line_num}"
-            lesion, image, diagnosis = row["lesion_id"], row["image_id"], row["dx"]
-            if not lesion or not image:
-                raise DatasetError(f"{where}: lesion_id={lesion!r}, image_id={image!r}; wanted both.")
-            if diagnosis not in DIAGNOSES:
-                raise DatasetError(f"{where}: dx={diagnosis!r}; wanted one of {', '.join(DIAGNOSES)}.")
-            if image in rows:
-                raise DatasetError(f"{where}: {image} is listed twice.")
-            rows[image] = _Row(lesion, DIAGNOSES.index(diagnosis))
+    cells, first = read_columns(table, ["lesion_id", "image_id", "dx"], SOURCE)
+    for line, (lesion, image, diagnosis) in enumerate(zip(*cells, strict=True), start=first):
+        where = f"{table}, line {line}"
+        if not lesion or not image:
+            raise DatasetError(f"{where}: lesion_id={lesion!r}, image_id={image!r}; wanted both.")
+        if diagnosis not in DIAGNOSES:
+            raise DatasetError(f"{where}: dx={diagnosis!r}; wanted one of {', '.join(DIAGNOSES)}.")
+        if image in rows:
+            raise DatasetError(f"{where}: {image} is listed twice.")
+        rows[image] = _Row(lesion, DIAGNOSES.index(diagnosis))
     if not rows:
         raise DatasetError(f"{table} lists no image. {SOURCE}")
     return rows

@@ -18,12 +18,14 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.records.card import CARD_FILE, dataset_card
 from pcr_exp.records.encode import Progress
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, parse_index
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
 from pcr_exp.records.receipts import REJECTED_FILE
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
 from pcr_exp.records.writer import ENCODINGS
+from pcr_exp.storage.hub import HubStorage
 from pcr_exp.storage.open import open_remote
 from pcr_exp.storage.opening import opening
 from pcr_exp.storage.protocol import Below, WritableStorage
@@ -55,7 +57,7 @@ def prepare_in_bucket(
         The local folder, which may be removed.
 
     Raises:
-        ConfigError: `records.root` is nowhere that obstore can write.
+        ConfigError: `records.root` is nowhere that obstore or huggingface_hub can write.
         RecordError: other records lie there, and `records.on_change` does not say that they give way.
         PcrExpError: as `prepare_records` raises it, or the store does not let records be written.
     """
@@ -67,6 +69,10 @@ def prepare_in_bucket(
     local = replace(records, root=records.staging)
     stored = Below(storage, name)
     made = prepare_records(dataset, local, progress, on_report, stored=stored)
+    if isinstance(storage, HubStorage) and not storage.write(
+        CARD_FILE, dataset_card(made, str(storage)).encode()
+    ):
+        log.info("%s/%s is there already, and stays as it is", storage, CARD_FILE)
     send(made, storage, name, before, on_change=records.on_change)
     return made
 
@@ -127,6 +133,7 @@ def send(
     if gives_way:
         for path in changed:  # nobody is to read new records by an old index
             storage.remove(f"{name}/{path}")
+        storage.flush()
     sizes = dict(storage.sizes(name))
     with ThreadPoolExecutor(_NUM_SENDERS, thread_name_prefix="send") as pool:
         sent = [
@@ -137,15 +144,18 @@ def send(
             for entry in parse_index(indexes[path], path).records
         ]
         num_sent = sum(one.result() for one in sent)
+    storage.flush()
     log.info("%d of %d records were sent to %s/%s", num_sent, len(sent), storage, name)
     for path in _BESIDE:
         data = (folder / path).read_bytes() if (folder / path).exists() else None
         if data is not None and data != before.get(path):
             storage.write(f"{name}/{path}", data, replaces=before.get(path))
+    storage.flush()
     for path, data in indexes.items():
         replaces = before.get(path) if path in changed and not gives_way else None
         if not storage.write(f"{name}/{path}", data, replaces=replaces):
             raise _other_records(f"{storage}/{name}/{path}")
+    storage.flush()
 
 
 def _send_record(
@@ -203,9 +213,10 @@ def _open(records: RecordsConfig) -> WritableStorage:
         storage = open_remote(records.root, records.storage_client, records.storage_options)
     if not isinstance(storage, WritableStorage):
         raise ConfigError(
-            f"records.root={records.root!r}: records are written to a local folder, or to s3://, gs:// or "
-            "az:// through obstore (pip install 'pcr-exp[remote]'). Prepare them with a local records.root, "
-            "copy that folder there, and train with records.auto_prepare=false."
+            f"records.root={records.root!r}: records are written to a local folder, to s3://, gs:// or az:// "
+            "through obstore (pip install 'pcr-exp[remote]'), or to hf:// (pip install 'pcr-exp[hub]'). "
+            "Prepare them with a local records.root, copy that folder there, and train with "
+            "records.auto_prepare=false."
         )
     return storage
 

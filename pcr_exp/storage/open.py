@@ -13,6 +13,8 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
 from pcr_exp.storage.counters import CountingStorage
+from pcr_exp.storage.hub import SCHEME as HUB
+from pcr_exp.storage.hub import HubStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.objects import SCHEMES, ObjectStorage, usable
 from pcr_exp.storage.protocol import Storage, Wrapped
@@ -68,14 +70,19 @@ def open_root(
 
 def open_remote(
     url: str, client: str = "auto", options: Mapping[str, Any] | None = None
-) -> ObjectStorage | FsspecStorage:
-    """The storage at an address, through obstore or fsspec.
+) -> ObjectStorage | HubStorage | FsspecStorage:
+    """The storage at an address, through obstore, huggingface_hub or fsspec.
 
-    `auto` is obstore where it knows the scheme, is installed, and may be used in this process.
+    `auto` is huggingface_hub for hf://, and obstore where it knows the scheme, is installed, and may be used
+    in this process.
 
     Raises:
         StorageError: the address cannot be opened, or obstore was asked for and does not know its scheme.
     """
+    if client == "auto" and url.startswith(HUB):
+        if options:
+            raise StorageError(f"{url}: records.storage_options={dict(options)}: wanted none for hf://.")
+        return HubStorage(url)
     known = url.startswith(SCHEMES)
     if client == "obstore" and not known:
         raise StorageError(

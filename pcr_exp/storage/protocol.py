@@ -89,6 +89,9 @@ class WritableStorage(Storage):
     def remove(self, path: str) -> None:
         """Remove a file, if it is there. Raises StorageError."""
 
+    def flush(self) -> None:
+        """Return when all is there that was written so far. Raises StorageError."""
+
 
 class Wrapped(Storage):
     """Another storage, passed on whole: a wrapper overrides what it changes."""

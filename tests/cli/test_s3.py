@@ -131,7 +131,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
 
 def test_where_records_cannot_be_written(tmp_path: Path) -> None:
     for root in ("http://127.0.0.1:1/records", "memory://records"):
-        with pytest.raises(ConfigError, match=r"records are written to a local folder, or to s3://"):
+        with pytest.raises(ConfigError, match=r"records are written to a local folder, to s3://"):
             prepare(
                 compose(
                     "prepare", PrepareConfig, *DATA, f"records.root={root}", f"dataset.root={tmp_path}/images"

@@ -1,6 +1,7 @@
 """A folder as a reader of the pages would have it: photographs, and their records."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import skimage.data
 from composing import compose
 from PIL import Image
+from storage_hub_server import running_hub
 
 import pcr_exp as pcr
 
@@ -42,9 +44,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def reader(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that folder, which is the working directory."""
+def reader(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of that folder, which is the working directory; a Hub has the records too."""
     here = tmp_path / "reader"
     shutil.copytree(prepared, here)
     monkeypatch.chdir(here)
-    return here
+    with running_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        records = here / RECORDS
+        hub.files = {str(p.relative_to(records)): p.read_bytes() for p in records.rglob("*") if p.is_file()}
+        yield here

@@ -1,0 +1,352 @@
+"""Records on the Hugging Face Hub: hf://datasets/owner/name/..., hf://buckets/owner/name/...
+
+Requests go through huggingface_hub's client, to its endpoint (HF_ENDPOINT) and with its token (HF_TOKEN or
+`hf auth login`). Files lie behind redirects to signed addresses. Each is kept until it expires, so that a
+read is one request, and the token goes to the Hub alone. `storage.retry` makes requests again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from pcr_exp.config.credentials import how_to_give_credentials
+from pcr_exp.errors import MissingFileError, RefusedError, StorageError
+from pcr_exp.storage import failures
+from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.protocol import Counts, WritableStorage
+from pcr_exp.storage.remote import SILENCE_TIMEOUT_S
+
+SCHEME = "hf://"
+_ADDRESS = re.compile(r"hf://(datasets|buckets)/([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.*))?")
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 10
+_EXPIRED = (401, 403, 404, 410)
+"""How a signed address answers that is not valid any more."""
+_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
+_COMMIT_BYTES, _COMMIT_FILES = 2**28, 100
+"""Files are gathered up to these before they are committed: the Hub counts commits."""
+
+Answer = TypeVar("Answer")
+
+
+class AnsweredError(Exception):
+    """The Hub, or where it sent us, answered with an error."""
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+        self.code = headers.get("X-Error-Code", "")
+        self.headers = _retry_after(headers)
+
+
+class HubStorage(WritableStorage):
+    """Files below an address of a dataset, of its main branch or `@revision`, or of a bucket.
+
+    A file that is another than at its first read, by its ETag, is an error, as everywhere.
+    """
+
+    is_remote = True
+
+    def __init__(self, url: str) -> None:
+        """Nothing is asked for yet.
+
+        Raises:
+            StorageError: huggingface_hub or tenacity is not installed, or the address is of neither kind.
+        """
+        self.url = url.rstrip("/")
+        found = _ADDRESS.fullmatch(self.url)
+        if found is None:
+            raise StorageError(
+                f"{url}: wanted hf://datasets/<owner>/<name>[@<revision>]/... or "
+                "hf://buckets/<owner>/<name>/..."
+            )
+        try:
+            from huggingface_hub import HfApi
+
+            from pcr_exp.storage.retry import Retrying
+        except ImportError as error:
+            raise StorageError(
+                f"{url} needs a client that is not installed: {error}. "
+                "`pip install 'pcr-exp[hub]'` brings it."
+            ) from error
+        kind, self._repo, revision, folder = found.groups()
+        self._is_bucket = kind == "buckets"
+        self._revision = unquote(revision or "main")
+        self._folder = f"{folder}/" if folder else ""
+        self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="pcr-exp")
+        at = "" if self._is_bucket else f"/{quote(self._revision, safe='')}"
+        self._resolves = f"{self._api.endpoint}/{kind}/{self._repo}/resolve{at}/"
+        self._retrying = Retrying(_is_passing, _is_refusal)
+        self._tags = SeenTags()
+        self._locations: dict[str, str] = {}
+        """By path, where it was found last."""
+        self._lock, self._committing = threading.Lock(), threading.Lock()
+        self._pending: dict[str, bytes | None] = {}
+        """By path in the repository, what is to be committed; None: it is to be removed."""
+
+    def counts(self) -> Counts:
+        """Requests that were made again."""
+        return Counts(self._retrying.num_retries, self._retrying.num_retries)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes `[offset, offset + length)` of a file; fewer at its end.
+
+        Raises:
+            StorageError: it is missing or has changed, the request failed (several times, where that may
+                pass), or the server sends something else than that range.
+            ReadCancelledError: `interruptible`'s event was set before it was made again.
+        """
+        return self._ask(lambda: self._range(path, offset, length)[0], path) if length else b""
+
+    def size(self, path: str) -> int:
+        """Length of a file in bytes. Raises StorageError as `read` does."""
+        return self._ask(lambda: self._range(path, 0, 1)[1], path)
+
+    def size_or_none(self, path: str) -> int | None:
+        """The same; None if there is no such file."""
+        try:
+            return self.size(path)
+        except MissingFileError:
+            return None
+
+    def names(self, folder: str) -> set[str] | None:
+        """Names of the files right in a folder. Raises StorageError as `read` does."""
+        below = f"{folder}/" if folder else ""
+        return {path.removeprefix(below) for path, _ in self._listed(folder, recursive=False)}
+
+    def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
+        """(path, bytes) of every file below a folder. Raises StorageError as `read` does."""
+        yield from self._listed(folder, recursive=True)
+
+    def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
+        """As every storage's, but that it is there after `flush` at the latest."""
+        if self._pending.get(self._folder + path, b"") is None:  # it is about to be removed
+            self._gather(path, data)
+            return True
+        there = self.size_or_none(path)
+        if there is not None:
+            found = self.read(path, 0, max(there, 1))
+            if found == data:
+                return True
+            if replaces is None or found != replaces:
+                return False
+        elif replaces is not None:
+            return False
+        self._gather(path, data)
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there; with `flush` at the latest."""
+        if self.size_or_none(path) is not None:
+            self._gather(path, None)
+
+    def flush(self) -> None:
+        """Commit what was gathered. Raises StorageError: the Hub does not let it be written."""
+        with self._committing:  # of two commits at a time one would be refused
+            with self._lock:
+                pending, self._pending = self._pending, {}
+            if not pending:
+                return
+            for path in pending:
+                self._forget(path.removeprefix(self._folder))
+            self._ask(lambda: self._commit(pending), next(iter(pending)).removeprefix(self._folder))
+
+    def _gather(self, path: str, data: bytes | None) -> None:
+        with self._lock:
+            self._pending[self._folder + path] = data
+            num_bytes = sum(len(one) for one in self._pending.values() if one is not None)
+            is_full = num_bytes >= _COMMIT_BYTES or len(self._pending) >= _COMMIT_FILES
+        if is_full:
+            self.flush()
+
+    def _forget(self, path: str) -> None:
+        self._tags.forget(f"{self.url}/{path}")
+        self._locations.pop(path, None)
+
+    def _commit(self, pending: Mapping[str, bytes | None]) -> None:
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        if self._is_bucket:
+            added = [(data, path) for path, data in pending.items() if data is not None]
+            removed = [path for path, data in pending.items() if data is None]
+            self._api.batch_bucket_files(self._repo, add=added, delete=removed)
+            return
+        operations = [
+            CommitOperationDelete(path) if data is None else CommitOperationAdd(path, data)
+            for path, data in pending.items()
+        ]
+        what = f"{len(operations)} files of records" if len(operations) > 1 else next(iter(pending))
+        self._api.create_commit(
+            self._repo, operations, commit_message=what, repo_type="dataset", revision=self._revision
+        )
+
+    def _listed(self, folder: str, *, recursive: bool) -> list[tuple[str, int]]:
+        def attempt() -> list[tuple[str, int]]:
+            inside = (self._folder + folder).rstrip("/")
+            if self._is_bucket:
+                entries: Any = self._api.list_bucket_tree(self._repo, inside or None, recursive=recursive)
+            else:
+                entries = self._api.list_repo_tree(
+                    self._repo,
+                    inside or None,
+                    recursive=recursive,
+                    repo_type="dataset",
+                    revision=self._revision,
+                )
+            files = ((entry.path, entry.size) for entry in entries if hasattr(entry, "size"))
+            return [(path.removeprefix(self._folder), int(size)) for path, size in files]
+
+        try:
+            return self._ask(attempt, folder)
+        except MissingFileError:
+            return []
+
+    def _range(self, path: str, offset: int, length: int) -> tuple[bytes, int]:
+        """A range of a file, and the file's size: from where it was found last, or as the Hub says."""
+        known = self._locations.get(path)
+        if known is not None:
+            try:
+                return self._receive(known, path, offset, length)
+            except AnsweredError as error:
+                if error.status not in _EXPIRED:
+                    raise
+                self._locations.pop(path, None)
+        return self._receive(self._resolves + quote(self._folder + path), path, offset, length)
+
+    def _receive(self, address: str, path: str, offset: int, length: int) -> tuple[bytes, int]:
+        from huggingface_hub import get_session
+
+        where, tag = f"{self.url}/{path}", None
+        for _ in range(_MAX_REDIRECTS):
+            headers = self._headers(address) | {"Range": f"bytes={offset}-{offset + length - 1}"}
+            with get_session().stream(
+                "GET", address, headers=headers, follow_redirects=False, timeout=SILENCE_TIMEOUT_S
+            ) as answer:
+                status, told = answer.status_code, answer.headers
+                if status in _REDIRECTS:
+                    tag = told.get("X-Linked-ETag") or tag
+                    address = urljoin(address, told.get("Location", ""))
+                    continue
+                if status == _RANGE_NOT_SATISFIABLE:
+                    return b"", _total(told)
+                if status >= 400:
+                    raise AnsweredError(status, told)
+                require_record(where, told)
+                if status != _PARTIAL_CONTENT:
+                    raise failures.no_ranges(where)
+                if not told.get("Content-Range", "").startswith(f"bytes {offset}-"):
+                    raise failures.other_range(where)
+                size = _total(told)
+                body = Body(where, length)
+                for part in answer.iter_raw():
+                    body.add(part)
+            data = body.whole(at_start=offset == 0)
+            if len(data) != min(length, size - offset):
+                raise ConnectionError(
+                    f"the answer ended after {len(data)} of {min(length, size - offset)} bytes"
+                )
+            self._tags.require_same(where, tag or (told.get("ETag") if path not in self._locations else None))
+            if tag is not None:
+                self._locations[path] = address
+            return data, size
+        raise failures.sent_around(where)
+
+    def _headers(self, address: str) -> dict[str, str]:
+        """What a request says: the token for the Hub alone, and bytes as they lie there."""
+        from huggingface_hub.utils import build_hf_headers
+
+        headers = {**build_hf_headers(library_name="pcr-exp"), "Accept-Encoding": "identity"}
+        if urlsplit(address)[:2] != urlsplit(self._api.endpoint)[:2]:
+            headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+        return headers
+
+    def _ask(self, attempt: Callable[[], Answer], path: str) -> Answer:
+        where = f"{self.url}/{path}".rstrip("/")
+        try:
+            return self._retrying.call(attempt, where)
+        except StorageError:
+            raise
+        except Exception as error:  # the client's own, with no common base
+            raise self._explained(where, error) from error
+
+    def _explained(self, where: str, error: Exception) -> StorageError:
+        from pcr_exp.storage.retry import GaveUpError, retry_after_s
+
+        often, reason = "", error
+        if isinstance(error, GaveUpError):
+            assert isinstance(error.error, Exception)
+            reason = error.error
+            often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason))
+        status, code = _status_and_code(reason)
+        if code in ("RepoNotFound", "GatedRepo"):
+            kind = "bucket" if self._is_bucket else "dataset"
+            return RefusedError(
+                f"{where}: there is no {kind} {self._repo} on the Hub, or it is private or gated. Make it "
+                f"with `hf` before records are sent there. {how_to_give_credentials(where)}"
+            )
+        if status == 404:
+            return failures.missing(where)
+        if status in (401, 403):
+            return failures.refused(where, status)
+        names = _names(reason)
+        if "ConnectError" in names:
+            return failures.nobody_listens(where, often)
+        if names & {"TimeoutException", "TimeoutError"}:
+            return failures.silent(where, often)
+        return failures.other(where, reason, often)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def _total(headers: Mapping[str, str]) -> int:
+    """A file's size, as an answer to a range request tells it. Raises ConnectionError if it does not."""
+    found = re.fullmatch(r"bytes .*/(\d+)", headers.get("Content-Range", ""))
+    if found is None:
+        said = headers.get("Content-Range")
+        raise ConnectionError(f"the answer does not tell a size (Content-Range: {said})")
+    return int(found[1])
+
+
+def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
+    """`Retry-After`, as the server has it, or as the Hub's own `RateLimit` means it."""
+    from huggingface_hub.utils import parse_ratelimit_headers
+
+    asked = headers.get("Retry-After")
+    if asked is None:
+        limit = parse_ratelimit_headers(headers)
+        asked = str(limit.reset_in_seconds) if limit is not None and not limit.remaining else None
+    return {} if asked is None else {"Retry-After": asked}
+
+
+def _status_and_code(error: BaseException) -> tuple[int | None, str]:
+    """The status and the Hub's own code of an answer; None: there was no answer."""
+    if isinstance(error, AnsweredError):
+        return error.status, error.code
+    answer = getattr(error, "response", None)  # of the library's errors
+    return (None, "") if answer is None else (answer.status_code, answer.headers.get("X-Error-Code", ""))
+
+
+def _names(error: BaseException) -> set[str]:
+    """What an error's classes are called: the library's HTTP client has changed, and their names have not."""
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _is_passing(error: BaseException) -> bool:
+    from pcr_exp.storage.retry import is_passing_status
+
+    status, _ = _status_and_code(error)
+    if status is not None:
+        return is_passing_status(status)
+    names = _names(error)
+    lasts = names & {"StorageError", "OfflineModeIsEnabled", "UnsupportedProtocol"}
+    return not lasts and bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return "ConnectError" in _names(error)
