@@ -15,6 +15,8 @@ from storage_hub_server import REPO, TOKEN, Hub, running_hub
 import pcr_exp as pcr
 from pcr_exp.cli.prepare import prepare
 from pcr_exp.errors import RecordError, RefusedError
+from pcr_exp.runs.rows import read_rows
+from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage import retry
 
 pytest.importorskip("huggingface_hub", reason="pip install 'pcr-exp[hub]'")
@@ -101,3 +103,18 @@ def test_a_dataset_that_is_not_there_is_not_made(
         RefusedError, match=r"there is no dataset someone/pets on the Hub.* Make it with `hf`"
     ):
         prepare(settings(photos))
+
+
+def test_a_run_reads_the_hub_once_and_then_its_cache(hub: Hub, photos: Path, tmp_path: Path) -> None:
+    prepare(settings(photos))
+    given = ["dataset=folder", f"dataset.root={photos}", f"records.root={ROOT}", "records.auto_prepare=false"]
+    given += ["dataset.images_per_record=8", "model=shufflenet_v2_x0_5", "scan=group_2", "training=debug"]
+    given += ["training.batch_size=8", "training.epochs=1", "training.num_threads=1", "loader.num_workers=0"]
+    given += [f"runs_root={tmp_path}/runs", f"storage.cache={tmp_path}/cache", "storage.cache_mib=64"]
+    rows = []
+    for seed in (0, 1):
+        hub.requests.clear()
+        folder = run_training(compose("train", *given, f"seed={seed}"), progress=False).folder
+        rows.append(read_rows(folder / "rows.jsonl")[-1])
+    assert rows[0]["bytes_read"] > 0 == rows[0]["cached_bytes"]
+    assert rows[1]["bytes_read"] == 0 < rows[1]["cached_bytes"] <= rows[0]["bytes_read"]
