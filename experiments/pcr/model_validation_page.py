@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,26 +199,25 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
     cells = compare(measured.rows, measured.meta["num_cores"])
     text = rates_to_markdown(measured, cells)
     figures = save_figure(
-        draw_predicted_rates(cells, RATE_TOLERANCE),
+        partial(draw_predicted_rates, tolerance=RATE_TOLERANCE),
         cells,
-        *(
-            folder,
-            "predicted_vs_measured_rates",
-            _caption(measured, "Images/s, predicted and measured", cells),
-        ),
+        folder,
+        "predicted_vs_measured_rates",
+        _caption(measured, "Images/s, predicted and measured", cells),
     )
     roof = roofline_points(cells)
     if len(roof):
         caption = _caption(measured, "Measured roofline", roof)
-        figures += save_figure(draw_measured_roofline(roof), roof, folder, "measured_roofline", caption)
+        figures += save_figure(draw_measured_roofline, roof, folder, "measured_roofline", caption)
     if runs_roots:
         runs = run_frame(run for root in runs_roots for run in read_runs(root))
         times = predict_times(runs)
         text += "\n" + times_to_markdown(times)
         figures += save_figure(
-            draw_predicted_times(times, TIME_TOLERANCE),
+            partial(draw_predicted_times, tolerance=TIME_TOLERANCE),
             times,
-            *(folder, "predicted_vs_measured_times"),
+            folder,
+            "predicted_vs_measured_times",
             of_runs(runs, "Time to accuracy, predicted and measured", times),
         )
     table = folder / TABLE_FILE

@@ -233,7 +233,7 @@ CAPTION = Caption(shows="Quality", of=("photos",), n="n = 40 images", hardware="
 
 def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.DataFrame) -> None:
     def save(folder: str) -> list[Path]:
-        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim", CAPTION)
+        return save_figure(draw_mssim_vs_scan, quality, tmp_path / folder, "mssim", CAPTION)
 
     files = save("once")
     assert [path.name for path in files] == ["mssim.pdf", "mssim.png", "mssim.csv"]
