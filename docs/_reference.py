@@ -45,7 +45,7 @@ UNITS = {
 }
 """By the end of a setting's name, the first that fits."""
 _NOT_OF_A_COMMAND = ("experiment", "hydra", "runner")
-_HIDDEN = ("smoke",)
+_HIDDEN = ("smoke", "note")
 _HELP_COLUMNS = "96"
 _HEADING = re.compile(r"^# @package|^#\s*$")
 

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
+from pcr_exp.analysis.page import Output, Page
 from pcr_exp.config.commands import TrackingConfig, TrainConfig
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.related_methods import EchoConfig, GradientsConfig, NetworkConfig
@@ -153,3 +155,10 @@ def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict
         return shared | rates
     scores = {"val_loss": 1.2 / epoch, "val_top1": top1, "val_top5": None, "num_val": 32}
     return shared | scores | {"eval_group": "full"}
+
+
+def written(write: Page, frame: pd.DataFrame, folder: Path) -> tuple[list[Path], list[Path]]:
+    """The tables and the figures that a page writes of a frame of runs."""
+    output = Output(frame, folder)
+    write(output)
+    return output.tables, output.figures

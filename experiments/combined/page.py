@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,8 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from experiments.combined.frame import OFF, PANEL_KEYS, PLACES, combined_frame, combined_summary
-from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.distinguishing import titles_apart
 from pcr_exp.analysis.figure import (
     PANEL_WIDTH_IN,
     alone_mark,
@@ -22,10 +19,10 @@ from pcr_exp.analysis.figure import (
     new_figure,
     panel_title,
     percent_axis,
-    save_figure,
 )
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import upright_guessing_lines
+from pcr_exp.analysis.page import Output, sections
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.statistics import interval_words
@@ -38,7 +35,6 @@ from pcr_exp.analysis.tables import (
     kilobytes,
     number,
     score_cells,
-    section,
     span,
     speedup_cell,
     spread_cell,
@@ -53,41 +49,37 @@ _WIDTHS = (1.1, 1.0, 0.8)
 _INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9
 
 
-def write_combined(runs: pd.DataFrame, out: str | Path) -> tuple[list[Path], list[Path]]:
-    """Write combined.md and the figure `combined` (PDF, PNG, CSV), if there are combinations to compare.
-
-    Returns:
-        Tables and figures written; both empty if `combined_summary` finds nothing to compare.
-    """
-    summary = combined_summary(combined_frame(runs))
-    if summary.empty:
-        return [], []
-    table = Path(out) / "combined.md"
-    table.write_text(combined_markdown(summary))
-    caption = of_runs(runs, "Where bytes and seconds go, with every combination")
-    return [table], save_figure(draw_combined(summary), summary, out, "combined", caption)
+def write_combined(output: Output) -> None:
+    """Write combined.md and the figure `combined` (PDF, PNG, CSV), if there are combinations to compare."""
+    summary = combined_summary(combined_frame(output.frame))
+    if len(summary):
+        output.text("combined", combined_markdown(summary))
+        shows = "Where bytes and seconds go, with every combination"
+        output.figure("combined", shows, summary, draw_combined)
 
 
 def combined_markdown(summary: pd.DataFrame) -> str:
     """One table per panel: where bytes went, with their share of all off in brackets."""
-    parts = []
-    found = list(per_setting(summary, PANEL_KEYS))
-    titles = titles_apart([(title, group) for title, group, _ in found])
-    for title, (_, group, rows) in zip(titles, found, strict=True):
-        several = "" if group["processes"] == 1 else "es"
-        notes = Footnotes()
-        updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
-        hardware = all_hardware(rows)
-        facts = (
-            f"Storage {group['storage']}, network {group['network']}, {group['processes']} process{several}; "
-            f"{updates} updates; mean over n seeds (smallest to largest), bytes in brackets against all off; "
-            "speed-up and difference: against all off of the same seed, the latter ± half its 95 % interval "
-            f"({interval_words(rows)}). "
-            "Bytes kept for backward are those of one process, each storage once. "
-            f"Setting {group['setting']}; {hardware}."
-        )
-        parts.append(section(title, facts, rows, _columns(rows, notes), notes))
-    return "\n".join(parts)
+    return sections(summary, PANEL_KEYS, None, _facts, _columns)
+
+
+def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
+    return (
+        f"Storage {group['storage']}, network {group['network']}, {_processes(group)}; "
+        f"{_updates(rows)} updates; mean over n seeds (smallest to largest), bytes in brackets against all "
+        "off; speed-up and difference: against all off of the same seed, the latter ± half its 95 % interval "
+        f"({interval_words(rows)}). "
+        "Bytes kept for backward are those of one process, each storage once. "
+        f"Setting {group['setting']}; {all_hardware(rows)}."
+    )
+
+
+def _processes(group: Mapping[str, Any]) -> str:
+    return f"{group['processes']} process{'' if group['processes'] == 1 else 'es'}"
+
+
+def _updates(rows: pd.DataFrame) -> str:
+    return " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
@@ -153,11 +145,9 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
             names = zip(rows["combination"], rows["n"], strict=True)
             axes[0].set_yticks(range(len(rows)), [name + alone_mark(n, most) for name, n in names])
             axes[0].invert_yaxis()
-            processes = f"{group['processes']} process{'' if group['processes'] == 1 else 'es'}"
-            panel_title(axes[0], title, f"{processes}, n = {span(rows['n'])}")
+            panel_title(axes[0], title, f"{_processes(group)}, n = {span(rows['n'])}")
             panel_title(axes[1], " ", f"storage {group['storage']}, network {group['network']}")
-            updates = " or ".join(f"{count:,.0f}" for count in sorted(set(rows["updates_mean"])))
-            panel_title(axes[2], " ", f"after {updates} updates")
+            panel_title(axes[2], " ", f"after {_updates(rows)} updates")
         footer(figure, "whiskers of seconds: smallest and largest seed; of differences: 95 % intervals")
     return figure
 

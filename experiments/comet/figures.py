@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from pcr_exp.analysis.figure import BELOW, MAX_CURVES, panel_title, panels
+from pcr_exp.analysis.figure import BELOW, MAX_CURVES, draw_panels, panel_title, panels
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
 from pcr_exp.analysis.tables import kilobytes
 
@@ -60,41 +60,45 @@ def draw_activation_memory(table: pd.DataFrame) -> Figure:
 
 def draw_codec_errors(errors: pd.DataFrame) -> Figure:
     """One panel per codec (CODEC_COLUMNS): shares of errors in units of the bound; dotted: uniform errors."""
-    with style():
-        figure, axes = panels(errors["codec"].nunique())
-        for ax, (codec, rows) in zip(axes, errors.groupby("codec", sort=False), strict=True):
-            width = rows["high"] - rows["low"]
-            ax.bar(rows["low"], rows["share"], width, align="edge", color=CODEC_COLOR, linewidth=0)
-            ax.axhline(float(width.iloc[0]) / 2, color=INK, linewidth=1, linestyle=":")
-            first = rows.iloc[0]
-            facts = (
-                f"bound {first['bound']:g}, {first['num_values']:,} values; "
-                f"std {first['std']:.3f} (uniform {UNIFORM:.3f})"
-            )
-            panel_title(ax, f"errors of {codec}", facts)
-            ax.set_xlabel("error (bounds)")
-            ax.set_ylabel("share of values that are not 0")
-            ax.tick_params(colors=MUTED)
-    return figure
+    found = []
+    for codec, rows in errors.groupby("codec", sort=False):
+        first = rows.iloc[0]
+        facts = (
+            f"bound {first['bound']:g}, {first['num_values']:,} values; "
+            f"std {first['std']:.3f} (uniform {UNIFORM:.3f})"
+        )
+        found.append((f"errors of {codec}", facts, rows))
+    return draw_panels(found, _draw_codec)
+
+
+def _draw_codec(ax: Axes, rows: pd.DataFrame) -> None:
+    width = rows["high"] - rows["low"]
+    ax.bar(rows["low"], rows["share"], width, align="edge", color=CODEC_COLOR, linewidth=0)
+    ax.axhline(float(width.iloc[0]) / 2, color=INK, linewidth=1, linestyle=":")
+    ax.set_xlabel("error (bounds)")
+    ax.set_ylabel("share of values that are not 0")
+    ax.tick_params(colors=MUTED)
 
 
 def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
     """One panel per batch size at one bound (NORMAL_COLUMNS); line and brackets: the normal distribution."""
     errors = errors[np.isclose(errors["bound"], bound)]
-    with style():
-        figure, axes = panels(errors["batch_size"].nunique())
-        grid = np.linspace(-4, 4, 201)
-        density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
-        for ax, (batch_size, rows) in zip(axes, errors.groupby("batch_size"), strict=True):
-            width = rows["high"] - rows["low"]
-            ax.bar(rows["low"], rows["share"] / width, width, align="edge", color=ERROR_COLOR, linewidth=0)
-            ax.plot(grid, density, color=INK, linewidth=1.2)
-            first = rows.iloc[0]
-            shape = f"kurtosis {first['kurtosis']:.2f} (3), {100 * first['within_one']:.1f}% within 1 (68.3%)"
-            panel_title(ax, f"N = {batch_size}, bound {bound:g}, {first['num_weights']:,} weights", shape)
-            ax.set_xlabel("weight gradient error (its own standard deviations)")
-            ax.set_ylabel("density")
-    return figure
+    found = []
+    for batch_size, rows in errors.groupby("batch_size"):
+        first = rows.iloc[0]
+        title = f"N = {batch_size}, bound {bound:g}, {first['num_weights']:,} weights"
+        shape = f"kurtosis {first['kurtosis']:.2f} (3), {100 * first['within_one']:.1f}% within 1 (68.3%)"
+        found.append((title, shape, rows))
+    return draw_panels(found, _draw_normality)
+
+
+def _draw_normality(ax: Axes, rows: pd.DataFrame) -> None:
+    grid = np.linspace(-4, 4, 201)
+    width = rows["high"] - rows["low"]
+    ax.bar(rows["low"], rows["share"] / width, width, align="edge", color=ERROR_COLOR, linewidth=0)
+    ax.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, linewidth=1.2)
+    ax.set_xlabel("weight gradient error (its own standard deviations)")
+    ax.set_ylabel("density")
 
 
 def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments.comet.figures import (
     draw_activation_memory,
@@ -71,14 +74,14 @@ def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Pat
         hardware=hardware_words(meta),
         storage=NOT_TIMED,
     )
-    drawn = {
-        "codec_errors": lambda: draw_codec_errors(rows),
-        "gradient_errors": lambda: draw_gradient_errors(rows, meta["bound"]),
-        "gradient_sigma": lambda: draw_gradient_sigma(rows),
-        "activation_memory": lambda: draw_activation_memory(rows),
-        "layer_bounds": lambda: draw_layer_bounds(rows),
+    draws: dict[str, Callable[[pd.DataFrame], Figure]] = {
+        "codec_errors": draw_codec_errors,
+        "gradient_errors": partial(draw_gradient_errors, bound=meta["bound"]),
+        "gradient_sigma": draw_gradient_sigma,
+        "activation_memory": draw_activation_memory,
+        "layer_bounds": draw_layer_bounds,
     }
-    return save_figure(drawn[name](), rows, out, name, caption)
+    return save_figure(draws[name], rows, out, name, caption)
 
 
 def draw_run_layers(run: Path, folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from pcr_exp.analysis.figure import (
     MAX_CURVES,
     accuracy_axis,
     alone_mark,
+    draw_panels,
     footer,
+    named_line,
     panel_title,
     panels,
     same_limits,
     target_line,
     ticks_in_bytes,
-    wide_panels,
 )
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import guessing_lines
@@ -82,10 +83,16 @@ def in_order(summary: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def echo_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS."""
-    for title, group, rows in per_setting(table, PANEL_KEYS):
-        yield title, f"storage {group['storage']}, {facts(rows)}", rows
+Panels = list[tuple[str, str, pd.DataFrame]]
+"""Title, subtitle and rows of each."""
+
+
+def echo_panels(table: pd.DataFrame) -> Panels:
+    """A panel for every group of comparable runs, of a table with PANEL_KEYS."""
+    return [
+        (title, f"storage {group['storage']}, {facts(rows)}", rows)
+        for title, group, rows in per_setting(table, PANEL_KEYS)
+    ]
 
 
 def facts(rows: pd.DataFrame) -> str:
@@ -110,41 +117,43 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
     Whiskers: smallest and largest seed. Dashed: the baseline over the echo factor, where repeats would be
     worth as much as fresh images. A variant that not every seed reaches the target with has no bar.
     """
-    with style():
-        facts = list(echo_panels(summary))
-        figure, axes = wide_panels(len(facts))
-        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            rows = in_order(rows)
-            _bars(ax, rows, "fresh_to_target")
-            for place, row in enumerate(rows.to_dict("records")):
-                if row["target_excluded_because"]:
-                    _note(ax, place, "target\nis guessed")
-                elif row["num_reached"] < row["n"]:
-                    _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")
-            _ideal(ax, rows)
-            ax.set_ylabel("fresh images to target")
-            ax.set_ylim(bottom=0)
-            panel_title(ax, title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}")
-        footer(figure, _WHISKERS)
-    return figure
+    found = [
+        (title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}", in_order(rows))
+        for title, subtitle, rows in echo_panels(summary)
+    ]
+    return draw_panels(found, _draw_fresh, wide=True, words=_WHISKERS)
+
+
+def _draw_fresh(ax: Axes, rows: pd.DataFrame) -> None:
+    _bars(ax, rows, "fresh_to_target")
+    for place, row in enumerate(rows.to_dict("records")):
+        if row["target_excluded_because"]:
+            _note(ax, place, "target\nis guessed")
+        elif row["num_reached"] < row["n"]:
+            _note(ax, place, f"reached by\n{row['num_reached']} of {row['n']}")
+    factor = rows["factor"].max()
+    for baseline in rows.loc[rows["variant"] == BASELINE, "fresh_to_target_mean"].head(1):
+        named_line(ax, baseline / factor, f"baseline / {factor:g}", dashes="--")
+    ax.set_ylabel("fresh images to target")
+    ax.set_ylim(bottom=0)
 
 
 def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
     """Last validation score per variant with as many fresh images for all (`tuned` by final_score)."""
-    with style():
-        facts = list(echo_panels(summary))
-        figure, axes = wide_panels(len(facts))
-        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            rows = in_order(rows)
-            _bars(ax, rows, "final_score")
-            guessing_lines(ax, rows)
-            accuracy_axis(ax, rows)
-            ax.set_ylabel(f"last validation {headline_of(rows).words}")
-            ax.set_ylim(bottom=0)
-            budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
-            panel_title(ax, title, f"e = {rows['factor'].max():g}, {budgets} fresh images, {subtitle}")
-        footer(figure, _WHISKERS)
-    return figure
+    found = []
+    for title, subtitle, rows in echo_panels(summary):
+        budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
+        words = f"e = {rows['factor'].max():g}, {budgets} fresh images, {subtitle}"
+        found.append((title, words, in_order(rows)))
+    return draw_panels(found, _draw_score, wide=True, words=_WHISKERS)
+
+
+def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
+    _bars(ax, rows, "final_score")
+    guessing_lines(ax, rows)
+    accuracy_axis(ax, rows)
+    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    ax.set_ylim(bottom=0)
 
 
 def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
@@ -162,22 +171,6 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     ax.grid(axis="x", visible=False)
 
 
-def _ideal(ax: Axes, rows: pd.DataFrame) -> None:
-    factor = rows["factor"].max()
-    for baseline in rows.loc[rows["variant"] == BASELINE, "fresh_to_target_mean"].head(1):
-        ax.axhline(baseline / factor, color=MUTED, linestyle="--", linewidth=1)
-        ax.annotate(
-            f"baseline / {factor:g}",
-            (1, baseline / factor),
-            xycoords=("axes fraction", "data"),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            color=MUTED,
-            fontsize=8,
-        )
-
-
 def _note(ax: Axes, place: int, text: str) -> None:
     ax.annotate(
         text, (place, 0), xytext=(0, 6), textcoords="offset points", ha="center", color=MUTED, fontsize=8
@@ -189,19 +182,19 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
 
     `summary` is `tuned` by fresh_to_target.
     """
-    with style():
-        facts = list(echo_panels(summary))
-        figure, axes = wide_panels(len(facts))
-        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            for name, line in series(rows, x):
-                draw_points(ax, line, x, "fresh_to_target", name)
-            ax.set_ylabel("fresh images to target")
-            ax.set_ylim(bottom=0)
-            x_axis(ax, rows, x)
-            ax.legend(**BELOW)
-            panel_title(ax, title, f"{target_of(rows)}, {subtitle}")
-        footer(figure, _WHISKERS)
-    return figure
+
+    def draw(ax: Axes, rows: pd.DataFrame) -> None:
+        for name, line in series(rows, x):
+            draw_points(ax, line, x, "fresh_to_target", name)
+        ax.set_ylabel("fresh images to target")
+        ax.set_ylim(bottom=0)
+        x_axis(ax, rows, x)
+        ax.legend(**BELOW)
+
+    found = [
+        (title, f"{target_of(rows)}, {subtitle}", rows) for title, subtitle, rows in echo_panels(summary)
+    ]
+    return draw_panels(found, draw, wide=True, words=_WHISKERS)
 
 
 def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
@@ -271,9 +264,9 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
     to the target.
     """
     with style():
-        facts = list(echo_panels(summary))
-        figure, axes = panels(3 * len(facts))
-        for number, (title, subtitle, rows) in enumerate(facts):
+        found = echo_panels(summary)
+        figure, axes = panels(3 * len(found))
+        for number, (title, subtitle, rows) in enumerate(found):
             pace, seconds, fresh = axes[3 * number : 3 * number + 3]
             for name, line in series(rows, "factor"):
                 in_ms = line.assign(
@@ -326,44 +319,43 @@ def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
         curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, and means
             over seeds of `record_bytes` and `val_score`; and what guessing reaches.
     """
+    found = [
+        (title, subtitle, part) for title, subtitle, rows in echo_panels(curves) for part in _few_lines(rows)
+    ]
+    words = "upright line: the bytes that all lines have read; means over seeds"
+    figure = draw_panels(found, _draw_bytes, wide=len(found) == 1, words=words)
     with style():
-        facts = [
-            (title, subtitle, part, rows.groupby(_LINE)["record_bytes"].max())
-            for title, subtitle, rows in echo_panels(curves)
-            for part in _few_lines(rows)
-        ]
-        figure, axes = panels(len(facts)) if len(facts) > 1 else wide_panels(1)
-        for ax, (title, subtitle, rows, ends) in zip(axes, facts, strict=True):
-            lines = rows.groupby(_LINE)
-            for _, line in sorted(lines, key=lambda line: level_of(line[1].iloc[0].to_dict()).place):
-                first = line.iloc[0].to_dict()
-                variant, level = variant_of(first), level_of(first)
-                alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
-                # Beside scan levels, of which one is called baseline.
-                echo = "no echo" if variant == BASELINE else name_of(first, with_factor=True)
-                ax.plot(
-                    line["record_bytes"],
-                    line["val_score"],
-                    color=level.color,
-                    linestyle=dashes_of(variant),
-                    marker=level.marker,
-                    markerfacecolor=level.color if variant == BASELINE else "white",
-                    markeredgecolor="white" if variant == BASELINE else level.color,
-                    label=f"{level.words} · {echo}{alone}",
-                )
-            ax.axvline(ends.min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
-            target_line(ax, rows["target_score"].iloc[0])
-            guessing_lines(ax, rows)
-            ax.set_xscale("log")
-            ax.set_xlabel("bytes of records read (log scale)")
-            accuracy_axis(ax, rows)
-            ax.legend(**BELOW)
-            panel_title(ax, title, subtitle)
-        same_limits(axes, [(title, subtitle) for title, subtitle, _, _ in facts])
-        for ax in axes:
+        same_limits(figure.axes, [(title, subtitle) for title, subtitle, _ in found])
+        for ax in figure.axes:
             ticks_in_bytes(ax.xaxis, *ax.get_xlim())
-        footer(figure, "upright line: the bytes that all lines have read; means over seeds")
     return figure
+
+
+def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
+    lines = rows.groupby(_LINE)
+    for _, line in sorted(lines, key=lambda line: level_of(line[1].iloc[0].to_dict()).place):
+        first = line.iloc[0].to_dict()
+        variant, level = variant_of(first), level_of(first)
+        alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
+        # Beside scan levels, of which one is called baseline.
+        echo = "no echo" if variant == BASELINE else name_of(first, with_factor=True)
+        ax.plot(
+            line["record_bytes"],
+            line["val_score"],
+            color=level.color,
+            linestyle=dashes_of(variant),
+            marker=level.marker,
+            markerfacecolor=level.color if variant == BASELINE else "white",
+            markeredgecolor="white" if variant == BASELINE else level.color,
+            label=f"{level.words} · {echo}{alone}",
+        )
+    ax.axvline(lines["record_bytes"].max().min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    target_line(ax, rows["target_score"].iloc[0])
+    guessing_lines(ax, rows)
+    ax.set_xscale("log")
+    ax.set_xlabel("bytes of records read (log scale)")
+    accuracy_axis(ax, rows)
+    ax.legend(**BELOW)
 
 
 def _few_lines(rows: pd.DataFrame) -> list[pd.DataFrame]:

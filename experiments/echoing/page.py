@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from experiments.echoing.figures import AXES as ECHO_AXES
 from experiments.echoing.figures import (
+    AXES,
     draw_echo_time,
     draw_fresh_against,
     draw_fresh_to_target,
     draw_score_against_bytes,
     draw_score_at_budget,
-    echo_panels,
+    facts,
     in_order,
     name_of,
 )
 from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
-from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
-from pcr_exp.analysis.figure import save_figure
-from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.distinguishing import setting_words
+from pcr_exp.analysis.page import Output, sections
+from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.style import scan_words
@@ -34,7 +33,6 @@ from pcr_exp.analysis.tables import (
     kilobytes,
     reached_cell,
     score_cells,
-    section,
     spread_cell,
     target_words,
     three_figures,
@@ -42,25 +40,8 @@ from pcr_exp.analysis.tables import (
 )
 
 
-def write_echo_report(runs: pd.DataFrame, out: str | Path) -> tuple[list[Path], list[Path]]:
-    """Write `echo.csv`, `echo.md` and `write_echo_figures` of `run_frame`, and return tables and figures.
-
-    Nothing if no run echoes.
-    """
-    frame = echo_frame(runs)
-    if frame.empty or (frame["factor"] == 1).all():
-        return [], []
-    summary = tuned(frame, "fresh_to_target")
-    tables = [Path(out) / "echo.csv", Path(out) / "echo.md"]
-    as_written(summary).to_csv(tables[0], index=False)
-    tables[1].write_text(echo_to_markdown(summary, setting_words(frame, COMPARED)))
-    return tables, write_echo_figures(runs, frame, summary, out)
-
-
-def write_echo_figures(
-    runs: pd.DataFrame, frame: pd.DataFrame, summary: pd.DataFrame, out: str | Path
-) -> list[Path]:
-    """Draw what there is data for, as PDF, PNG and CSV in `out`.
+def write_echo_report(output: Output) -> None:
+    """Write echo.csv, echo.md and figures; nothing if no run echoes.
 
     Each setting (PANEL_KEYS) is a panel of one figure, that of the first of these that its runs differ in:
 
@@ -69,35 +50,31 @@ def write_echo_figures(
     * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
     * else, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
     """
-    paths: list[Path] = []
+    frame = echo_frame(output.frame)
+    if frame.empty or (frame["factor"] == 1).all():
+        return
+    summary = tuned(frame, "fresh_to_target")
+    output.table("echo", summary, echo_to_markdown(summary, setting_words(frame, COMPARED)))
     topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
     of_topic = dict(list(summary.groupby(topics)))
     if "bytes" in of_topic:
         curves = byte_curves(frame, of_topic["bytes"])
-        paths += save_figure(
-            draw_score_against_bytes(curves),
-            curves,
-            out,
-            "echo_bytes",
-            of_runs(runs, "Accuracy over bytes read"),
-        )
+        output.figure("echo_bytes", "Accuracy over bytes read", curves, draw_score_against_bytes)
     if "factor" in of_topic:
-        timed = of_topic["factor"][of_topic["factor"]["timing_excluded_because"] == ""]
+        timed = of_topic["factor"].query("timing_excluded_because == ''")
         if len(timed):
-            caption = of_runs(runs, "What echoing takes, over the echo factor")
-            paths += save_figure(draw_echo_time(timed), timed, out, "echo_time", caption)
+            output.figure("echo_time", "What echoing takes, over the echo factor", timed, draw_echo_time)
     for x in ("batch_size", "buffer"):
         if x in of_topic:
-            caption = of_runs(runs, f"Fresh images to the target over {ECHO_AXES[x]}")
-            paths += save_figure(draw_fresh_against(of_topic[x], x), of_topic[x], out, f"echo_{x}", caption)
+            shows = f"Fresh images to the target over {AXES[x]}"
+            output.figure(f"echo_{x}", shows, of_topic[x], partial(draw_fresh_against, x=x))
     if "variant" in of_topic:
         variants = of_topic["variant"]
-        caption = of_runs(runs, "Fresh images to the target")
-        paths += save_figure(draw_fresh_to_target(variants), variants, out, "echo_fresh_to_target", caption)
+        shows = "Fresh images to the target"
+        output.figure("echo_fresh_to_target", shows, variants, draw_fresh_to_target)
         best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_score")
-        caption = of_runs(runs, "Accuracy at equal fresh images")
-        paths += save_figure(draw_score_at_budget(best), best, out, "echo_top1_at_budget", caption)
-    return paths
+        shows = "Accuracy at equal fresh images"
+        output.figure("echo_top1_at_budget", shows, best, draw_score_at_budget)
 
 
 def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -132,19 +109,17 @@ def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None =
 
     `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
     """
-    parts = []
-    found = list(echo_panels(summary))
-    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, _, rows in found], settings)
-    for title, (_, facts, rows) in zip(titles, found, strict=True):
-        notes = Footnotes()
-        words = (
-            f"{facts}; {target_words(rows)}; mean over n seeds (smallest to largest); bytes are of records; "
-            f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
-            "smallest buffer, "
-            f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
-        )
-        parts.append(section(title, words, in_order(rows), _columns(rows, notes), notes))
-    return "\n".join(parts)
+    return sections(summary, PANEL_KEYS, settings, _facts, _columns, in_order)
+
+
+def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
+    return (
+        f"storage {group['storage']}, {facts(rows)}; {target_words(rows)}; "
+        "mean over n seeds (smallest to largest); bytes are of records; "
+        f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
+        "smallest buffer, "
+        f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
+    )
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:

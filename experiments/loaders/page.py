@@ -94,16 +94,16 @@ def report_throughput(folder: str | Path) -> list[Path]:
     summary = on_all_cores(summary)
     free = unlimited(free_running(summary))
     caption = caption_of(measured, "Loaders", free)
-    figures = save_figure(draw_loaders(free), summary, folder, "loaders", caption)
+    figures = save_figure(lambda _: draw_loaders(free), summary, folder, "loaders", caption)
     if summary["loader"].map(is_ours).any():
         caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
-        figures += save_figure(
-            draw_throughput_vs_scan(summary), summary, folder, "throughput_vs_scan", caption
-        )
+        figures += save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)
     if is_charged(summary):
         charged = charged_per_request(summary)
         caption = caption_of(measured, "What requests cost", charged)
-        figures += save_figure(draw_file_per_image(charged), summary, folder, "file_per_image", caption)
+        figures += save_figure(
+            lambda _: draw_file_per_image(charged), summary, folder, "file_per_image", caption
+        )
     return [*tables, *figures]
 
 

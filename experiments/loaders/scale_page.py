@@ -157,7 +157,7 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
             hardware="simulated: workers as in the plan of the paper's cluster",
             storage=f"storage: {' / '.join(rows['storage'].unique())}, in MiB/s",
         )
-        save_figure(draw_simulated(rows), rows, out, name, caption)
+        save_figure(draw_simulated, rows, out, name, caption)
         return
     repeats = rows.groupby(["what", "num_images"]).size().max()
     caption = Caption(
@@ -167,7 +167,7 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
         hardware=recorded_hardware(folder),
         storage=NOT_TIMED,
     )
-    save_figure(draw_cost(rows), rows, out, name, caption)
+    save_figure(draw_cost, rows, out, name, caption)
 
 
 STUDY = Study(__doc__, "outputs/scale", repeats=None, images=False)

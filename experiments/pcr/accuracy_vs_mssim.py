@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pcr_exp.analysis.accuracy import per_panel
-from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.figure import BELOW, accuracy_axis, marks_without_bars, panel_title, panels, save_figure
+from pcr_exp.analysis.figure import BELOW, accuracy_axis, draw_panels, marks_without_bars
 from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, ms_ssim_words
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import NEVER
 from pcr_exp.analysis.statistics import half_width
-from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels, style
+from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
 POINT_COLUMNS = [
@@ -110,21 +109,27 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
     `tolerance_fits`, in words below the title, or why there is none. The baseline and the last scan group
     have the same pixels, and are one point at MS-SSIM 1.
     """
-    with style():
-        facts = list(per_panel(points))
-        figure, axes = panels(len(facts))
-        for ax, (title, subtitle, rows) in zip(axes, facts, strict=True):
-            fit = _draw_fit(ax, rows)
-            for level, seeds in scan_levels(rows):
-                _draw_level(ax, level, seeds)
-            guessing_lines(ax, rows)
-            ax.set_xlabel(f"mean {_name_of(rows)}")
-            accuracy_axis(ax, rows)
-            ax.set_ylabel(f"last validation {headline_of(rows).words}")
-            _widen(ax)
-            ax.legend(*marks_without_bars(ax), **BELOW, ncols=5, handletextpad=0.1)
-            panel_title(ax, title, f"{subtitle}\n{_measured_on(rows)}\n{fit}")
-    return figure
+    found = [
+        (title, f"{subtitle}\n{_measured_on(rows)}\n{_fit_words(rows)}", rows)
+        for title, subtitle, rows in per_panel(points)
+    ]
+    return draw_panels(found, _draw_panel)
+
+
+def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
+    (fit,) = tolerance_fits(rows).to_dict("records")
+    if not fit["no_line"]:
+        ends = [rows["ms_ssim"].min(), rows["ms_ssim"].max()]
+        line = [fit["slope"] * x + fit["intercept"] for x in ends]
+        ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
+    for level, seeds in scan_levels(rows):
+        _draw_level(ax, level, seeds)
+    guessing_lines(ax, rows)
+    ax.set_xlabel(f"mean {_name_of(rows)}")
+    accuracy_axis(ax, rows)
+    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    _widen(ax)
+    ax.legend(*marks_without_bars(ax), **BELOW, ncols=5, handletextpad=0.1)
 
 
 def _draw_level(ax: Axes, level: ScanLevel, seeds: pd.DataFrame) -> None:
@@ -160,14 +165,11 @@ def _name_of(rows: pd.DataFrame) -> str:
     return ms_ssim_words(rows["ms_ssim_of"])
 
 
-def _draw_fit(ax: Axes, rows: pd.DataFrame) -> str:
-    """Draw the line, if there is one; returns it in words."""
+def _fit_words(rows: pd.DataFrame) -> str:
+    """The line in words, or why there is none."""
     (fit,) = tolerance_fits(rows).to_dict("records")
     if fit["no_line"]:
         return str(fit["no_line"])
-    ends = [rows["ms_ssim"].min(), rows["ms_ssim"].max()]
-    line = [fit["slope"] * x + fit["intercept"] for x in ends]
-    ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
     return (
         f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) {headline_of(rows).words} per MS-SSIM, "
         f"{fit['num_levels']} levels, r = {fit['r']:.2f}"
@@ -222,12 +224,10 @@ def _bend_p(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> float:
     return float(stats.f.sf((straight - bent) / max(bent / freedom, 1e-300), 1, freedom))
 
 
-def write_accuracy_vs_mssim(frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
+def write_accuracy_vs_mssim(output: Output) -> None:
     """Write accuracy_vs_mssim_fits.csv and the figure; nothing where fewer than two qualities are known."""
-    points = tolerance_points(frame)
-    if points["ms_ssim"].nunique() < 2:
-        return [], []
-    table = out / "accuracy_vs_mssim_fits.csv"
-    tolerance_fits(points).to_csv(table, index=False)
-    caption = of_runs(frame, "Final accuracy and image quality")
-    return [table], save_figure(draw_accuracy_vs_mssim(points), points, out, "accuracy_vs_mssim", caption)
+    points = tolerance_points(output.frame)
+    if points["ms_ssim"].nunique() >= 2:
+        output.table("accuracy_vs_mssim_fits", tolerance_fits(points))
+        shows = "Final accuracy and image quality"
+        output.figure("accuracy_vs_mssim", shows, points, draw_accuracy_vs_mssim)

@@ -5,13 +5,10 @@ Rows are those of `learning.deployment_table`.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import (
     BELOW,
     alone_mark,
@@ -20,7 +17,6 @@ from pcr_exp.analysis.figure import (
     new_figure,
     panel_title,
     points_axis,
-    save_figure,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, per_setting
 from pcr_exp.analysis.primary_metric import headline_of
@@ -59,14 +55,6 @@ def draw_differences(table: pd.DataFrame) -> Figure:
 def compared(table: pd.DataFrame) -> pd.DataFrame:
     """The rows that have a difference to a baseline of the same seed; not the baseline's own."""
     return table[table["difference_mean"].notna() & (table["encoding"] != "baseline")]
-
-
-def write_differences(runs: pd.DataFrame, table: pd.DataFrame, out: Path) -> list[Path]:
-    """Save `differences` if any level stands beside a baseline; its files."""
-    if compared(table).empty:
-        return []
-    caption = of_runs(runs, "Accuracy lost or gained against the baseline")
-    return save_figure(draw_differences(table), table, out, NAME, caption)
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:

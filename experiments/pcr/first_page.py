@@ -162,4 +162,4 @@ def write_first_page(results: Path, out: Path) -> list[Path]:
         storage="storage as named",
         hardware="2 CPU cores, no GPU",
     )
-    return save_figure(draw_first_page(rows), rows, out, NAME, caption)
+    return save_figure(draw_first_page, rows, out, NAME, caption)

@@ -7,17 +7,18 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.pcr.differences import write_differences
-from pcr_exp.analysis.distinguishing import setting_words, titles_apart
-from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
+from experiments.pcr.differences import NAME as DIFFERENCES
+from experiments.pcr.differences import compared, draw_differences
+from pcr_exp.analysis.distinguishing import setting_words
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL
 from pcr_exp.analysis.front import TESTED_AT
 from pcr_exp.analysis.over_images import with_intervals
-from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.page import Output, sections
+from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
 from pcr_exp.analysis.style import scan_words
@@ -28,7 +29,6 @@ from pcr_exp.analysis.tables import (
     difference_cell,
     markdown_table,
     percent,
-    section,
     spread_cell,
 )
 
@@ -66,15 +66,11 @@ def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
     return table.assign(target_score=target.round(4))[FAIR_COLUMNS]
 
 
-def write_fair_baseline(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write fair_baseline.csv and fair_baseline.md if there is a search among the runs; (tables, figures)."""
-    table = fair_baseline_table(runs)
-    if table.empty:
-        return [], []
-    files = [out / "fair_baseline.csv", out / "fair_baseline.md"]
-    as_written(table).to_csv(files[0], index=False)
-    files[1].write_text(fair_baseline_to_markdown(table))
-    return files, []
+def write_fair_baseline(output: Output) -> None:
+    """Write fair_baseline.csv and fair_baseline.md if there is a search among the runs."""
+    table = fair_baseline_table(output.frame)
+    if len(table):
+        output.table("fair_baseline", table, fair_baseline_to_markdown(table))
 
 
 def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
@@ -164,18 +160,15 @@ def deployment_table(runs: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(order, ignore_index=True)[DEPLOYMENT_COLUMNS]
 
 
-def write_deployment(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group.
-
-    Returns tables and figures; none where no run was.
-    """
-    table = deployment_table(runs)
+def write_deployment(output: Output) -> None:
+    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group."""
+    table = deployment_table(output.frame)
     if table.empty:
-        return [], []
-    files = [out / "deployment.csv", out / "deployment.md"]
-    as_written(table).to_csv(files[0], index=False)
-    files[1].write_text(deployment_to_markdown(table, setting_words(runs)))
-    return files, write_differences(runs, table, out)
+        return
+    output.table("deployment", table, deployment_to_markdown(table, setting_words(output.frame)))
+    if len(compared(table)):  # a level stands beside a baseline
+        shows = "Accuracy lost or gained against the baseline"
+        output.figure(DIFFERENCES, shows, table, draw_differences)
 
 
 def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
@@ -183,19 +176,15 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
 
     `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
     """
-    parts = []
-    found = list(per_setting(table, GROUP_KEYS))
-    titles = titles_apart([(title, group) for title, group, _ in found], words)
-    for title, (_, group, rows) in zip(titles, found, strict=True):
-        facts = (
+
+    def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
+        return (
             f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
             "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
             f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
         )
-        notes = Footnotes()
-        cells = _columns(rows, notes)
-        parts.append(section(title, facts, rows.drop_duplicates("scan"), cells, notes))
-    return "\n".join(parts)
+
+    return sections(table, GROUP_KEYS, words, facts, _columns, lambda rows: rows.drop_duplicates("scan"))
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,21 @@ from experiments.pcr.model_validation import Validation, compare, load_validatio
 from experiments.pcr.predicted_times import TOLERANCE as TIME_TOLERANCE
 from experiments.pcr.predicted_times import predict_times
 from pcr_exp.analysis.caption import Caption, hardware_words, of_runs
-from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, rate_axis, save_figure, ticks_in_bytes
+from pcr_exp.analysis.figure import (
+    BELOW,
+    draw_panels,
+    footer,
+    panel_title,
+    panels,
+    rate_axis,
+    save_figure,
+    ticks_in_bytes,
+)
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.plan import knee_image_bytes, roofline_images_per_s
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.style import MUTED, level_of, scan_levels, scan_words, style
-from pcr_exp.analysis.tables import kilobytes, markdown_table, span, three_figures
+from pcr_exp.analysis.tables import kilobytes, markdown_table, median_cell, span, three_figures
 from pcr_exp.system import MIB
 from pcr_exp.system.provenance import describe_code
 
@@ -37,42 +46,39 @@ def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
     Point: error against the median of the measured rates; bar: against the largest and the smallest.
     """
     cells = cells[~cells["is_calibration"]]
-    with style():
-        counts = sorted(cells["num_processes"].unique())
-        figure, axes = panels(len(counts))
-        for ax, count in zip(axes, counts, strict=True):
-            rows = cells[cells["num_processes"] == count]
-            predicted = rows["predicted_images_per_s"]
-            ax.vlines(
-                predicted,
-                predicted / rows["images_per_s_max"] - 1,
-                predicted / rows["images_per_s_min"] - 1,
-                color=[level_of(row).color for row in rows.to_dict("records")],
-                linewidth=1.4,
-                zorder=3,
-            )
-            _draw_errors(ax, rows, "predicted_images_per_s", tolerance)
-            ax.set_xlabel("predicted images/s, all processes (log scale)")
-            within = int((rows["error"].abs() <= tolerance).sum())
-            panel_title(
-                ax,
-                f"{count} process{'es' if count != 1 else ''}, one storage",
-                f"{within} of {len(rows)} cells within {100 * tolerance:g} %, n = {rows['n'].min()}, median",
-            )
-    return figure
+    found = []
+    for count, rows in cells.groupby("num_processes"):
+        within = int((rows["error"].abs() <= tolerance).sum())
+        title = f"{count} process{'es' if count != 1 else ''}, one storage"
+        words = f"{within} of {len(rows)} cells within {100 * tolerance:g} %, n = {rows['n'].min()}, median"
+        found.append((title, words, rows))
+    return draw_panels(found, partial(_draw_rates, tolerance=tolerance))
+
+
+def _draw_rates(ax: Axes, rows: pd.DataFrame, tolerance: float) -> None:
+    predicted = rows["predicted_images_per_s"]
+    ax.vlines(
+        predicted,
+        predicted / rows["images_per_s_max"] - 1,
+        predicted / rows["images_per_s_min"] - 1,
+        color=[level_of(row).color for row in rows.to_dict("records")],
+        linewidth=1.4,
+        zorder=3,
+    )
+    _draw_errors(ax, rows, "predicted_images_per_s", tolerance)
+    ax.set_xlabel("predicted images/s, all processes (log scale)")
 
 
 def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
     """One panel for all runs of `predicted_times.predict_times`; one point per run."""
-    with style():
-        figure, (ax,) = panels(1)
-        _draw_errors(ax, times, "predicted_s", tolerance)
+    within = int((times["error"].abs() <= tolerance).sum())
+    words = f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
+
+    def draw(ax: Axes, rows: pd.DataFrame) -> None:
+        _draw_errors(ax, rows, "predicted_s", tolerance)
         ax.set_xlabel("predicted seconds to the target accuracy (log scale)")
-        within = int((times["error"].abs() <= tolerance).sum())
-        panel_title(
-            ax, "time to accuracy", f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
-        )
-    return figure
+
+    return draw_panels([("time to accuracy", words, times)], draw)
 
 
 def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None:
@@ -103,17 +109,18 @@ def _round_ticks(axis: Axis, low: float, high: float) -> None:
     axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-_BANDWIDTH = re.compile(r"([0-9.]+) MiB/s")
-
-
-def roofline_points(cells: pd.DataFrame) -> pd.DataFrame:
+def roofline_points(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The cells of `model_validation.compare` at a bandwidth and a model's speed, with `bandwidth_mib_per_s`.
 
-    `model_images_per_s` is of each process; all of them share the storage.
+    `model_images_per_s` is of each process; all of them share the storage. `rows` are what was measured: they
+    say what limits each storage.
     """
-    limited = cells["storage"].str.fullmatch(_BANDWIDTH.pattern) & cells["model_images_per_s"].notna()
-    chosen = cells[limited]
-    return chosen.assign(bandwidth_mib_per_s=chosen["storage"].str.extract(_BANDWIDTH)[0].astype(float))
+    only = rows[
+        (rows["latency_ms"] == 0) & rows["requests_per_s"].isna() & rows["bandwidth_mib_per_s"].notna()
+    ]
+    bandwidths = only.drop_duplicates("storage").set_index("storage")["bandwidth_mib_per_s"]
+    chosen = cells[cells["storage"].isin(bandwidths.index) & cells["model_images_per_s"].notna()]
+    return chosen.assign(bandwidth_mib_per_s=chosen["storage"].map(bandwidths))
 
 
 def draw_measured_roofline(points: pd.DataFrame) -> Figure:
@@ -198,26 +205,25 @@ def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Pat
     cells = compare(measured.rows, measured.meta["num_cores"])
     text = rates_to_markdown(measured, cells)
     figures = save_figure(
-        draw_predicted_rates(cells, RATE_TOLERANCE),
+        partial(draw_predicted_rates, tolerance=RATE_TOLERANCE),
         cells,
-        *(
-            folder,
-            "predicted_vs_measured_rates",
-            _caption(measured, "Images/s, predicted and measured", cells),
-        ),
+        folder,
+        "predicted_vs_measured_rates",
+        _caption(measured, "Images/s, predicted and measured", cells),
     )
-    roof = roofline_points(cells)
+    roof = roofline_points(cells, measured.rows)
     if len(roof):
         caption = _caption(measured, "Measured roofline", roof)
-        figures += save_figure(draw_measured_roofline(roof), roof, folder, "measured_roofline", caption)
+        figures += save_figure(draw_measured_roofline, roof, folder, "measured_roofline", caption)
     if runs_roots:
         runs = run_frame(run for root in runs_roots for run in read_runs(root))
         times = predict_times(runs)
         text += "\n" + times_to_markdown(times)
         figures += save_figure(
-            draw_predicted_times(times, TIME_TOLERANCE),
+            partial(draw_predicted_times, tolerance=TIME_TOLERANCE),
             times,
-            *(folder, "predicted_vs_measured_times"),
+            folder,
+            "predicted_vs_measured_times",
             of_runs(runs, "Time to accuracy, predicted and measured", times),
         )
     table = folder / TABLE_FILE
@@ -248,7 +254,7 @@ def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
         f"{settings['images_per_record']}; crops of {settings['image_size']} px, batches of "
         f"{settings['batch_size']}, {settings['num_workers']} decoding worker per process; "
         f"{settings['measure_s']:g} s each after settling; {meta['cpu']}, {meta['num_cores']} cores; "
-        f"n = {_range(cells['n'])} repeats, median (smallest to largest); {code}."
+        f"n = {span(cells['n'])} repeats, median (smallest to largest); {code}."
     )
     tested = cells[~cells["is_calibration"]]
     return (
@@ -303,24 +309,12 @@ def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFra
     return pd.DataFrame(summary)
 
 
-def _range(counts: pd.Series) -> str:
-    low, high = counts.min(), counts.max()
-    return str(low) if low == high else f"{low} to {high}"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
 def _signed(row: Mapping[Any, Any]) -> str:
     return f"{100 * row['error']:+.1f} %"
-
-
-def _measured(row: Mapping[Any, Any]) -> str:
-    median, low, high = (
-        three_figures(row[f"images_per_s_{statistic}"]) for statistic in ("median", "min", "max")
-    )
-    return f"{median} ({low} to {high})" if row["n"] > 1 else median
 
 
 def _model(row: Mapping[Any, Any]) -> str:
@@ -344,7 +338,7 @@ _CELLS = {
     "scan": lambda row: scan_words(row["scan"]),
     "limit": lambda row: row["bound"].replace("_", " "),
     "predicted images/s": lambda row: three_figures(row["predicted_images_per_s"]),
-    "measured images/s": _measured,
+    "measured images/s": median_cell("images_per_s", three_figures),
     "error": _signed,
 }
 

@@ -73,4 +73,4 @@ def save_overview(quality_root: Path, out: Path) -> list[Path]:
     """Save the `overview` of all measurements below a folder."""
     overview = quality_overview(quality_root)
     caption = _caption(_metas(quality_root), "What each scan group keeps, and what it costs", "whole images")
-    return save_figure(draw_quality_overview(overview), overview, out, NAME, caption)
+    return save_figure(draw_quality_overview, overview, out, NAME, caption)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def draw_folder(folder: Path, out: Path) -> list[Path]:
         hardware=hardware_words(facts),
         storage="no storage: images lie in memory",
     )
-    return save_figure(draw_front(search, groups, facts, of_groups), search, out, NAME, caption)
+    draw = partial(draw_front, groups=groups, facts=facts, of_groups=of_groups)
+    return save_figure(draw, search, out, NAME, caption)
 
 
 def tables(folder: Path) -> str:

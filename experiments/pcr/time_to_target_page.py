@@ -17,12 +17,12 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.time_to_target import OVERSHOT, modelled_images_per_s, projected_times, read_targets
 from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
+from pcr_exp.analysis.figure import draw_panels, save_figure
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured_under import measured_line
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
-from pcr_exp.analysis.style import scan_levels, scan_words, style
+from pcr_exp.analysis.style import scan_levels, scan_words
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
@@ -74,7 +74,7 @@ def write_projected(
         n=f"n = {span(drawn['n'])} seeds that learned, {span(drawn['n_timed'])} timed at each bandwidth",
         storage="storage throttled to each bandwidth in MiB/s",
     )
-    return tables, save_figure(draw_speedups(drawn), drawn, out, "speedup_vs_bandwidth", caption)
+    return tables, save_figure(draw_speedups, drawn, out, "speedup_vs_bandwidth", caption)
 
 
 def projected_to_markdown(table: pd.DataFrame) -> str:
@@ -101,13 +101,17 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
     One panel per dataset, label, model and input size. The curve takes the same epochs, and images/s from
     min(what trains from unlimited storage, bandwidth / bytes per image).
     """
-    groups = [rows for _, rows in table.groupby(_PANEL, sort=True)]
-    with style():
-        figure, axes = panels(len(groups))
-        for ax, rows in zip(axes, groups, strict=True):
-            _draw_panel(ax, rows)
-        footer(figure, f"projected: {OVERSHOT}")
-    return figure
+    found = [(*_titles(rows.iloc[0]), rows) for _, rows in table.groupby(_PANEL, sort=True)]
+    return draw_panels(found, _draw_panel, words=f"projected: {OVERSHOT}")
+
+
+def _titles(row: pd.Series) -> tuple[str, str]:
+    words = headline_called(row["headline"]).words
+    return (
+        task_title(row["dataset"], row["label"], row["model"]),
+        f"{row['image_size_px']} px, to {percent(row['target_score'])} {words}; "
+        "lines: min(compute, bandwidth / bytes)",
+    )
 
 
 def model_curve(rows: pd.DataFrame, level: pd.DataFrame, bandwidths: Sequence[float]) -> list[float]:
@@ -158,7 +162,6 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             label=level.words,
             zorder=3,
         )
-    first = rows.iloc[0]
     ax.set_xscale("log")
     ax.set_xticks(measured)
     ax.xaxis.set_minor_locator(NullLocator())
@@ -167,13 +170,6 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xlabel("storage bandwidth (MiB/s)")
     ax.set_ylabel("projected speed-up in time to accuracy")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    words = headline_called(first["headline"]).words
-    panel_title(
-        ax,
-        task_title(first["dataset"], first["label"], first["model"]),
-        f"{first['image_size_px']} px, to {percent(first['target_score'])} {words}; "
-        "lines: min(compute, bandwidth / bytes)",
-    )
 
 
 def _levels_of(task: pd.DataFrame) -> dict[str, Any]:

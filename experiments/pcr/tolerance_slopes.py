@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -224,7 +225,7 @@ def write_slopes(folders: Sequence[Path], out: Path) -> pd.DataFrame:
     measured = [load_tolerance(folder) for folder in folders]
     kept = kept_table(measured)
     make_folder(out)
-    save_figure(draw_slopes(kept, measured), kept, out, NAME, _caption(measured))
+    save_figure(partial(draw_slopes, measured=measured), kept, out, NAME, _caption(measured))
     write_atomic(out / f"{NAME}.md", [slopes_page(kept).encode()])
     return kept
 

@@ -20,6 +20,7 @@ from pcr_exp.analysis.figure import (
     MAX_CURVES,
     accuracy_axis,
     alone_mark,
+    draw_panels,
     footer,
     new_figure,
     panel_title,
@@ -221,24 +222,23 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
     and sent as float32.
     """
     groups = [
-        (title, subtitle, mode, updates, alike)
+        (title, f"{mode}, {updates:,} updates, {subtitle}", alike)
         for title, subtitle, rows in gradient_panels(traffic)
         for (mode, updates), alike in rows.groupby(["mode", "updates"], sort=True)
     ]
-    with style():
-        figure, axes = panels(len(groups))
-        for ax, (title, subtitle, mode, updates, rows) in zip(axes, groups, strict=True):
-            _lines(ax, rows)
-            ax.set_xticks(sorted(rows["sparsity"].unique()))
-            ax.set_xlabel("sparsity multiplier s")
-            ax.set_yscale("log")
-            ax.yaxis.set_major_locator(FixedLocator(_TICKS))
-            ax.yaxis.set_minor_locator(NullLocator())
-            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            ax.set_ylabel("bits per value (log scale)")
-            ax.legend(**BELOW)
-            panel_title(ax, title, f"{mode}, {updates:,} updates, {subtitle}")
-    return figure
+    return draw_panels(groups, _draw_traffic)
+
+
+def _draw_traffic(ax: Axes, rows: pd.DataFrame) -> None:
+    _lines(ax, rows)
+    ax.set_xticks(sorted(rows["sparsity"].unique()))
+    ax.set_xlabel("sparsity multiplier s")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(FixedLocator(_TICKS))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_ylabel("bits per value (log scale)")
+    ax.legend(**BELOW)
 
 
 def _lines(ax: Axes, rows: pd.DataFrame) -> None:
@@ -260,24 +260,23 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
     Dashed: 1.6 bits, five values in a byte, which is what they take without zero-run encoding.
     """
     groups = [
-        (title, subtitle, f"{direction}, {mode}", alike)
+        (f"{title}, {direction}, {mode}", subtitle, alike)
         for title, subtitle, rows in gradient_panels(curves)
         for mode in ("server", "ddp")
         for direction in DIRECTIONS
         if len(alike := rows[(rows["mode"] == mode) & (rows["direction"] == direction)])
     ]
-    with style():
-        figure, axes = panels(len(groups), max_columns=2)
-        for ax, (title, subtitle, way, rows) in zip(axes, groups, strict=True):
-            for codec, line in in_order(rows).groupby("codec", sort=False):
-                color = look_of(line.iloc[0].to_dict())["color"]
-                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
-                ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
-            ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
-            ax.set_ylim(bottom=0)
-            ax.set_xlabel("update")
-            ax.set_ylabel("bits per value")
-            ax.legend(**BELOW)
-            panel_title(ax, f"{title}, {way}", subtitle)
-        footer(figure, f"dashed: {_WITHOUT_ZERO_RUNS} bits, what values take without zero-run encoding")
-    return figure
+    words = f"dashed: {_WITHOUT_ZERO_RUNS} bits, what values take without zero-run encoding"
+    return draw_panels(groups, _draw_bits, max_columns=2, words=words)
+
+
+def _draw_bits(ax: Axes, rows: pd.DataFrame) -> None:
+    for codec, line in in_order(rows).groupby("codec", sort=False):
+        color = look_of(line.iloc[0].to_dict())["color"]
+        alone = alone_mark(line["n"].iloc[0], rows["n"].max())
+        ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
+    ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("update")
+    ax.set_ylabel("bits per value")
+    ax.legend(**BELOW)

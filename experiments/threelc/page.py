@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -27,10 +26,9 @@ from experiments.threelc.frame import (
     gradient_table,
     published,
 )
-from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
-from pcr_exp.analysis.figure import save_figure
-from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.page import Output
+from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.tables import (
     Cell,
@@ -48,45 +46,33 @@ from pcr_exp.analysis.tables import (
 )
 
 
-def write_gradient_report(runs: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write tables and figures of `run_frame`, and return both; nothing if no run compresses gradients.
+def write_gradient_report(output: Output) -> None:
+    """Write tables and figures; nothing if no run compresses gradients.
 
     * `gradients.csv`, `gradients.md`: `gradient_table`, with the published numbers beside it;
     * `gradient_speedup`: where runs with `gradients=none` are there to compare with;
     * `gradient_time`: of runs with several evaluations;
     * `gradient_traffic`, `gradient_bits`: of 3LC's runs.
     """
-    frame = gradient_frame(runs)
+    frame = gradient_frame(output.frame)
     if frame.empty or (frame["codec"] == REFERENCE).all():
-        return [], []
+        return
     table = gradient_table(frame)
-    tables = [out / "gradients.csv", out / "gradients.md"]
-    as_written(table).to_csv(tables[0], index=False)
-    tables[1].write_text(gradients_to_markdown(table, setting_words(frame, COMPARED)))
-    figures: list[Path] = []
+    output.table("gradients", table, gradients_to_markdown(table, setting_words(frame, COMPARED)))
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
-        figures += save_figure(
-            draw_speedups(table),
-            table,
-            out,
-            "gradient_speedup",
-            of_runs(runs, "Speed-up and accuracy per codec"),
-        )
+        output.figure("gradient_speedup", "Speed-up and accuracy per codec", table, draw_speedups)
     curves = accuracy_curves(frame)
     if len(curves):
         # Runs on other links were evaluated but once.
         drawn = frame[frame["bandwidth_mbit_per_s"].isin(curves["bandwidth_mbit_per_s"])]
-        caption = of_runs(runs, "Accuracy over time per codec", drawn)
-        figures += save_figure(draw_accuracy_against_time(curves), curves, out, "gradient_time", caption)
+        shows = "Accuracy over time per codec"
+        output.figure("gradient_time", shows, curves, draw_accuracy_against_time, drawn)
     traffic = traffic_by_sparsity(table)
     if len(traffic):
-        caption = of_runs(runs, "Bits per value of 3LC")
-        figures += save_figure(draw_traffic_by_sparsity(traffic), traffic, out, "gradient_traffic", caption)
+        output.figure("gradient_traffic", "Bits per value of 3LC", traffic, draw_traffic_by_sparsity)
     bits = bits_curves(frame)
     if len(bits):
-        caption = of_runs(runs, "Bits per value over training")
-        figures += save_figure(draw_bits_over_training(bits), bits, out, "gradient_bits", caption)
-    return tables, figures
+        output.figure("gradient_bits", "Bits per value over training", bits, draw_bits_over_training)
 
 
 def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -238,12 +239,15 @@ def draw_evaluation(folder: Path) -> list[Path]:
     files = [folder / TABLE_FILE]
     if table["model"].nunique() == 1:
         caption = _caption(facts, "Accuracy lost at each scan group", f"n = {facts['num_images']} images")
-        return [*files, *save_figure(draw_losses(table), table, folder, "losses", caption)]
+        return [*files, *save_figure(draw_losses, table, folder, "losses", caption)]
     matrix = matrix_table(table, facts["headline"])
     words = headline_called(facts["headline"]).words
     seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
     caption = _caption(facts, f"{words} by training and test level", f"n = {seeds} seeds")
-    return [*files, *save_figure(draw_matrix(matrix, words), matrix, folder, "matrix", caption)]
+    return [
+        *files,
+        *save_figure(partial(draw_matrix, headline_words=words), matrix, folder, "matrix", caption),
+    ]
 
 
 def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
@@ -159,14 +159,45 @@ def only_figures(names: Collection[str], *, pictures: Sequence[str] = PICTURES) 
         _pictures.reset(with_pictures)
 
 
+def draw_panels(
+    found: Sequence[tuple[str, str, pd.DataFrame]],
+    draw: Callable[[Axes, pd.DataFrame], None],
+    *,
+    max_columns: int = MAX_COLUMNS,
+    wide: bool = False,
+    words: str = "",
+) -> Figure:
+    """A figure with a panel for each (title, subtitle, rows).
+
+    Args:
+        found: The panels, in their order.
+        draw: Draws the rows of one on its axes.
+        max_columns: As `panels` takes it.
+        wide: Panels below each other (`wide_panels`).
+        words: The footer: how it is drawn.
+    """
+    with style():
+        figure, axes = wide_panels(len(found)) if wide else panels(len(found), max_columns)
+        for ax, (title, subtitle, rows) in zip(axes, found, strict=True):
+            draw(ax, rows)
+            panel_title(ax, title, subtitle)
+        if words:
+            footer(figure, words)
+    return figure
+
+
 def save_figure(
-    figure: Figure, data: pd.DataFrame, folder: str | Path, name: str, caption: Caption
+    draw: Callable[[pd.DataFrame], Figure],
+    data: pd.DataFrame,
+    folder: str | Path,
+    name: str,
+    caption: Caption,
 ) -> list[Path]:
-    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows it draws) into `folder`.
+    """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows that `draw` draws) into `folder`.
 
     The caption goes onto the figure (`put_caption`), and into the files for who cannot see it. The same
     figure gives the same bytes: no dates are written. Nothing is written, and no path returned, of what
-    `only_figures` leaves out.
+    `only_figures` leaves out; where it wants no pictures, nothing is drawn.
     """
     only = _only.get()
     if only is not None and name not in only:
@@ -176,8 +207,9 @@ def save_figure(
     csv = folder / f"{name}.csv"
     as_written(data).to_csv(csv, index=False)
     pictures = [folder / f"{name}.{ending}" for ending in _pictures.get()]
-    if pictures:
-        put_caption(figure, caption)
+    if not pictures:
+        return [csv]
+    figure = put_caption(draw(data), caption)
     # Also legends that lie below a panel and are left out of the layout, so that they do not press on it.
     legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
     whole: dict[str, Any] = {
@@ -249,9 +281,9 @@ def target_line(ax: Axes, target: float) -> None:
     named_line(ax, target, f"target\n{100 * target:g}%")
 
 
-def named_line(ax: Axes, y: float, words: str, fontsize: float = 8) -> None:
-    """A dotted line at `y`, named in the right margin."""
-    ax.axhline(y, color=MUTED, linewidth=1, linestyle=":", zorder=1)
+def named_line(ax: Axes, y: float, words: str, *, fontsize: float = 8, dashes: str = ":") -> None:
+    """A line at `y`, named in the right margin."""
+    ax.axhline(y, color=MUTED, linewidth=1, linestyle=dashes, zorder=1)
     ax.annotate(
         words,
         (1, y),

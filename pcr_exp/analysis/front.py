@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import (
     BELOW,
     HIGHEST_SHARE,
@@ -28,11 +26,11 @@ from pcr_exp.analysis.figure import (
     percent_axis,
     points_axis,
     same_limits,
-    save_figure,
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import LEVEL, per_setting
 from pcr_exp.analysis.marks import guesses_of, guessing_lines
+from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import distinct_seeds, half_width, paired_difference, spread
@@ -122,14 +120,12 @@ def draw_front(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def write_front(frame: pd.DataFrame, out: Path) -> tuple[list[Path], list[Path]]:
-    """Save `accuracy_vs_bytes` if policies were trained beside anything else; (no table, the figure)."""
-    table = front_table(frame)
-    if table.empty:
-        return [], []
-    drawn = frame.merge(table[FRONT_KEYS].drop_duplicates(), on=FRONT_KEYS)
-    caption = of_runs(drawn, "Final accuracy over the bytes that runs read")
-    return [], save_figure(draw_front(table), table, out, NAME, caption)
+def write_front(output: Output) -> None:
+    """Save `accuracy_vs_bytes` if policies were trained beside anything else."""
+    table = front_table(output.frame)
+    if len(table):
+        drawn = output.frame.merge(table[FRONT_KEYS].drop_duplicates(), on=FRONT_KEYS)
+        output.figure(NAME, "Final accuracy over the bytes that runs read", table, draw_front, drawn)
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:

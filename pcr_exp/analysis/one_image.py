@@ -74,7 +74,7 @@ def write_sample_image(name: str, groups: Iterable[int], out: Path) -> list[Path
         hardware="any hardware: bytes and MS-SSIM do not depend on it",
         storage=NOT_TIMED,
     )
-    return save_figure(draw_scan_tour(tour), table, out, NAME, caption)
+    return save_figure(lambda _: draw_scan_tour(tour), table, out, NAME, caption)
 
 
 def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFrame:

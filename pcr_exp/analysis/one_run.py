@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,18 @@ def draw_run(folder: Path) -> dict[str, Path]:
     title = task_title(run.dataset, manifest.label, manifest.model)
     scan = level_of_config(config["scan"], config.get("records"))
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
-    guessed = (manifest.majority_share, manifest.num_classes, manifest.headline)
-    curve = draw_training_curve(measured, title, scan, manifest.target, *guessed)
+    draw = partial(
+        draw_training_curve,
+        title=title,
+        scan=scan,
+        target=manifest.target,
+        majority_share=manifest.majority_share,
+        num_classes=manifest.num_classes,
+        headline=manifest.headline,
+    )
     frame = run_frame([run])
     caption = of_runs(frame, "Loss and accuracy over time")
-    drawn = {"training_curve": save_figure(curve, measured, folder, "training_curve", caption)}
+    drawn = {"training_curve": save_figure(draw, measured, folder, "training_curve", caption)}
     chosen = replace(caption, shows="What the policy chose")
     if trace := draw_trace(frame, chosen, folder, "policy_trace"):
         drawn["policy_trace"] = trace

@@ -216,10 +216,10 @@ def report_plan(plan: PlanConfig) -> list[Path]:
     figures: list[Path] = []
     if plan.storage.bandwidth_mib_per_s is not None:
         figures += save_figure(
-            draw_roofline(predictions), predictions, out, "roofline", caption_of(plan, "Predicted roofline")
+            draw_roofline, predictions, out, "roofline", caption_of(plan, "Predicted roofline")
         )
         figures += save_figure(
-            draw_workers(growing),
+            draw_workers,
             growing,
             out,
             "workers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from matplotlib.ticker import FixedLocator
 from pcr_exp.analysis.caption import Caption, of_runs
 from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import has_policy, seconds_of
+from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.reporting_rules import NEVER
 from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import with_unit
@@ -123,6 +125,8 @@ def draw_policy_trace(
             _draw_probes(ax, decisions)
             ax.set_xlim(0, max(end_s, 1e-9))
             ax.set_xlabel(with_unit("training + data wait + probes", "train_s"))
+        if (trace["probe_s"] > 0).any():
+            footer(figure, "grey: probes")
     return figure
 
 
@@ -186,21 +190,21 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
     ax.legend(title="scan group", **BELOW, ncols=5)
 
 
-def write_traces(frame: pd.DataFrame, out: Path) -> list[Path]:
-    """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}` in `out`.
+def write_traces(output: Output) -> None:
+    """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}`.
 
     Runs of one policy and seed in several settings have the setting's run id as their name. What all scans of
     an image take is known of newer runs; for others it is taken from a run of the last scan group on the same
     records, if there is one.
     """
+    frame = output.frame
     with_policy = frame[[has_policy(config) for config in frame["config"]]]
     names = [f"{run['config']['scan']['name']}_s{run['seed']}" for run in with_policy.to_dict("records")]
-    paths: list[Path] = []
     for place, name in enumerate(names):
         run = with_policy.iloc[[place]]
         unique = name if names.count(name) == 1 else str(run["run_id"].iloc[0])
-        paths += draw_trace(run, of_runs(run, "What the policy chose"), out / "traces", unique)
-    return paths
+        caption = of_runs(run, "What the policy chose")
+        output.figures += draw_trace(run, caption, output.folder / "traces", unique)
 
 
 def draw_trace(frame: pd.DataFrame, caption: Caption, out: Path, name: str) -> list[Path]:
@@ -210,7 +214,7 @@ def draw_trace(frame: pd.DataFrame, caption: Caption, out: Path, name: str) -> l
     trace = policy_trace(rows, scan.get("threshold"))
     if trace.empty:
         return []
-    figure = draw_policy_trace(trace, run["scan"], seconds_of(rows[-1]), drawn_shares(scan))
-    if (trace["probe_s"] > 0).any():
-        footer(figure, "grey: probes")
-    return save_figure(figure, trace, out, name, caption)
+    draw = partial(
+        draw_policy_trace, policy=run["scan"], end_s=seconds_of(rows[-1]), shares=drawn_shares(scan)
+    )
+    return save_figure(draw, trace, out, name, caption)

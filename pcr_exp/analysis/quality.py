@@ -337,8 +337,8 @@ def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: st
     per_group = _caption(metas, "Quality per scan group and per byte", "whole images")
     sizes = _caption(metas, "Bytes per scan group", "whole images")
     return [
-        *save_figure(draw_mssim_vs_scan(named), quality, out, "mssim_vs_scan", per_group),
-        *save_figure(draw_bytes_per_group(named), quality, out, "bytes_per_group", sizes),
+        *save_figure(lambda _: draw_mssim_vs_scan(named), quality, out, "mssim_vs_scan", per_group),
+        *save_figure(lambda _: draw_bytes_per_group(named), quality, out, "bytes_per_group", sizes),
     ]
 
 
@@ -348,8 +348,11 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
     sides = sorted({_crop_px(meta) for meta in metas.values()})
     size = " / ".join(map(crops_of, sides))
     caption = _caption(metas, "Quality of crops by decode mode", size)
-    figure = draw_decode_modes(_named(crops, metas), ms_ssim_words([size]))
-    return save_figure(figure, crops, out, "decode_modes", caption)
+
+    def draw(rows: pd.DataFrame) -> Figure:
+        return draw_decode_modes(_named(rows, metas), ms_ssim_words([size]))
+
+    return save_figure(draw, crops, out, "decode_modes", caption)
 
 
 def _metas(measured_in: str | Path) -> _Metas:

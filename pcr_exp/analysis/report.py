@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,12 @@ from pcr_exp.analysis.accuracy import (
     draw_time_to_accuracy,
     with_seconds,
 )
-from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.distinguishing import setting_words, with_settings
-from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front
 from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.page import Output, Page
 from pcr_exp.analysis.policies import write_traces
-from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.quality import load_quality, save_quality_figures
 from pcr_exp.analysis.runs import read_runs, unfinished_runs
 from pcr_exp.analysis.side_by_side import draw_side_by_side, with_totals
@@ -39,10 +37,6 @@ class Report:
     """PDF, PNG and CSV of each."""
     num_lone_groups: int = 0
     """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
-
-
-Page = Callable[[pd.DataFrame, Path], tuple[list[Path], list[Path]]]
-"""Writes what `run_frame` allows into a folder; returns its tables and figures."""
 
 
 def write_report(
@@ -78,39 +72,32 @@ def write_report(
     frame = run_frame(runs, quality)
     summary = summary_table(frame)
     out.mkdir(parents=True, exist_ok=True)
-    tables, figures, num_lone_groups = [], [], 0
+    output, num_lone_groups = Output(frame, out), 0
     if runs:
-        tables = [out / "runs.csv", out / "summary.csv", out / "summary.md"]
-        as_written(frame[with_more(frame, RUN_COLUMNS)]).to_csv(tables[0], index=False)
-        as_written(summary).to_csv(tables[1], index=False)
-        tables[2].write_text(to_markdown(summary, unfinished, setting_words(frame)))
-        figures += _figures_of_levels(frame, out)
+        output.table("runs", frame[with_more(frame, RUN_COLUMNS)])
+        output.table("summary", summary, to_markdown(summary, unfinished, setting_words(frame)))
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
-        figures += write_traces(frame, out)
-        for write in (write_front, *pages):
-            more_tables, more_figures = write(frame, out)
-            tables, figures = tables + more_tables, figures + more_figures
-        for page in (path for path in tables if path.suffix == ".md"):
+        for write in (_write_levels, write_traces, write_front, *pages):
+            write(output)
+        for page in (path for path in output.tables if path.suffix == ".md"):
             page.write_text(page.read_text() + measured_line(frame, summary["difference_interval"]))
     if with_quality and not quality.empty:
-        figures += save_quality_figures(quality, quality_root, out)
-    return Report(summary, unfinished, tables, figures, num_lone_groups)
+        output.figures += save_quality_figures(quality, quality_root, out)
+    return Report(summary, unfinished, output.tables, output.figures, num_lone_groups)
 
 
-def _figures_of_levels(frame: pd.DataFrame, out: Path) -> list[Path]:
+def _write_levels(output: Output) -> None:
+    frame = output.frame
     curves = with_settings(scan_comparisons(eval_curves(frame)), frame)
     if curves.empty:
-        return []
-    caption = of_runs(frame, "Accuracy over epochs", curves)
-    figures = save_figure(draw_accuracy_vs_epoch(curves), curves, out, "accuracy_vs_epoch", caption)
+        return
+    output.figure("accuracy_vs_epoch", "Accuracy over epochs", curves, draw_accuracy_vs_epoch)
     timed = with_seconds(curves)
     if len(timed):
-        caption = of_runs(frame, "Accuracy over time", timed)
-        figures += save_figure(draw_time_to_accuracy(timed), timed, out, "time_to_accuracy", caption)
-    listed = frame[with_more(frame, RUN_COLUMNS)]
-    totals = with_settings(with_totals(scan_comparisons(listed)), frame)
-    caption = of_runs(frame, "What each scan level took and reached", totals)
-    return [*figures, *save_figure(draw_side_by_side(totals), totals, out, "side_by_side", caption)]
+        output.figure("time_to_accuracy", "Accuracy over time", timed, draw_time_to_accuracy)
+    listed = scan_comparisons(frame[with_more(frame, RUN_COLUMNS)])
+    totals = with_settings(with_totals(listed), frame)
+    output.figure("side_by_side", "What each scan level took and reached", totals, draw_side_by_side)
 
 
 def _num_groups(frame: pd.DataFrame) -> int:

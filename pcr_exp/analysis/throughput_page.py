@@ -158,8 +158,7 @@ def report_levels(folder: str | Path) -> list[Path]:
     summary.to_csv(tables[0], index=False)
     tables[1].write_text(levels_to_markdown(measured, summary))
     caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
-    figure = draw_throughput_vs_scan(summary)
-    return [*tables, *save_figure(figure, summary, folder, "throughput_vs_scan", caption)]
+    return [*tables, *save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)]
 
 
 def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:

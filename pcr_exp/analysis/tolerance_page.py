@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,11 @@ def write_tables(folder: Path, measured: Measured) -> list[Path]:
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
     files = [
-        *save_figure(draw_curves(answers, facts), answers, folder, "answers", caption_of(measured, _LOST)),
         *save_figure(
-            draw_matrix(matrix, facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
+            partial(draw_curves, facts=facts), answers, folder, "answers", caption_of(measured, _LOST)
+        ),
+        *save_figure(
+            partial(draw_matrix, facts=facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
         ),
     ]
     write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])

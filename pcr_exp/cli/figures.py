@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pcr_exp.analysis.caption import of_runs
@@ -72,7 +73,8 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
     text += measured_line(runs, table["difference_interval"]).rstrip()
     (out / "comparison.md").write_text(text + "\n")
     caption = of_runs(runs, f"Accuracy by {key}")
-    save_figure(draw_comparison(table, reference), table, out, "comparison", caption)
+    draw = partial(draw_comparison, reference=reference)
+    save_figure(draw, table, out, "comparison", caption)
     return text
 
 

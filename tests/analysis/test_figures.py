@@ -233,7 +233,7 @@ CAPTION = Caption(shows="Quality", of=("photos",), n="n = 40 images", hardware="
 
 def test_saved_as_pdf_png_and_the_rows_it_draws(tmp_path: Path, quality: pd.DataFrame) -> None:
     def save(folder: str) -> list[Path]:
-        return save_figure(draw_mssim_vs_scan(quality), quality, tmp_path / folder, "mssim", CAPTION)
+        return save_figure(draw_mssim_vs_scan, quality, tmp_path / folder, "mssim", CAPTION)
 
     files = save("once")
     assert [path.name for path in files] == ["mssim.pdf", "mssim.png", "mssim.csv"]
@@ -249,7 +249,7 @@ def test_a_png_is_small_and_thin_lines_keep_their_colours(tmp_path: Path) -> Non
     ax = figure.subplots()
     for at, color in enumerate(colors):
         ax.plot([0, 1], [at, at + 5], color=color, linewidth=3)
-    _, path, _ = save_figure(figure, pd.DataFrame({"x": [1]}), tmp_path, "lines", CAPTION)
+    _, path, _ = save_figure(lambda _: figure, pd.DataFrame({"x": [1]}), tmp_path, "lines", CAPTION)
     with Image.open(path) as image:
         assert image.mode == "P" and path.stat().st_size <= MAX_PNG_BYTES
         drawn = np.asarray(image.convert("RGB")).reshape(-1, 3).astype(int)
@@ -263,7 +263,7 @@ def test_photographs_that_are_too_large_lose_pixels_before_colours(tmp_path: Pat
     figure = new_figure(9, 9)
     noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
     figure.subplots().imshow(noise)
-    _, path, _ = save_figure(figure, pd.DataFrame({"x": [1]}), tmp_path, "noise", CAPTION)
+    _, path, _ = save_figure(lambda _: figure, pd.DataFrame({"x": [1]}), tmp_path, "noise", CAPTION)
     with Image.open(path) as image:
         assert image.width < 0.6 * 9 * 160, "noise cannot be small, so the last size is taken"
 

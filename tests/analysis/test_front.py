@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from made_runs import written
 from matplotlib.lines import Line2D
 
 from pcr_exp.analysis.figure import HIGHEST_SHARE
@@ -125,11 +126,11 @@ def test_input_sizes_are_part_of_a_recipe(root: Path) -> None:
 
 @pytest.mark.usefixtures("light_figures")
 def test_it_is_written_where_a_policy_was_trained_beside_something_else(root: Path, tmp_path: Path) -> None:
-    _, figures = write_front(run_frame(read_runs(root)), tmp_path / "out")
+    _, figures = written(write_front, run_frame(read_runs(root)), tmp_path / "out")
     assert [path.name for path in figures] == [f"accuracy_vs_bytes.{end}" for end in ("pdf", "png", "csv")]
     assert "top1_mean" in pd.read_csv(figures[-1]).columns
     runs = read_runs(root)
     static = [run for run in runs if run.config["scan"]["name"] != "schedule"]
     alone = [run for run in runs if run.config["scan"]["name"] == "schedule"]
     for nothing_beside in (static, alone, []):
-        assert write_front(run_frame(nothing_beside), tmp_path) == ([], [])
+        assert written(write_front, run_frame(nothing_beside), tmp_path) == ([], [])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from made_runs import written
 
 from experiments.combined.frame import OFF, combined_frame, combined_summary
 from experiments.combined.page import combined_markdown, draw_combined, write_combined
@@ -216,11 +217,11 @@ def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_ru
     for scan in ("baseline", "group_5"):
         for on in ((), ("echo",)):
             write(tmp_path, make_run, scan, on)
-    assert write_combined(run_frame(read_runs(tmp_path)), tmp_path / "out") == ([], [])
+    assert written(write_combined, run_frame(read_runs(tmp_path)), tmp_path / "out") == ([], [])
 
 
 def test_the_table_and_the_figure_are_written(six: Path, tmp_path: Path) -> None:
-    tables, figures = write_combined(run_frame(read_runs(six)), tmp_path)
+    tables, figures = written(write_combined, run_frame(read_runs(six)), tmp_path)
     assert [path.name for path in tables] == ["combined.md"]
     assert [path.name for path in figures] == ["combined.pdf", "combined.png", "combined.csv"]
     assert len(pd.read_csv(tmp_path / "combined.csv")) == 6

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from made_runs import written
 
-from experiments.pcr.differences import draw_differences, write_differences
+from experiments.pcr.differences import draw_differences
 from experiments.pcr.learning import (
     DEPLOYMENT_COLUMNS,
     deployment_table,
@@ -63,11 +64,11 @@ def test_the_page_has_both_beside_each_other(root: Path) -> None:
 
 def test_without_such_evaluations_there_is_no_table(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
-    assert write_deployment(run_frame(read_runs(tmp_path)), tmp_path) == ([], [])
+    assert written(write_deployment, run_frame(read_runs(tmp_path)), tmp_path) == ([], [])
 
 
 def test_its_files_name_the_headline(root: Path) -> None:
-    (csv, page), figures = write_deployment(run_frame(read_runs(root)), root)
+    (csv, page), figures = written(write_deployment, run_frame(read_runs(root)), root)
     assert "top1_mean" in pd.read_csv(csv).columns and page.exists()
     assert [path.name for path in figures] == [f"differences.{end}" for end in ("pdf", "png", "csv")]
 
@@ -90,8 +91,7 @@ def test_a_level_is_a_line_with_the_intervals_of_its_differences(root: Path, mak
     assert words == ["tested in full", "tested as read in training"]
 
 
-def test_nothing_is_drawn_where_nothing_stands_beside_a_baseline(root: Path) -> None:
-    runs = run_frame(read_runs(root))
-    table = deployment_table(runs)
-    assert write_differences(runs, table[table["encoding"] == "baseline"], root / "none") == []
-    assert not (root / "none").exists()
+def test_nothing_is_drawn_where_nothing_stands_beside_a_baseline(tmp_path: Path, make_run: MakeRun) -> None:
+    evaluate_twice(tmp_path, make_run, "baseline", 0, 0.9, 0.9)
+    (csv, _), figures = written(write_deployment, run_frame(read_runs(tmp_path)), tmp_path)
+    assert len(pd.read_csv(csv)) == 2 and figures == []

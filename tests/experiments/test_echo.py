@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from made_runs import written
 from matplotlib.axes import Axes
 
 from experiments.echoing.figures import (
@@ -256,7 +257,7 @@ def test_seconds_that_may_not_be_said_are_in_no_table_and_no_figure(
     assert summary["fresh_to_target_mean"].notna().all(), "examples are no seconds"
     text = echo_to_markdown(summary)
     assert "| - ¹ | - ¹ |" in text and "¹ Tests ran beside it." in text and "| 1 † |" in text
-    tables, figures = write_echo_report(run_frame(runs), tmp_path)
+    tables, figures = written(write_echo_report, run_frame(runs), tmp_path)
     assert names(tables) == {"echo.csv", "echo.md"} and figures == []
 
 
@@ -278,28 +279,28 @@ def test_each_setting_is_drawn_where_its_runs_differ(
         for name in ("echo_fresh_to_target", "echo_top1_at_budget")
         for ending in ("pdf", "png", "csv")
     ]
-    assert names(write_echo_report(run_frame(read_runs(variants)), out)[1]) == set(files)
+    assert names(written(write_echo_report, run_frame(read_runs(variants)), out)[1]) == set(files)
     assert {path.name for path in out.iterdir()} == {"echo.csv", "echo.md", *files}
     drawn = pd.read_csv(out / "echo_fresh_to_target.csv")
     assert sorted(drawn["variant"]) == ["baseline", "batch", "example_before"]
     shutil.copytree(variants, tmp_path, dirs_exist_ok=True)
     make_run(tmp_path, "group_5", echo=before(), batch_size=32)
-    assert {"echo_batch_size.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
+    assert {"echo_batch_size.png"} < names(written(write_echo_report, run_frame(read_runs(tmp_path)), out)[1])
     make_run(tmp_path, "group_5", echo=before(4))
-    assert {"echo_time.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
+    assert {"echo_time.png"} < names(written(write_echo_report, run_frame(read_runs(tmp_path)), out)[1])
     make_run(tmp_path, "group_5", echo=before(2, 1, (10,)))
-    assert {"echo_bytes.png"} < names(write_echo_report(run_frame(read_runs(tmp_path)), out)[1])
+    assert {"echo_bytes.png"} < names(written(write_echo_report, run_frame(read_runs(tmp_path)), out)[1])
 
 
 def test_buffers_are_a_figure(tmp_path: Path, make_run: MakeRun) -> None:
     for buffer in (1, 8, 64):
         make_run(tmp_path / "runs", "group_5", echo=before(2, buffer))
-    _, figures = write_echo_report(run_frame(read_runs(tmp_path / "runs")), tmp_path)
+    _, figures = written(write_echo_report, run_frame(read_runs(tmp_path / "runs")), tmp_path)
     assert "echo_buffer.png" in names(figures)
 
 
 def test_without_echo_nothing_is_drawn(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path / "runs", "group_5")
     frame = run_frame(read_runs(tmp_path / "runs"))
-    assert write_echo_report(frame, tmp_path / "out") == ([], [])
-    assert write_echo_report(run_frame([]), tmp_path / "out") == ([], [])
+    assert written(write_echo_report, frame, tmp_path / "out") == ([], [])
+    assert written(write_echo_report, run_frame([]), tmp_path / "out") == ([], [])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_runs import written
 
 from experiments.pcr.learning import fair_baseline_table, write_fair_baseline
 from pcr_exp.analysis.frame import run_frame
@@ -39,12 +40,12 @@ def test_other_runs_choose_nothing(tmp_path: Path, make_run: Any, split: str, sc
     make_search(tmp_path, make_run, split, scan)
     runs = read_runs(tmp_path)
     assert len(runs) == 4 and fair_baseline_table(run_frame(runs)).empty
-    assert write_fair_baseline(run_frame(runs), tmp_path / "out") == ([], [])
+    assert written(write_fair_baseline, run_frame(runs), tmp_path / "out") == ([], [])
 
 
 def test_the_page_marks_what_was_chosen(tmp_path: Path, make_run: Any) -> None:
     make_search(tmp_path / "runs", make_run)
-    (csv, page), _ = write_fair_baseline(run_frame(read_runs(tmp_path / "runs")), tmp_path)
+    (csv, page), _ = written(write_fair_baseline, run_frame(read_runs(tmp_path / "runs")), tmp_path)
     text = page.read_text()
     assert "| **0.03** | **0.08** | 1 | **80.0%** | 0.600 |" in text and "target: 78.0%" in text
     assert "final_top1" in csv.read_text().splitlines()[0]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn import overlapping_ticks
+from made_runs import written
 from omegaconf import OmegaConf
 
 from experiments.threelc.figures import (
@@ -302,7 +303,7 @@ def test_bits_are_drawn_of_the_longest_runs(tmp_path: Path, make_run: MakeRun) -
 
 def test_every_figure_that_runs_allow(two_links: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("figures")
-    tables, figures = write_gradient_report(run_frame(read_runs(two_links)), out)
+    tables, figures = written(write_gradient_report, run_frame(read_runs(two_links)), out)
     assert {path.name for path in tables} == {"gradients.csv", "gradients.md"}
     names = ("gradient_speedup", "gradient_time", "gradient_traffic", "gradient_bits")
     assert {path.name for path in figures} == {
@@ -317,5 +318,5 @@ def test_nothing_is_written_where_nothing_was_compressed(
     tmp_path: Path, make_run: MakeRun, settings: dict[str, Any]
 ) -> None:
     make_run(tmp_path / "runs", "group_5", **settings)
-    assert write_gradient_report(run_frame(read_runs(tmp_path / "runs")), tmp_path) == ([], [])
+    assert written(write_gradient_report, run_frame(read_runs(tmp_path / "runs")), tmp_path) == ([], [])
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

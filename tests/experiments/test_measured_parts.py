@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments.loaders.speed.pages import THROTTLED, draw_codec, draw_encode, draw_throttle, throttle_ratios
+from experiments.pcr.model_validation import load_validation
 from experiments.pcr.model_validation_page import draw_measured_roofline, roofline_points
 from experiments.pcr.quality_overview import OVERVIEW_COLUMNS, draw_quality_overview, quality_overview
 from pcr_exp.errors import RunError
@@ -41,8 +42,9 @@ def test_bars_are_medians() -> None:
 
 
 def test_the_roofline_has_what_was_measured() -> None:
-    cells = pd.read_csv(RESULTS / "throughput_model/this_machine/predicted_vs_measured_rates.csv")
-    points = roofline_points(cells)
+    folder = RESULTS / "throughput_model/this_machine"
+    cells = pd.read_csv(folder / "predicted_vs_measured_rates.csv")
+    points = roofline_points(cells, load_validation(folder).rows)
     assert set(points["bandwidth_mib_per_s"]) == {2.5, 8.0} and len(points) == 2 * 3 * 5
     axes = draw_measured_roofline(points).axes
     assert len(axes) == 6

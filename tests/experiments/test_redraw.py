@@ -26,7 +26,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def page(_: Path, out: Path) -> None:
         caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
         for name in ("known", "new"):
-            save_figure(new_figure(2, 2), pd.DataFrame({"x": [1]}), out, name, caption)
+            save_figure(lambda _: new_figure(2, 2), pd.DataFrame({"x": [1]}), out, name, caption)
         (out / "table.md").write_text("drawn")
         (out / "tables.md").write_text("every case")
 
@@ -97,10 +97,10 @@ def test_no_other_figure_is_drawn_at_all(tmp_path: Path) -> None:
     caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
     rows = pd.DataFrame({"x": [1]})
     with only_figures({"known"}):
-        paths = [*save_figure(new_figure(2, 2), rows, tmp_path, "known", caption)]
-        assert save_figure(new_figure(2, 2), rows, tmp_path, "new", caption) == []
+        paths = [*save_figure(lambda _: new_figure(2, 2), rows, tmp_path, "known", caption)]
+        assert save_figure(lambda _: new_figure(2, 2), rows, tmp_path, "new", caption) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["known.csv", "known.pdf", "known.png"]
-    assert len(paths) == len(save_figure(new_figure(2, 2), rows, tmp_path, "new", caption)) == 3
+    assert len(paths) == len(save_figure(lambda _: new_figure(2, 2), rows, tmp_path, "new", caption)) == 3
 
 
 @pytest.mark.usefixtures("light_figures")

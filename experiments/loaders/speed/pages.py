@@ -164,7 +164,7 @@ def redraw_throttle(folder: Path, out: Path) -> list[Path]:
         hardware=recorded_hardware(folder),
         storage="storage: MiB/s as each line says",
     )
-    return save_figure(draw_throttle(ratios), ratios, out, "throttle", caption)
+    return save_figure(draw_throttle, ratios, out, "throttle", caption)
 
 
 def redraw_codec(folder: Path, out: Path) -> list[Path]:
@@ -177,7 +177,7 @@ def redraw_codec(folder: Path, out: Path) -> list[Path]:
         hardware=recorded_hardware(folder),
         storage="no storage: tensors lie in memory",
     )
-    return save_figure(draw_codec(rows), rows, out, "codec_speed", caption)
+    return save_figure(draw_codec, rows, out, "codec_speed", caption)
 
 
 def redraw_encode(folder: Path, out: Path) -> list[Path]:
@@ -190,7 +190,7 @@ def redraw_encode(folder: Path, out: Path) -> list[Path]:
         hardware=recorded_hardware(folder),
         storage="storage without a limit in MiB/s",
     )
-    return save_figure(draw_encode(rows), rows, out, "encode_speed", caption)
+    return save_figure(draw_encode, rows, out, "encode_speed", caption)
 
 
 def _repeats(rows: pd.DataFrame, keys: list[str]) -> str:
@@ -245,4 +245,4 @@ def redraw_cached_reads(folder: Path, out: Path) -> list[Path]:
         hardware="any hardware: bytes do not depend on it",
         storage="storage: bytes that are asked of it, whatever its MiB/s",
     )
-    return save_figure(draw_cached_reads(rows), rows, out, NAME, caption)
+    return save_figure(draw_cached_reads, rows, out, NAME, caption)
