@@ -136,7 +136,7 @@ def _group_page(group: str, base: type | None) -> str:
     if base is not None and base.__doc__:
         parts.append(_code(base.__doc__))
     options = {path.stem: path for path in sorted((CONFIGS / group).glob("*.yaml"))}
-    rows = [(f"`{group}={name}`", _code(_about(path)), _stated(path)) for name, path in options.items()]
+    rows = [(f"`{group}={name}`", _about(path), _stated(path)) for name, path in options.items()]
     parts += ["## Options", _markdown(("option", "about", "sets"), rows)]
     if base is not None:
         parts += ["## Settings", _table(base, f"{group}.")]
@@ -216,11 +216,19 @@ def _typed(value: Any) -> str:
 
 
 def _about(path: Path) -> str:
-    """The first paragraph of the comment at the head of a YAML file."""
+    """The comment at the head of a YAML file, up to its first empty line; its indented lines are examples."""
     head = itertools.takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
-    lines = [line for line in head if not line.startswith("# @package")]
-    words = itertools.takewhile(lambda line: line.strip("# "), lines)
-    return " ".join(line.lstrip("#").strip() for line in words)
+    lines = [line.lstrip("#") for line in head if not line.startswith("# @package")]
+    kept = list(itertools.takewhile(str.strip, lines))
+    words = " ".join(line.strip() for line in kept if not line.startswith("   "))
+    examples = [_example(line) for line in kept if line.startswith("   ")]
+    return "<br>".join([_code(words), *examples])
+
+
+def _example(line: str) -> str:
+    """`scan=mixture scan.group=2    what it does` with the settings as code."""
+    settings, _, about = line.strip().partition("  ")
+    return f"`{settings}` {_code(about)}".rstrip()
 
 
 def _stated(path: Path) -> str:

@@ -27,6 +27,19 @@ GENERATED = HERE / "generated"
 """Pages that are made from the code and from results/; git ignores them."""
 
 
+FILES_AND_PAGES = {
+    r"results": "results/index",
+    r"results/claims\.md": "results/claims",
+    r"results/(\w+)/README\.md": r"results/\1",
+    r"configs/experiment/README\.md": "experiments",
+    r"configs/([\w.]+)": r"settings/\1",
+    r"pcr_exp/cli/(\w+)\.py": r"commands/\1",
+    r"pcr_exp/records/FORMAT\.md": "format",
+    r"pcr_exp/training/columns\.py": "columns",
+}
+"""By what a link of a page leads to, the generated page that is made of it."""
+
+
 def generate() -> None:
     """Make the pages anew."""
     shutil.rmtree(GENERATED, ignore_errors=True)
@@ -54,7 +67,8 @@ def write_example(page: Path) -> None:
             "prepare", PrepareConfig, *few, f"dataset.root={folder}/photos", f"records.root={folder}"
         )
         records = pcr_exp.prepare_records(config.dataset, config.records)
-        cli.main(["explore", str(records / "train"), "-o", str(page), "--images", "24"])
+        if cli.main(["explore", str(records / "train"), "-o", str(page), "--images", "24"]):
+            raise RuntimeError("pcr-exp explore made no page")
 
 
 def _without_links_to_yaml(text: str) -> str:
@@ -99,8 +113,17 @@ html_copy_source = False
 
 
 def setup(app: Sphinx) -> None:
-    """Connect `begin_with_a_comment`."""
+    """Connect the two below."""
+    app.connect("source-read", lead_to_generated)
     app.connect("autodoc-process-docstring", begin_with_a_comment, priority=400)
+
+
+def lead_to_generated(_app: Sphinx, name: str, content: list[str]) -> None:
+    """Links to files of the repository, which work where it is browsed, become links to pages made of them."""
+    if not name.startswith("generated/"):
+        up = "../" * name.count("/")
+        for files, page in FILES_AND_PAGES.items():
+            content[0] = re.sub(rf"\]\({up}\.\./{files}\)", rf"]({up}generated/{page}.md)", content[0])
 
 
 def begin_with_a_comment(*given: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from code_blocks import run_bash
+from code_blocks import Block, run_block
 from composing import SCHEMAS, compose
 
 from experiments.claims.page import BEGIN, END
@@ -100,7 +100,7 @@ def test_own_photographs_in_four_commands_print_what_it_says(reader: Path) -> No
     ).groups()
     assert code.count("\n") == 4
     shutil.rmtree(reader / "data")  # records of before
-    printed = masked(run_bash(code, reader))
+    printed = masked(run_block(Block("bash", code, "run"), reader))
     for line in said.splitlines():
         assert masked(line.removeprefix("... ")) in printed, line
 

@@ -72,8 +72,8 @@ def _require_ours(name: str, arguments: list[str]) -> None:
         assert callable(command_parser().parse_args([name, *arguments]).run)
 
 
-def run_bash(code: str, folder: Path) -> str:
-    """What commands print, on both streams; `pcr-exp` is ours."""
+def run_block(block: Block, folder: Path) -> str:
+    """What a program prints, on both streams; `pcr-exp` is ours."""
     command = folder.parent / "bin" / "pcr-exp"
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pcr_exp "$@"\n')
@@ -82,8 +82,9 @@ def run_bash(code: str, folder: Path) -> str:
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": f"{REPO}{os.pathsep}.",
     }
+    started = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code],
+        [*started, block.code],
         cwd=folder,
         env={**os.environ, **paths},
         stdout=subprocess.PIPE,
@@ -91,5 +92,5 @@ def run_bash(code: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, f"{block.code}\n{done.stdout}"
     return done.stdout
