@@ -40,6 +40,7 @@ function duration(hours) {
 }
 
 function dollars(value) {
+  if (value > 0 && value < 0.001) return "< $0.001";
   return value === 0 ? "$0" : `$${figures(value, value < 1 ? 2 : 3)}`;
 }
 

@@ -380,6 +380,8 @@ def test_it_fits_and_can_be_read_on_a_phone_and_in_the_dark(page: Any, width_px:
     settle(page)
     widths = "const root = document.documentElement; return root.scrollWidth - root.clientWidth;"
     assert page.execute_script(widths) == 0, "nothing is cut off at the right"
+    table = page.find_element("css selector", "#storage .scroll")
+    assert page.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth;", table) == 0
     contrasts = page.execute_script(CONTRASTS, list(READ))
     assert len(contrasts) > 20 and min(contrasts) >= 4.5, "WCAG 2, level AA"
 
