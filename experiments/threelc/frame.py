@@ -274,7 +274,7 @@ WITHOUT_ZERO_RUNS = Published(1.60, 20.0)
 
 
 def published(codec: Mapping[Any, Any]) -> Published:
-    """What the paper says of a row's codec (columns `gradients.table.CODEC`); NaN and `-` if nothing."""
+    """What the paper says of a row's codec (columns CODEC); NaN and `-` if nothing."""
     if codec["codec_name"] == "threelc" and not codec["zero_run"]:
         return WITHOUT_ZERO_RUNS
     numbers = (codec[key] for key in ("sparsity", "fraction", "rank"))

@@ -1,6 +1,6 @@
 """What every figure says of itself: what it shows, of which data, task and model; n, hardware and storage.
 
-All of it is read from runs' files, or from the json beside a measurement; `core.figure.save_figure` takes no
+All of it is read from runs' files, or from the json beside a measurement; `figure.save_figure` takes no
 figure without it.
 """
 

@@ -229,7 +229,7 @@ def _summary(
         "majority_share": first["majority_share"],
         "num_classes": first["num_classes"],
         "headline": first["headline"],
-        **spread(seeds, ["final_score", "best_score"]),
+        **spread(seeds, ACCURACY),
         **difference,
         "num_reached": int(seeds["epochs_to_target"].notna().sum()),
         "target_excluded_because": first["target_excluded_because"],
