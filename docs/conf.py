@@ -119,7 +119,7 @@ def setup(app: Sphinx) -> None:
 
 
 def lead_to_generated(_app: Sphinx, name: str, content: list[str]) -> None:
-    """Links to files, which work where the repository is browsed, become links to pages made of them."""
+    """Links to files of the repository, which work where it is browsed, become links to their pages."""
     if not name.startswith("generated/"):
         up = "../" * name.count("/")
         for files, page in FILES_AND_PAGES.items():

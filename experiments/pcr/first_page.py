@@ -159,7 +159,7 @@ def write_first_page(results: Path, out: Path) -> list[Path]:
         shows="Fewer bytes of each image: how it looks, what a network learns, how fast it is read",
         of=("EfficientNet-Lite0 fine-tuned at 128 px (smiles: 96 px), ShuffleNetV2 from scratch (ImageNet)",),
         n="n = 3 seeds; images/s: n = 3",
-        storage="storage as named",
+        storage="storage: 4.8 MiB/s, 100 MiB/s and no limit",
         hardware="2 CPU cores, no GPU",
     )
     return save_figure(draw_first_page, rows, out, NAME, caption)

@@ -1,6 +1,7 @@
 """Code on every page of the documentation runs, or its commands are understood; links lead somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ def test_python_runs_as_it_stands(page: Path, reader: Path) -> None:  # noqa: AR
 def test_programs_run_as_they_stand_one_after_the_other(page: Path, reader: Path) -> None:
     for block in RUN[page]:
         run_block(block, reader)
+
+
+def test_every_extra_is_on_the_page_that_installs() -> None:
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (REPO / "docs" / "start" / "install.md").read_text()
+    assert [extra for extra in extras if f"`{extra}`" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
