@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ffcv.fields import RGBImageField
 from PIL import Image
 
+from experiments.loaders.peers.beton import batches as batches  # read alike
 from experiments.loaders.peers.beton import write
 from experiments.loaders.peers.catalogue import SourceImage
 
