@@ -1,5 +1,6 @@
 """One file per image, through our storage layer, and ours. All peers: test_peers_all.py."""
 
+import ast
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def test_under_a_throttle_every_image_is_one_request(
     assert Counter(len(batch) for batch in batches) == {4: 2, 2: 1}
     assert storage.num_reads == NUM_IMAGES
     assert storage.bytes_read == sum(Path(image.path).stat().st_size for image in images)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_builds_and_reads(name: str) -> None:
+    """By its source: what it imports may not be here."""
+    file = Path(image_folder.__file__).with_name(f"{PEERS[name].module}.py")
+    found = {
+        getattr(node, "asname", None) or node.name
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.alias)
+    }
+    assert {"build", "batches"} <= found
 
 
 def test_links_keep_the_images_where_they_are(tmp_path: Path) -> None:

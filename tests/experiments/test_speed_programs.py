@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -55,6 +56,10 @@ def made(module: str, arguments: Sequence[str], table: str) -> pd.DataFrame:
     [
         ("decode", "antialias/cost.csv", [], {"NUM_IMAGES": 4}),
         ("decoder", "throughput/decoder.csv", ["--num-images", "2"], {}),
+        pytest.param(
+            *("crop_starts", "throughput/crop_starts.csv", ["--num-images", "2"], {}),
+            marks=pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed"),
+        ),
         ("build_time", "records_speed/build_time.csv", ["--peers"], {}),
         (
             "epoch_starts",
