@@ -58,10 +58,10 @@ class Mixture:
         """Samples that are used of each record, but of those that hold none of a selection."""
         used = {name: source.selection for name, source in sources.items() if source.selection is not None}
         self.identity: dict[str, Any] = {
-            "mixture": {name: source.num_images for name, source in sources.items()},
+            "mixture": [[name, source.num_images] for name, source in sources.items()],
             "selections": {name: selection.fingerprint for name, selection in used.items()},
         }
-        """What must be equal where a state goes on."""
+        """What must be equal where a state goes on: the order of sources too, which numbers them."""
 
     def __len__(self) -> int:
         return sum(source.num_images for source in self._sources)
