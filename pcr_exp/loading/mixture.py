@@ -189,9 +189,10 @@ def _mixed(sources: Sequence[_Passes], seed: int, epoch: int, slot: int) -> Iter
         mixed = Places(np.empty_like(turn), np.empty_like(turn))
         for i in range(len(sources)):
             positions = np.flatnonzero(turn == i)
-            stretches = [held[i]]
-            while sum(len(places.records) for places in stretches) < len(positions):
+            stretches, num_held = [held[i]], len(held[i].records)
+            while num_held < len(positions):
                 stretches.append(next(to_come[i]))
+                num_held += len(stretches[-1].records)
             places = laid_end_to_end(stretches)
             for column, own in zip(mixed, places, strict=True):
                 column[positions] = own[: len(positions)]
