@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcr_exp.analysis.runs import read_runs
+    from pcr_exp.api.mixture import mix
     from pcr_exp.api.open import open
     from pcr_exp.errors import PcrExpError
     from pcr_exp.loading.batch import Batch
@@ -32,6 +33,7 @@ _ROOMS = {
     "StaticScan": "pcr_exp.policies.policy",
     "TrainTransform": "pcr_exp.loading.transform",
     "measure": "pcr_exp.measuring.stalls",
+    "mix": "pcr_exp.api.mixture",
     "open": "pcr_exp.api.open",
     "open_storage": "pcr_exp.storage.open",
     "prepare_records": "pcr_exp.records.prepare",
@@ -49,6 +51,7 @@ __all__ = [
     "TrainTransform",
     "__version__",
     "measure",
+    "mix",
     "open",
     "open_storage",
     "prepare_records",

@@ -20,6 +20,7 @@ from pcr_exp.config.check import require
 from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.mixture import MixedSource
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
 from pcr_exp.policies.consensus import Alone
@@ -146,6 +147,8 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self.label = choose_label(records.index, label)
         self.label_values = label_values(records.index.classes[self.label], labels)
         """[number of classes] the label of each class, or [number of classes, K]; int64 or float32."""
+        self.has_label_values = labels is not None
+        """Whether they were given, and are not the class indexes."""
         self.transform = transform
         """Called with every image; may be replaced, as timm's `create_loader` does."""
         self.images_as = images_as
@@ -299,6 +302,17 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             **given,
         )
 
+    def mixed_source(self, first_record: int, num_images: int) -> MixedSource:
+        """These images in a mixture: `num_images` per epoch, of records numbered from `first_record` on."""
+        selection = self._selection
+        sizes = self.records.index.sizes.tolist() if selection is None else selection.sizes
+        return MixedSource(first_record, sizes, num_images, selection)
+
+    @property
+    def follows_epochs_alone(self) -> bool:
+        """Whether its scan policy need not be told of training."""
+        return self._policy.by_epoch
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_reader": None}
 
@@ -313,7 +327,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return record, index - (int(self._ends[record - 1]) if record else 0)
 
     def _by_epoch(self) -> ScanPolicy:
-        if not self._policy.by_epoch:
+        if not self.follows_epochs_alone:
             raise ConfigError(
                 f"scan={self.scan!r}: images cannot be read by index at what this policy chooses, since it "
                 "follows training, which a dataset in worker processes never sees. Use .loader(...) and "

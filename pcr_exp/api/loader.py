@@ -27,12 +27,13 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.mixture import Mixture
 from pcr_exp.loading.order import Share, open_share
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
-from pcr_exp.policies.policy import PolicyInputs, Probe, SimilarityProbe
+from pcr_exp.policies.policy import PolicyInputs, Probe, ScanPolicy, SimilarityProbe
 from pcr_exp.records.reader import RecordSet
 
 _LANES = 8
@@ -81,7 +82,7 @@ class DatasetLoader:
         eval_crop_fraction: float | None = None,
         antialias: bool | None = None,
         probe: AskModel | None = None,
-        selection: Selection | None = None,
+        selection: Selection | Mixture | None = None,
     ) -> None:
         """Nothing is read before the first batch.
 
@@ -119,7 +120,7 @@ class DatasetLoader:
             eval_crop_fraction: Share of the short side that a centre crop takes (None: 0.875).
             antialias: Whether crops that shrink are filtered (None: yes).
             probe: For policies that try scan groups on the model: gives the scores of its candidates.
-            selection: The images that are used (None: all); `RecordDataset.select` gives it.
+            selection: The images that are used (None: all); `RecordDataset.select` and `mix` give it.
 
         Raises:
             ConfigError: an argument cannot work, alone or with others or with the records.
@@ -137,9 +138,7 @@ class DatasetLoader:
         }
         index = records.index
         self._consensus = _open_consensus(world_size)
-        self._policy = policy_of_scan(
-            scan, PolicyInputs(seed, self._consensus, index, records.storage.counts)
-        )
+        self._policy = self._open_policy(records, scan, seed)
         self._loader = RecordLoader(
             records,
             self._policy,
@@ -183,7 +182,7 @@ class DatasetLoader:
             "scan": dict(scan) if isinstance(scan, Mapping) else scan,
         }
         if selection is not None:
-            identity["selection"] = selection.fingerprint
+            identity |= selection.identity
         self._position = Position(identity, self._num_parts)
         self._turn = 0
         self._open_at: tuple[int, int] | None = None
@@ -223,11 +222,19 @@ class DatasetLoader:
             is_last = number + 1 == len(self)
             self._open_at = (epoch + 1, 0) if is_last else (epoch, number + 1)
             self._observer.give(batch, ends_epoch=is_last)
-            yield batch.images, self._label_values[batch.labels]
+            yield batch.images, self._labels(batch)
         if turn == self._turn:
             self._position.end()
             if not self._shuffle:  # evaluation: nothing is read ahead for an epoch that may never come
                 self.close()
+
+    def _open_policy(self, records: RecordSet, scan: Scan, seed: int) -> ScanPolicy:
+        inputs = PolicyInputs(seed, self._consensus, records.index, records.storage.counts)
+        return policy_of_scan(scan, inputs)
+
+    def _labels(self, batch: Batch) -> Tensor:
+        """The labels that a batch is given with."""
+        return self._label_values[batch.labels]
 
     def _open_stream(self, epoch: int, number: int) -> Iterator[Batch]:
         if self._open_at != (epoch, number):

@@ -27,6 +27,7 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.lanes import EpochLanes, Places, laid_end_to_end, num_held, stretches_in_stored_order
+from pcr_exp.loading.mixture import Mixture
 from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
 from pcr_exp.loading.plan import Plan
 from pcr_exp.loading.read_ahead import (
@@ -76,12 +77,13 @@ class RecordLoader:
         rank: int = 0,
         world_size: int = 1,
         global_batch_size: int | None = None,
-        selection: Selection | None = None,
+        selection: Selection | Mixture | None = None,
     ) -> None:
         """`storage_config` says how many reads in flight it takes to hide the storage's latency.
 
         `global_batch_size` is what all processes together train on per update (None: a batch of each).
-        Of a `selection` the other images are not used, and records that hold none of it are not read.
+        Of a `selection` the other images are not used, and records that hold none of it are not read. It may
+        be a mixture, which shuffles, of sources whose records are numbered one after the other.
 
         Raises:
             RecordError: a candidate of the policy is a scan group that the records lack.
@@ -102,12 +104,14 @@ class RecordLoader:
         self._selection = selection
         self._sizes: list[int] = index.sizes.tolist() if selection is None else selection.sizes
         """Samples that are used of every record, but of those that hold none of a selection."""
-        if selection is not None and config.on_corrupt == "replace":
+        selects = selection.has_selections if isinstance(selection, Mixture) else selection is not None
+        if selects and config.on_corrupt == "replace":
             raise ConfigError(
                 "loader.on_corrupt='replace': wanted 'fail' with a selection. A damaged image is replaced by "
                 "another of its record, which may not be selected."
             )
-        num_samples = self._share.samples_per_slot(sum(self._sizes))
+        num_used = len(selection) if isinstance(selection, Mixture) else sum(self._sizes)
+        num_samples = self._share.samples_per_slot(num_used)
         self.num_samples = num_samples * len(self._share.slots)
         """Fresh ones, per epoch and process."""
         self._stage = open_stage(
@@ -180,7 +184,11 @@ class RecordLoader:
         """
         index = self._records.index
         largest = int(index.prefixes_bytes(self._largest_group).max())
-        held = num_held(self._sizes, self._num_lanes, self._config.shuffle_records if self._shuffle else 1)
+        window = self._config.shuffle_records if self._shuffle else 1
+        if isinstance(self._selection, Mixture):
+            held = self._selection.num_held(self._share, self._config.lanes, window)
+        else:
+            held = num_held(self._sizes, self._num_lanes, window)
         in_use = min(held + self._stage.num_kept_in_use, len(index.records))
         return (in_use + self._reading().ahead) * largest
 
@@ -225,6 +233,15 @@ class RecordLoader:
         )
 
     def _epoch_order(self, epoch: int) -> Order:
+        if isinstance(self._selection, Mixture):
+            return self._selection.order(
+                epoch,
+                self._share,
+                batch_size=self._batch_size,
+                seed=self._seed,
+                num_lanes=self._config.lanes,
+                window=self._config.shuffle_records,
+            )
         slots = self._laid_out(epoch)
         if type(self._stage).order is Stage.order:
             return StreamedOrder(slots, len(self._records.index.records), self._batch_size)
@@ -233,7 +250,7 @@ class RecordLoader:
     def _laid_out(self, epoch: int) -> list[Stretches]:
         """What each slot of this process uses in an epoch."""
         slots = self._slots(epoch)
-        if self._selection is None:
+        if not isinstance(self._selection, Selection):
             return slots
         return [partial(_selected, self._selection, slot) for slot in slots]
 
@@ -262,7 +279,7 @@ class RecordLoader:
         # Small reads need the most in flight to hide latency, large ones the most memory and patience.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
-        per_call = reads_per_call(in_flight, self._records.storage.reads_many)
+        per_call = reads_per_call(in_flight, self._records.reads_many)
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.

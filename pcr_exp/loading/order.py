@@ -235,8 +235,13 @@ class StreamedOrder:
     `uses` is for one thread.
     """
 
-    def __init__(self, slots: Sequence[Stretches], num_records: int, batch_size: int) -> None:
-        """`slots` use equally many samples, of records 0 to `num_records` - 1."""
+    def __init__(
+        self, slots: Sequence[Stretches], num_records: int, batch_size: int, *, stored: Ints | None = None
+    ) -> None:
+        """`slots` use equally many samples, of records 0 to `num_records` - 1.
+
+        `stored` [`num_records`] says which record is read for each of these (None: that of its number).
+        """
         self._slots = slots
         self._batch_size = batch_size
         first_use, last_use = (np.full(num_records, -1, dtype=np.int64) for _ in range(2))
@@ -255,6 +260,8 @@ class StreamedOrder:
         self.last_use: Ints = last_use[self.records]
         self._number = np.full(num_records, -1, dtype=np.int64)
         self._number[self.records] = np.arange(len(self.records))
+        if stored is not None:
+            self.records = stored[self.records]
         self._to_come = self._stretches()
         self._held, self._begin = _NONE, 0
 

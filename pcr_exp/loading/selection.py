@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -33,6 +34,11 @@ class Selection:
     def fingerprint(self) -> str:
         """Of which images these are."""
         return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(self.images, dtype="<i8").tobytes())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be equal where a state goes on."""
+        return {"selection": self.fingerprint}
 
     def places(self, laid_out: Places) -> Places:
         """Where samples lie that were laid out as if there were K records, of `sizes` samples each."""

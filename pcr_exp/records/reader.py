@@ -66,6 +66,11 @@ class RecordSet:
         """Where the bytes come from."""
         return self._storage
 
+    @property
+    def reads_many(self) -> bool:
+        """Whether several records come sooner by one call: as the storage says."""
+        return self._storage.reads_many
+
     def read_range(self, record: int, start: int, end: int) -> bytes:
         """The bytes `start` to `end` of a record, as they are: not verified, and fewer at its end.
 

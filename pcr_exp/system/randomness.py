@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     QUALITY = 6
     REPLACEMENT = 7
     CACHED = 8
+    MIXTURE = 9
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

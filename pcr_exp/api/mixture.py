@@ -1,0 +1,240 @@
+"""Several datasets in one training: `mix`, and the loader of what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcr_exp.api.arguments import named_as_arguments
+from pcr_exp.api.dataset import RecordDataset
+from pcr_exp.api.loader import DatasetLoader
+from pcr_exp.api.scan import Scan, policy_of_scan
+from pcr_exp.config.check import require
+from pcr_exp.errors import ConfigError
+from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.mixed_records import LABEL, LabelledRecords, MixedPolicy, MixedRecords
+from pcr_exp.loading.mixture import Mixture, epoch_counts
+from pcr_exp.loading.order import open_share
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
+from pcr_exp.records.reader import RecordSet
+
+EPOCHS = ("largest", "smallest")
+
+
+def mix(
+    sources: Mapping[str, tuple[RecordDataset, float]], *, seed: int = 0, epoch: str | int = "largest"
+) -> MixedDataset:
+    """Several datasets in one training, each with its share of the images and a scan of its own.
+
+    Args:
+        sources: By name, a dataset (or a selection of one) and its share; shares are divided by their sum.
+        seed: Of orders and transforms.
+        epoch: How many images an epoch has: `largest`, as many as go through every source at least once;
+            `smallest`, as many as go through none more than once; or a number.
+
+    Raises:
+        ConfigError: there is one source, a share or the epoch cannot work, or sources do not fit together.
+    """
+    require(len(sources) >= 2, "sources", list(sources), "at least two, by name; one has a loader of its own")
+    for name, given in sources.items():
+        is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], RecordDataset)
+        require(is_pair, f"sources[{name!r}]", given, "a pair of a dataset (pcr_exp.open) and its share")
+        share = given[1]
+        is_share = isinstance(share, int | float) and math.isfinite(share) and share > 0
+        require(is_share, "shares", {name: share}, "numbers above 0; leave out what is not to be used")
+        require(len(given[0]) > 0, f"sources[{name!r}]", "a dataset without images", "at least one image")
+    datasets = {name: dataset for name, (dataset, _) in sources.items()}
+    _require_alike(datasets)
+    shares = {name: Fraction(repr(float(share))) for name, (_, share) in sources.items()}
+    total = sum(shares.values())
+    passes = [len(datasets[name]) * total / share for name, share in shares.items()]
+    is_number = isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 1
+    require(is_number or epoch in EPOCHS, "epoch", epoch, "largest, smallest, or a number of images above 0")
+    if isinstance(epoch, str):
+        num_images = math.ceil(max(passes)) if epoch == "largest" else math.floor(min(passes))
+    else:
+        num_images = epoch
+    return MixedDataset(datasets, shares, num_images, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """What a loader took of a source so far."""
+
+    num_images: int
+    """In the batches that came."""
+    read_bytes: int
+    """Of the record prefixes that were read, those read ahead included."""
+
+
+class MixedDataset:
+    """What `mix` gives: `.loader(...)` gives batches of it, and its length is the images of an epoch."""
+
+    def __init__(
+        self,
+        datasets: Mapping[str, RecordDataset],
+        shares: Mapping[str, Fraction],
+        num_images: int,
+        seed: int,
+    ) -> None:
+        """See `mix`."""
+        self.datasets = dict(datasets)
+        self.seed = seed
+        self._shares = dict(shares)
+        self._num_images = num_images
+        self.classes, self.label_values = _labels(self.datasets)
+        self.counts()  # refuses an epoch in which a source has no part
+
+    def __len__(self) -> int:
+        return self._num_images
+
+    def counts(self, multiple_of: int = 1) -> dict[str, int]:
+        """By source, the images of an epoch, whose number is rounded down to a multiple.
+
+        Raises:
+            ConfigError: none is left, or a source's share is less than one.
+        """
+        num_images = self._num_images // multiple_of * multiple_of
+        wanted = f"at least {multiple_of} images, of which all processes have whole batches or as many each"
+        require(num_images > 0, "epoch", self._num_images, wanted)
+        counts = dict(zip(self._shares, epoch_counts(list(self._shares.values()), num_images), strict=True))
+        without = {name: float(self._shares[name]) for name, num in counts.items() if num == 0}
+        wanted = f"larger ones, or a longer epoch: of {num_images} images these sources have none"
+        require(not without, "shares", without, wanted)
+        return counts
+
+    def loader(self, batch_size: int, **settings: Any) -> MixtureLoader:
+        """Batches of all sources: settings and errors as of `DatasetLoader`; the order is always shuffled.
+
+        An epoch's images are rounded down to a number that processes share equally; with `drop_last` to whole
+        batches. `lanes` are those of each source. `transform`, `images_as` and `decode` are the datasets',
+        which must agree, unless given.
+        """
+        given: dict[str, Any] = {"seed": self.seed}
+        for key in sorted({"transform", "images_as", "decode"} - settings.keys()):
+            values = {name: getattr(dataset, key) for name, dataset in self.datasets.items()}
+            given[key] = first = next(iter(values.values()))
+            alike = all(value is first or value == first for value in values.values())
+            require(
+                alike, key, values, f"the same of every source, or loader({key}=...), which is used for all"
+            )
+        return MixtureLoader(self, batch_size=batch_size, **given | settings)
+
+
+class MixtureLoader(DatasetLoader):
+    """A loader of several datasets, as `DatasetLoader` is of one. One pool of workers and threads serves all.
+
+    Every epoch has as many images of each source as `MixedDataset.counts` says.
+    """
+
+    @named_as_arguments()
+    def __init__(
+        self,
+        mixture: MixedDataset,
+        *,
+        batch_size: int,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        global_batch_size: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """See `MixedDataset.loader`."""
+        self._datasets = mixture.datasets
+        if not settings.pop("shuffle", True):
+            raise ConfigError(
+                "shuffle=False: wanted True; evaluate on each dataset alone, by its own loader."
+            )
+        share = open_share(rank, world_size, batch_size=batch_size, global_batch_size=global_batch_size)
+        counts = mixture.counts(share.num_slots * (batch_size if drop_last else 1))
+        self._mixed = MixedRecords(
+            {name: LabelledRecords(one.records, one.label) for name, one in self._datasets.items()}
+        )
+        starts = dict(zip(self._datasets, self._mixed.numbering.starts, strict=True))
+        self._num_images = np.zeros(len(counts), dtype=np.int64)
+        super().__init__(
+            self._mixed,
+            {name: _plain(one.scan) for name, one in self._datasets.items()},
+            label=LABEL,
+            label_values=mixture.label_values,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            rank=rank,
+            world_size=world_size,
+            global_batch_size=global_batch_size,
+            selection=Mixture(
+                {name: one.mixed_source(starts[name], counts[name]) for name, one in self._datasets.items()}
+            ),
+            **settings,
+        )
+
+    @property
+    def counts(self) -> dict[str, SourceCount]:
+        """By source, the images and bytes so far, of this process and since the loader was made."""
+        num_bytes = self._mixed.read_bytes
+        return {
+            name: SourceCount(int(num), num_bytes[name])
+            for name, num in zip(self._datasets, self._num_images, strict=True)
+        }
+
+    def _open_policy(self, records: RecordSet, scan: Scan, seed: int) -> ScanPolicy:  # noqa: ARG002
+        policies = {}
+        for name, one in self._datasets.items():
+            inputs = PolicyInputs(seed, self._consensus, one.records.index, one.records.storage.counts)
+            policies[name] = policy_of_scan(one.scan, inputs)
+        return MixedPolicy(policies, self._mixed.numbering)
+
+    def _labels(self, batch: Batch) -> Tensor:
+        sources = np.searchsorted(self._mixed.classes.starts, batch.labels.numpy(), side="right") - 1
+        self._num_images += np.bincount(sources, minlength=len(self._num_images))
+        return super()._labels(batch)
+
+
+def _require_alike(datasets: Mapping[str, RecordDataset]) -> None:
+    """Raise ConfigError unless one decoder and one pass over training serve all of them."""
+    for name, dataset in datasets.items():
+        if not dataset.follows_epochs_alone:
+            raise ConfigError(
+                f"sources[{name!r}] has scan={dataset.scan!r}: wanted a scan group, a schedule or a "
+                "mixture of groups. A policy that follows training cannot tell sources apart: open the "
+                "dataset with another scan."
+            )
+    codecs = {name: dataset.records.codec.name for name, dataset in datasets.items()}
+    one_way = (
+        "records of one image codec: prepare all with the same records.codec, open all as baseline or none"
+    )
+    require(len(set(codecs.values())) == 1, "sources", codecs, one_way)
+    limits = {name: dataset.records.max_pixels for name, dataset in datasets.items()}
+    require(len(set(limits.values())) == 1, "max_pixels", limits, "the same in every pcr_exp.open")
+
+
+def _labels(datasets: Mapping[str, RecordDataset]) -> tuple[list[str], Tensor]:
+    """Class names of all, and [classes of each source, one after the other] or [..., K] their labels.
+
+    Raises:
+        ConfigError: label values are given for some alone, or have several shapes.
+    """
+    given = {name: dataset.has_label_values for name, dataset in datasets.items()}
+    classes = list(dict.fromkeys(name for dataset in datasets.values() for name in dataset.classes))
+    if not any(given.values()):
+        number = {name: i for i, name in enumerate(classes)}
+        return classes, torch.tensor(
+            [number[name] for dataset in datasets.values() for name in dataset.classes]
+        )
+    require(all(given.values()), "labels", given, "given to every pcr_exp.open of the sources, or to none")
+    values = {name: dataset.label_values for name, dataset in datasets.items()}
+    shapes = {name: list(value.shape[1:]) for name, value in values.items()}
+    alike = all(shape == next(iter(shapes.values())) for shape in shapes.values())
+    require(alike, "labels", shapes, "rows of one length for the classes of every source")
+    return classes, torch.from_numpy(np.concatenate(list(values.values())))
+
+
+def _plain(scan: Scan) -> Any:
+    return dict(scan) if isinstance(scan, Mapping) else scan

@@ -1,0 +1,182 @@
+"""The records of several splits as one set, numbered one after the other, and the policy that reads them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from pcr_exp.errors import RecordError
+from pcr_exp.policies.policy import Decision, Probe, ScanPolicy, Update
+from pcr_exp.records.groups import RecordPrefix
+from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.reader import RecordSet
+
+LABEL = "label"
+"""What the label of a mixture is called, whatever its sources call theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRecords:
+    """The records of a source, and which of their labels is used."""
+
+    records: RecordSet
+    label: str
+
+    @property
+    def classes(self) -> Sequence[str]:
+        return self.records.index.classes[self.label]
+
+
+class Numbering:
+    """Things of several sources, numbered one after the other."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.starts = list(accumulate(counts, initial=0))[:-1]
+
+    def place(self, number: int) -> tuple[int, int]:
+        """(source, its own number)."""
+        source = int(np.searchsorted(self.starts, number, side="right")) - 1
+        return source, number - self.starts[source]
+
+
+class MixedRecords(RecordSet):
+    """The records of all sources. What each is read for is counted."""
+
+    def __init__(self, sources: Mapping[str, LabelledRecords]) -> None:
+        """`sources` share a codec and `max_pixels`, and none is without records."""
+        self._names = list(sources)
+        self._sources = list(sources.values())
+        self.numbering = Numbering([len(source.records.index.records) for source in self._sources])
+        """Of the records."""
+        self.classes = Numbering([len(source.classes) for source in self._sources])
+        """Of the classes: an index among those of all sources says which source an image is of."""
+        self._lock = threading.Lock()
+        self._read_bytes: Counter[str] = Counter()
+        first = self._sources[0].records
+        self.codec, self.max_pixels = first.codec, first.max_pixels
+        self.index = self._joined_index()
+
+    @property
+    def read_bytes(self) -> dict[str, int]:
+        """By source, the bytes that were read so far, those read ahead included."""
+        with self._lock:
+            return {name: self._read_bytes[name] for name in self._names}
+
+    @property
+    def reads_many(self) -> bool:
+        return all(source.records.reads_many for source in self._sources)
+
+    def path(self, record: int) -> str:
+        i, own = self.numbering.place(record)
+        return f"{self._sources[i].records.path(own)} of {self._names[i]}"
+
+    def describe(self, record: int, group: int, after: int = 0) -> str:
+        i, own = self.numbering.place(record)
+        return f"{self._sources[i].records.describe(own, group, after)}, source {self._names[i]}"
+
+    def read_prefix(self, record: int, group: int) -> RecordPrefix:
+        i, own = self.numbering.place(record)
+        with self._named(i):
+            return self._joined(i, self._sources[i].records.read_prefix(own, group))
+
+    def read_damaged_prefix(self, record: int, group: int) -> tuple[RecordPrefix, set[int]]:
+        i, own = self.numbering.place(record)
+        with self._named(i):
+            prefix, damaged = self._sources[i].records.read_damaged_prefix(own, group)
+        return self._joined(i, prefix), damaged
+
+    def read_prefixes(self, wanted: Sequence[tuple[int, int]]) -> list[RecordPrefix]:
+        places = [(self.numbering.place(record), group) for record, group in wanted]
+        of_sources: dict[int, list[tuple[int, int]]] = {}
+        for (i, own), group in places:
+            of_sources.setdefault(i, []).append((own, group))
+        found = {}
+        for i, few in of_sources.items():
+            with self._named(i):
+                found[i] = iter(self._sources[i].records.read_prefixes(few))
+        return [self._joined(i, next(found[i])) for (i, _), _ in places]
+
+    @contextmanager
+    def _named(self, i: int) -> Iterator[None]:
+        """Records of sources have the same names: an error says of which it is."""
+        try:
+            yield
+        except RecordError as error:
+            raise RecordError(f"source {self._names[i]!r}: {error}") from error
+
+    def _joined(self, i: int, prefix: RecordPrefix) -> RecordPrefix:
+        """What came of a source, with the labels of the mixture."""
+        with self._lock:
+            self._read_bytes[self._names[i]] += prefix.num_bytes
+        labels = prefix.labels[self._sources[i].label] + self.classes.starts[i]
+        return replace(prefix, labels={LABEL: labels})
+
+    def _joined_index(self) -> RecordIndex:
+        indexes = [source.records.index for source in self._sources]
+        num_groups = max(index.num_groups for index in indexes)
+        entries: list[RecordEntry] = []
+        for name, index in zip(self._names, indexes, strict=True):
+            more = num_groups - index.num_groups
+            for entry in index.records:
+                ends = (*entry.group_ends, *[entry.group_ends[-1]] * more)
+                entries.append(replace(entry, file=f"{entry.file} of {name}", group_ends=ends))
+        return RecordIndex(
+            dataset="mixture",
+            split=" and ".join(self._names),
+            encoding=indexes[0].encoding,
+            fingerprint=xxhash.xxh3_64_hexdigest("\n".join(index.fingerprint for index in indexes).encode()),
+            num_groups=num_groups,
+            classes={LABEL: [name for source in self._sources for name in source.classes]},
+            records=entries,
+        )
+
+
+class MixedPolicy:
+    """Reads each source as its own policy says, of its own records; all decide by the epoch alone."""
+
+    by_epoch = True
+    kept_bytes: Mapping[int, int] | None = None
+
+    def __init__(self, policies: Mapping[str, ScanPolicy], records: Numbering) -> None:
+        self._policies = policies
+        self._own = list(policies.values())
+        self._records = records
+        self.candidates: tuple[int, ...] = tuple(
+            sorted({group for policy in self._own for group in policy.candidates})
+        )
+
+    def group(self, epoch: int, record: int) -> int | None:
+        """That of its source."""
+        i, own = self._records.place(record)
+        return self._own[i].group(epoch, own)
+
+    def observe(self, update: Update) -> None:
+        """None of them follows training."""
+
+    def wanted_probe(self, epoch: int) -> Probe | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """There was no probe."""
+
+    def take_decision(self) -> Decision | None:
+        """There is nothing to decide."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """By source."""
+        return {name: policy.state_dict() for name, policy in self._policies.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with each."""
+        for name, policy in self._policies.items():
+            policy.load_state_dict(state[name])
