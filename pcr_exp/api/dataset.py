@@ -21,8 +21,8 @@ from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.errors import ConfigError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.images.resample import whole_image
-from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.fields import collate_fields, decode_fields
+from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
