@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from field_samples import fields_of, write_samples
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.table import ColumnsConfig, TableConfig
 from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.inspect import look_around, verify_records
 from pcr_exp.records.prepare import check_records, ensure_records, prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
+from pcr_exp.storage.protocol import WritableStorage
 
 NUM = 12
 
@@ -161,3 +164,55 @@ def test_images_with_other_fields_cannot_be_added(
         RecordError, match=r"holds records with the fields .*'text': 'text'.* gives .*'text': 'json'"
     ):
         prepare_records(dataset, replace(records, on_change="append"))
+
+
+class MemoryStorage(WritableStorage):
+    """A bucket that is a dict."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self.files[path][offset : offset + length]
+
+    def size(self, path: str) -> int:
+        return len(self.files[path])
+
+    def size_or_none(self, path: str) -> int | None:
+        return len(self.files[path]) if path in self.files else None
+
+    def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
+        return iter([(path, len(data)) for path, data in self.files.items() if path.startswith(f"{folder}/")])
+
+    def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
+        if self.files.get(path, data) not in (data, replaces):
+            return False
+        self.files[path] = data
+        return True
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+
+def test_fields_go_into_a_bucket_with_their_records(
+    dataset: TableConfig, records: RecordsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = MemoryStorage()
+    monkeypatch.setattr("pcr_exp.records.bucket._open", lambda _: there)
+    remote = replace(records, root="s3://bucket/records", staging=str(tmp_path / "staging"))
+    made = prepare_in_bucket(dataset, remote)
+    for path in made.rglob("*.fields"):
+        name = f"{made.name}/{path.relative_to(made).as_posix()}"
+        assert there.files[name] == path.read_bytes()
+    assert (
+        len([name for name in there.files if name.endswith(".fields")])
+        == len(list(made.rglob("*.fields")))
+        > 6
+    )
+    assert "objects below" in check_bucket(dataset, remote)
+    gone = next(name for name in there.files if name.endswith(".fields"))
+    data = there.files.pop(gone)
+    with pytest.raises(RecordError, match=r"record-00000\d\.fields has 0 bytes, its index says"):
+        check_bucket(dataset, remote)
+    prepare_in_bucket(dataset, remote)
+    assert there.files[gone] == data
