@@ -74,6 +74,11 @@ def _read(records: RecordSet, record: int, group: int, fields: RecordFields | No
 
 
 def _with(prefix: RecordPrefix, beside: Beside) -> RecordPrefix:
+    if beside.ids is not None and beside.ids[: len(prefix)] != prefix.ids:
+        raise RecordError(
+            f"the fields beside the record of {prefix.ids[0]} are those of {beside.ids[0]} and others: "
+            "files were exchanged. Copy the records again from where they were made, or encode again."
+        )
     return replace(prefix, fields=beside.samples, num_bytes=prefix.num_bytes + beside.num_bytes)
 
 

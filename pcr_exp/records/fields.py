@@ -52,6 +52,8 @@ class Beside(NamedTuple):
     samples: list[dict[str, Buffer]]
     """The fields of each of a record's samples, by name."""
     num_bytes: int
+    ids: list[str] | None
+    """What the samples are called, where that was read too."""
 
 
 class RecordFields:
@@ -95,11 +97,11 @@ class RecordFields:
             StorageError: the storage could not deliver.
         """
         found: dict[int, Sequence[Buffer]] = {}
-        num_bytes = 0
+        num_bytes, ids = 0, None
         for first, last in self._stretches:
             if first == 1:
                 prefix = self.records.read_prefix(record, last)
-                num_bytes += prefix.num_bytes
+                num_bytes, ids = prefix.num_bytes, prefix.ids
                 for group in range(1, last + 1):
                     found[group] = [prefix.piece(i, group) for i in range(len(prefix))]
             else:
@@ -108,7 +110,7 @@ class RecordFields:
                 view = memoryview(more.stretch.data)
                 for group, bounds in enumerate(more.stretch.bounds, start=first):
                     found[group] = [view[bounds[i] : bounds[i + 1]] for i in range(len(bounds) - 1)]
-        return Beside(self._by_sample(found), num_bytes)
+        return Beside(self._by_sample(found), num_bytes, ids)
 
     def read_damaged(self, record: int) -> tuple[Beside, set[int]]:
         """As `read`, of fields that it refused; besides, the samples of which a field is damaged.
@@ -120,7 +122,7 @@ class RecordFields:
         last = max(self._groups.values())
         prefix, damaged = self.records.read_damaged_prefix(record, last)
         found = {group: [prefix.piece(i, group) for i in range(len(prefix))] for group in range(1, last + 1)}
-        return Beside(self._by_sample(found), prefix.num_bytes), damaged
+        return Beside(self._by_sample(found), prefix.num_bytes, prefix.ids), damaged
 
     def read_several(self, record: int, numbers: Sequence[int]) -> list[dict[str, Buffer]]:
         """The fields of these samples of a record: small reads, each verified by itself. Raises as `read`."""

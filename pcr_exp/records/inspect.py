@@ -289,11 +289,18 @@ def verify_records(
                 (id_, names[int(group) - 1]) for id_, group in beside.images
             ]
             found.append(replace(beside, images=images))
+        elif fields is not None and found == [None] and _ids(fields, number) != _ids(records, number):
+            reason = f"it holds the fields of other images than the record beside it. {REMEDY}"
+            found.append(Damage(fields.path(number), reason, []))
         done(stored_bytes(records.index, number))
         return [damage for damage in found if damage is not None]
 
     with ThreadPoolExecutor(num_threads, "pcr-exp-verify") as pool:
         yield from chain.from_iterable(pool.map(look, numbers))
+
+
+def _ids(records: RecordSet, number: int) -> list[str]:
+    return SingleImages(records).header(number).ids
 
 
 def stored_bytes(index: RecordIndex, number: int) -> int:

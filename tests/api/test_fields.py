@@ -18,6 +18,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 import pcr_exp as pcr
+from pcr_exp.cli.records import command_parser
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
@@ -248,3 +249,19 @@ def test_photographs_with_masks_are_prepared_and_opened_in_one_line(tmp_path: Pa
     assert target["mask"].shape == image.shape[:2] and target["text"] == f"caption {found.id(0)}"
     with pytest.raises(ConfigError, match=r"records.fields=\['depth'\]: .* gives no field 'depth'"):
         pcr.open(tmp_path / "in/lesions.csv", prepare=tmp_path / "records", fields=["depth"])
+
+
+def test_fields_of_another_record_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encode_fields(write_samples(tmp_path / "in", 8), tmp_path / "train", fields={"pose": "array"})
+    one, other = (tmp_path / f"train/pcr/record-00000{number}.fields" for number in (0, 1))
+    first = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(first)
+    loader = pcr.open(tmp_path / "train", fields=["pose"]).loader(4, image_size=32, num_workers=0)
+    with pytest.raises(
+        RecordError, match=r"record of 00\d\.jpg are those of 00\d\.jpg and others: files were exch"
+    ):
+        next(iter(loader))
+    options = command_parser().parse_args(["verify", str(tmp_path / "train")])
+    assert options.run(options) == 1
+    assert capsys.readouterr().out.count("holds the fields of other images than the record beside it") == 2
