@@ -12,20 +12,23 @@ from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDic
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from pcr_exp.api.loader import DatasetLoader
 from pcr_exp.api.scan import Scan, policy_of_scan
 from pcr_exp.config.check import require
 from pcr_exp.config.loader import DECODE_MODES
 from pcr_exp.errors import ConfigError
+from pcr_exp.images.codec import Buffer
 from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.fields import collate_fields, decode_fields
 from pcr_exp.loading.mixture import MixedSource
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
 from pcr_exp.records.class_values import multi_hot
+from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
@@ -119,6 +122,8 @@ class _Few(NamedTuple):
     files: list[bytes]
     labels: npt.NDArray[np.int64]
     """[N] class indexes of all the record's images."""
+    fields: list[dict[str, Buffer]]
+    """What travels beside each image; empty where nothing was asked for."""
 
 
 class RecordDataset(Dataset[tuple[Any, Any]]):
@@ -139,6 +144,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         images_as: str,
         decode: str,
         seed: int | None,
+        fields: Sequence[str] = (),
     ) -> None:
         """See `pcr_exp.open`."""
         require(decode in DECODE_MODES, "decode", decode, " or ".join(DECODE_MODES))
@@ -155,7 +161,11 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self.decode = decode
         self.seed = seed
         self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index))
-        WholeImageTransform(transform, images_as)  # refuses another `images_as`
+        check = WholeImageTransform(transform, images_as)  # refuses another `images_as`
+        self.fields = RecordFields(records, fields) if fields else None
+        """What travels beside the images, of what was asked for."""
+        if self.fields is not None:
+            check.refuse_fields()
         self._ends = np.cumsum(records.index.sizes)
         # In shared memory: workers that live through several epochs see it too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -235,7 +245,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
                 number += 1
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """One image and its label. Raises as `__getitems__` does."""
+        """One image and its label, or a dict of `label` and fields. Raises as `__getitems__` does."""
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
@@ -255,13 +265,20 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         with kept_random_states() if self.seed is not None else nullcontext():
             for few in self._read(places, epoch, policy):
                 path = self.records.path(few.record)
-                for (position, i), file in zip(few.places, few.files, strict=True):
+                for n, ((position, i), file) in enumerate(zip(few.places, few.files, strict=True)):
                     name = f"image {i} of record {path} (scan group {few.group})"
                     pixels = whole_image(decode(file, few.group, name))
                     if self.seed is not None:
                         key = epoch, int(indices[position]) % len(self)
                         transform.seed(int(stream(self.seed, Purpose.AUGMENTATION, *key).integers(2**63)))
-                    found[position] = transform(pixels), self._value(int(few.labels[i]))
+                    label = self._value(int(few.labels[i]))
+                    if self.fields is None:
+                        found[position] = transform(pixels), label
+                        continue
+                    size_px = pixels.shape[1], pixels.shape[0]
+                    fields = decode_fields(few.fields[n], self.fields.kinds, size_px, name)
+                    image, fields = transform.with_fields(pixels, fields)
+                    found[position] = image, {"label": label, **fields}
         return found
 
     def _value(self, label: int) -> Any:
@@ -269,6 +286,22 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         value = self.label_values[label]
         is_index = self.label_values.dtype == np.int64 and value.ndim == 0
         return int(value) if is_index else torch.as_tensor(value)
+
+    def collate(self, samples: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """What `loader` makes of some of these: for `DataLoader(dataset, collate_fn=dataset.collate)`.
+
+        Masks and arrays are stacked; boxes, texts and JSON stay lists, an item for each image.
+
+        Raises:
+            LoaderError: masks or arrays of several shapes.
+        """
+        if self.fields is None:
+            images, labels = default_collate(list(samples))
+            return images, labels
+        images = default_collate([image for image, _ in samples])
+        labels = default_collate([target["label"] for _, target in samples])
+        beside = [{name: target[name] for name in target if name != "label"} for _, target in samples]
+        return images, {"label": labels, **collate_fields(beside, self.fields.kinds)}
 
     def set_epoch(self, epoch: int) -> None:
         """Read as in this epoch (from 0) from now on, in worker processes too: for schedules and mixtures."""
@@ -299,6 +332,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             label_values=values,
             batch_size=batch_size,
             selection=self._selection,
+            fields=self.fields,
             **given,
         )
 
@@ -348,7 +382,8 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             assert group is not None  # those that decide by the epoch always know
             numbers = [i for _, i in wanted[record]]
             files = images.read_several(record, numbers, group, max_gap_bytes=gap)
-            return _Few(record, group, wanted[record], files, images.labels(record)[self.label])
+            fields = self.fields.read_several(record, numbers) if self.fields is not None else []
+            return _Few(record, group, wanted[record], files, images.labels(record)[self.label], fields)
 
         return map(read, wanted) if threads is None else threads.map(read, wanted)
 

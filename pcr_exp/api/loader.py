@@ -34,6 +34,7 @@ from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, ScanPolicy, SimilarityProbe
+from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
 
 _LANES = 8
@@ -46,9 +47,10 @@ class DatasetLoader:
     """An iterable of (images, labels), an epoch each time. `close` ends its processes, as dropping it does.
 
     `images` are what the transforms give, stacked: [B, ...]; with `image_size` uint8 [B, H, W, 3]. `labels`
-    are int64 [B], or as `pcr_exp.open(labels=...)` says. The same seed gives the same batches, of any number
-    of workers. Each iteration is the next epoch, the first after `load_state_dict` or `set_epoch` the one
-    that was asked for.
+    are int64 [B], or as `pcr_exp.open(labels=...)` says; with fields a dict of these, as `label`, and of the
+    fields: masks and arrays are stacked, boxes, texts and JSON are lists. The same seed gives the same
+    batches, of any number of workers. Each iteration is the next epoch, the first after `load_state_dict` or
+    `set_epoch` the one that was asked for.
     """
 
     @named_as_arguments()
@@ -60,6 +62,7 @@ class DatasetLoader:
         label: str,
         label_values: Tensor,
         batch_size: int,
+        fields: RecordFields | None = None,
         transform: Callable[..., Any] | None = None,
         images_as: str = "auto",
         image_size: int | None = None,
@@ -92,6 +95,7 @@ class DatasetLoader:
             label: Name of the label.
             label_values: [number of classes] or [number of classes, K], the label of each class.
             batch_size: Images of each process's batch.
+            fields: What travels beside the images, and comes with them; a dataset gives its own.
             transform: Called with every image; None: our own crops of `image_size`.
             images_as: What it takes, as `pcr_exp.open` says.
             image_size: Without a transform: random-resized-crops of this size (px), flipped at random; with
@@ -150,6 +154,7 @@ class DatasetLoader:
                 on_corrupt=on_corrupt,
             ),
             transform=_transform(transform, images_as, image_size, crops, augment=augment),
+            fields=fields,
             label=label,
             batch_size=batch_size,
             seed=seed,
@@ -167,6 +172,7 @@ class DatasetLoader:
         self.batch_size = batch_size
         self._records = records
         self._label_values = label_values
+        self._has_fields = fields is not None
         self._shuffle = shuffle
         self._decode = decode
         self._probe = probe
@@ -199,7 +205,7 @@ class DatasetLoader:
         """The epoch of the next batch, from 0."""
         return self._position.epoch
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Tensor, Any]]:
         """The batches of an epoch.
 
         Raises:
@@ -210,7 +216,7 @@ class DatasetLoader:
         self._turn += 1
         return self._epoch_batches(self._turn)
 
-    def _epoch_batches(self, turn: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _epoch_batches(self, turn: int) -> Iterator[tuple[Tensor, Any]]:
         epoch = self._position.epoch
         for number in range(self._position.batch, len(self)):
             if turn != self._turn:
@@ -222,7 +228,8 @@ class DatasetLoader:
             is_last = number + 1 == len(self)
             self._open_at = (epoch + 1, 0) if is_last else (epoch, number + 1)
             self._observer.give(batch, ends_epoch=is_last)
-            yield batch.images, self._labels(batch)
+            labels = self._labels(batch)
+            yield batch.images, {"label": labels, **batch.fields} if self._has_fields else labels
         if turn == self._turn:
             self._position.end()
             if not self._shuffle:  # evaluation: nothing is read ahead for an epoch that may never come

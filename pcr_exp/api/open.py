@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def open(
     *,
     label: str | None = None,
     labels: Labels = None,
+    fields: Sequence[str] = (),
     transform: Callable[..., Any] | None = None,
     images_as: str = "auto",
     decode: str = "scaled",
@@ -46,6 +47,10 @@ def open(
         label: Which label, if the records have several.
         labels: By class name, the numbers to give as labels: a mapping or a function, such as `float` of
             class names that are numbers; or `multi_hot`, of names that are sets such as `cat;dog`.
+        fields: Names of what travels beside the images, such as `["mask", "boxes"]`. Each image then comes
+            with a dict of its `label` and these, and the transform is called with image and fields: masks and
+            boxes as `torchvision.tv_tensors`, which torchvision.transforms.v2 crops alike. Of other fields
+            not a byte is read.
         transform: Called with every image; torchvision's, albumentations', timm's, or any function of uint8
             [H, W, 3].
         images_as: What the transform takes: `array`, `pil`, `tensor`, or `auto` (`WholeImageTransform`).
@@ -68,16 +73,17 @@ def open(
         split is None or prepare is not None, "split", split, "None without prepare: a split has a folder"
     )
     require(split in (None, *SPLITS), "split", split, " or ".join(SPLITS))
+    require(not isinstance(fields, str), "fields", fields, f"a list of names: [{fields!r}]")
     address = expanded(os.fspath(root))
     if prepare is not None:
-        made = prepared(Path(address), os.fspath(prepare), label=label, labels=labels)
+        made = prepared(Path(address), os.fspath(prepare), label=label, labels=labels, fields=fields)
         address = str(made / (split or "train"))
     storage = PerProcessStorage(address)
     folder = _find_folder(storage, encoding_of(scan))
     records = RecordSet(storage, folder, max_pixels=max_pixels)
     require_files(records)
     kind = StaticDataset if seed is None and is_static(scan) else RecordDataset
-    return kind(
+    opened = kind(
         records,
         scan,
         label=label,
@@ -86,7 +92,11 @@ def open(
         images_as=images_as,
         decode=decode,
         seed=seed,
+        fields=fields,
     )
+    if opened.fields is not None:
+        require_files(opened.fields.records)
+    return opened
 
 
 def _find_folder(storage: PerProcessStorage, encoding: str) -> str:

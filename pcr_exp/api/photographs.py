@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pcr_exp.api.dataset import Labels
 from pcr_exp.config.check import expanded
 from pcr_exp.config.components import component
 from pcr_exp.config.dataset import DatasetConfig, folder_name
-from pcr_exp.config.records import RecordsConfig
+from pcr_exp.config.records import FIELD_KINDS, RecordsConfig
 from pcr_exp.datasets.seen import JPEG_SUFFIXES
 from pcr_exp.datasets.table_file import SUFFIXES
 from pcr_exp.errors import ConfigError
@@ -29,7 +30,9 @@ _LOOKED_AT = 1000
 """Entries of a folder, at most, that are asked whether they are photographs."""
 
 
-def prepared(photographs: Path, root: str, *, label: str | None, labels: Labels) -> Path:
+def prepared(
+    photographs: Path, root: str, *, label: str | None, labels: Labels, fields: Sequence[str] = ()
+) -> Path:
     """The folder that holds the splits of records of photographs; made by the first call, with a bar.
 
     As `python -m experiments.prepare dataset=folder dataset.root=... records.root=...` makes them, with the
@@ -41,9 +44,12 @@ def prepared(photographs: Path, root: str, *, label: str | None, labels: Labels)
         root: Local folder of records, outside of the photographs.
         label: The column of labels of a table.
         labels: As `pcr_exp.open` takes it: `float` and `multi_hot` say what the cells of a table are.
+        fields: Kinds of fields, which are columns of a table of the same names; other tables are for the
+            command.
 
     Raises:
-        ConfigError: records are asked for in no local folder, among the photographs, or of records.
+        ConfigError: records are asked for in no local folder, among the photographs, or of records; or there
+            are no such fields.
         PcrExpError: as `prepare_records` raises it.
     """
     root = expanded(root)
@@ -56,8 +62,8 @@ def prepared(photographs: Path, root: str, *, label: str | None, labels: Labels)
         )
     if any((photographs / folder / INDEX_FILE).exists() for folder in ("", "pcr", "train/pcr")):
         raise ConfigError(f"prepare={root!r}: {photographs} holds records already. Open it without prepare.")
-    dataset = _dataset(photographs, label, labels)
-    records = RecordsConfig(root=root, num_workers=min(8, os.cpu_count() or 1))
+    dataset = _dataset(photographs, label, labels, fields)
+    records = RecordsConfig(root=root, num_workers=min(8, os.cpu_count() or 1), fields=[*fields])
     with counting_bar("records") as tell:
         ensure_records(dataset, records, progress=tell)
     return Path(root) / records_folder(dataset, records)
@@ -89,7 +95,7 @@ def _holds_jpegs(folder: Path, *, deeper: bool) -> bool:
     return False
 
 
-def _dataset(photographs: Path, label: str | None, labels: Labels) -> DatasetConfig:
+def _dataset(photographs: Path, label: str | None, labels: Labels, beside: Sequence[str]) -> DatasetConfig:
     """The settings that the command would have."""
     is_table = not photographs.is_dir()
     kind = "table" if is_table else "folder"
@@ -104,8 +110,9 @@ def _dataset(photographs: Path, label: str | None, labels: Labels) -> DatasetCon
     if is_table:
         from pcr_exp.datasets.table import ColumnsConfig
 
+        columns: dict[str, Any] = {name: name for name in beside if name in FIELD_KINDS}
         cells = "several" if labels == "multi_hot" else "number" if labels is float else "class"
-        given |= {"table": str(photographs), "columns": ColumnsConfig(kind=cells)}
+        given |= {"table": str(photographs), "columns": ColumnsConfig(kind=cells, **columns)}
         given["name"] = folder_name(None, str(photographs))
     else:
         given |= {"root": str(photographs), "name": folder_name(str(photographs))}

@@ -5,14 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from pcr_exp import cli
 from pcr_exp.errors import printable
 from pcr_exp.places import COMMAND
+from pcr_exp.records.fields import FILE_SUFFIXES, RecordFields
 from pcr_exp.records.format import VERSION
-from pcr_exp.records.index import RecordIndex
-from pcr_exp.records.inspect import ClassNumbers, Found, find_records, look_around, verify_records
+from pcr_exp.records.index import RecordEntry, RecordIndex
+from pcr_exp.records.inspect import (
+    ClassNumbers,
+    Found,
+    find_records,
+    look_around,
+    stored_bytes,
+    verify_records,
+)
 from pcr_exp.records.single import SingleImages, extract_image, find_image
 from pcr_exp.system import MIB
 from pcr_exp.system.words import counted
@@ -41,6 +49,8 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
     for label, classes in index.classes.items():
         yield f"  label {label}: {_classes(classes)}"
     yield from _groups(index, list(numbers), num_samples)
+    for number, name in enumerate(sorted(index.fields)):
+        yield _field(records, number, f"{name} ({index.fields[name]})", num_samples)
     if len(records) == 1:
         yield from _samples(found, num_shown)
 
@@ -64,6 +74,13 @@ def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterato
         yield f"  {group:5}{end / MIB:10.2f}{mean:10.2f}{end / max(1, ends[-1]):8.1%}"
 
 
+def _field(records: Sequence[RecordEntry], number: int, name: str, num_samples: int) -> str:
+    """Bytes of a field, the `number`-th by name."""
+    ends = [(entry.fields.header_bytes, *entry.fields.group_ends) for entry in records if entry.fields]
+    num_bytes = sum(of_record[number + 1] - of_record[number] for of_record in ends)
+    return f"  field {name}: {num_bytes / MIB:.2f} MiB, {num_bytes / max(1, num_samples) / 1e3:.2f} kB/image"
+
+
 def _samples(found: Found, num_shown: int) -> Iterator[str]:
     number = found.numbers[0]
     prefix = found.records.read_prefix(number, found.records.index.num_groups)
@@ -81,12 +98,9 @@ def verify(options: argparse.Namespace) -> int:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     every, faults = look_around(options.root)
-    total = sum(
-        found.records.index.prefix_bytes(number, found.records.index.num_groups)
-        for found in every
-        for number in found.numbers
-    )
-    num_damaged, num_there = 0, sum(len(found.numbers) for found in every)
+    total = sum(stored_bytes(found.records.index, number) for found in every for number in found.numbers)
+    damaged: set[str] = set()
+    num_there = sum(len(found.numbers) for found in every)
     num_records = num_there + sum(fault.num_records for fault in faults)
     for fault in faults:
         print(printable(f"{fault.what}: {fault.path}: {fault.reason}"))
@@ -100,36 +114,44 @@ def verify(options: argparse.Namespace) -> int:
                 num_threads=options.threads,
                 done=lambda num_bytes: bar.advance(task, num_bytes),
             ):
-                num_damaged += 1
+                damaged.add(str(PurePath(damage.record).with_suffix("")))
                 print(printable(f"damaged: {damage.record}: {damage.reason}"))
-                for name, group in damage.images:
-                    print(printable(f"damaged: {damage.record}: image {name}, group {group}"))
+                for name, where in damage.images:
+                    part = f"group {where}" if isinstance(where, int) else f"field {where}"
+                    print(printable(f"damaged: {damage.record}: image {name}, {part}"))
     folders = ", ".join(str(found.records.folder or found.records.storage) for found in every)
-    whole = f"{num_there - num_damaged} of {counted(num_records, 'record', 'are')} whole"
+    whole = f"{num_there - len(damaged)} of {counted(num_records, 'record', 'are')} whole"
     print(f"{whole} ({total / MIB:.1f} MiB)" + (f" in {printable(folders)}" if folders else ""))
-    return 1 if num_damaged or faults else 0
+    return 1 if damaged or faults else 0
 
 
 def extract(options: argparse.Namespace) -> int:
-    """Write an image at a scan group to a file, or to standard output."""
+    """Write an image at a scan group, or a field of it, to a file, or to standard output."""
     found = find_records(options.root)[0]
     records = found.records
     record, i = find_image(records, found.numbers, options.image)
     group = options.group or records.index.num_groups
-    encoded = extract_image(records, record, i, group, pieces_only=options.pieces)
+    if options.field:
+        fields = RecordFields(records, [options.field])
+        encoded = bytes(fields.read_several(record, [i])[0][options.field])
+        said = f"field {options.field}"
+        suffix = f"-{options.field}{FILE_SUFFIXES[fields.kinds[options.field]]}"
+    else:
+        encoded = extract_image(records, record, i, group, pieces_only=options.pieces)
+        said, suffix = f"scan group {group}", f"-group{group}.jpg"
     if options.output == "-":
         sys.stdout.buffer.write(encoded)
         return 0
     name = SingleImages(records).header(record).ids[i]
-    path = Path(options.output or f"{printable(Path(name).stem)}-group{group}.jpg")
+    path = Path(options.output or f"{printable(Path(name).stem)}{suffix}")
     try:
         with path.open("wb" if options.force else "xb") as file:
             file.write(encoded)
     except FileExistsError:
-        said = f"{path} is there already: choose another name (-o), or replace it (--force)."
-        print(printable(said), file=sys.stderr)
+        refusal = f"{path} is there already: choose another name (-o), or replace it (--force)."
+        print(printable(refusal), file=sys.stderr)
         return 1
-    print(printable(f"{path}: image {name}, scan group {group}, {len(encoded)} bytes"))
+    print(printable(f"{path}: image {name}, {said}, {len(encoded)} bytes"))
     return 0
 
 
@@ -212,6 +234,7 @@ def command_parser() -> argparse.ArgumentParser:
     added.add_argument("root", help=where)
     added.add_argument("image", help="its place among the images, from 0, or its id")
     added.add_argument("--group", type=_positive, help="scan group; all unless given")
+    added.add_argument("--field", help="a field in place of the image, such as mask, as it was given")
     added.add_argument("-o", "--output", help="file, or - for standard output")
     added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
     added.add_argument("--force", action="store_true", help="replace the file if it exists")

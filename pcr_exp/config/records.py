@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from pcr_exp.config.check import PATH, at_least, check_fields, one_of, require
+from pcr_exp.config.check import PATH, at_least, check_fields, each, one_of, require
 from pcr_exp.config.components import component_of
 from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
@@ -24,6 +25,15 @@ from pcr_exp.system.keys import key_of
 
 MAX_PIXELS = 120_000_000
 """Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
+
+FIELD_KINDS = ("array", "boxes", "json", "mask", "text")
+"""Kinds of bytes that travel with an image: see records/FORMAT.md."""
+MAX_FIELDS = 8
+_FIELD_NAME = re.compile("[a-z][a-z0-9_]{0,15}")
+_FIELD_NAMES = each(
+    lambda name: _FIELD_NAME.fullmatch(name) is not None and name != "label",
+    "names of at most 16 letters a to z, digits and _, which begin with a letter, and none of them label",
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -66,6 +76,9 @@ class RecordsConfig:
     machines must all see the images and `root`."""
     ray_address: str | None = "auto"
     """The cluster's address; `auto`: that of RAY_ADDRESS or this machine; null: one is started here."""
+    fields: Annotated[list[str], _FIELD_NAMES] = field(default_factory=list)
+    """Fields that the dataset gives beside its images, such as [mask, boxes], which are stored with them.
+    Records with fields lie in a folder of their own."""
     auto_prepare: bool = True
     """Training and quality make missing records themselves."""
 
@@ -77,6 +90,8 @@ class RecordsConfig:
         require(shown == self.root, "records.root", shown, wanted)
         secret = find_secret(self.storage_options, "records.storage_options")
         require(secret is None, str(secret), HIDDEN, wanted)
+        distinct = len(set(self.fields)) == len(self.fields) <= MAX_FIELDS
+        require(distinct, "records.fields", self.fields, f"at most {MAX_FIELDS} names, each once")
         alone = self.engine == "local" or self.reuse_from is None
         require(alone, "records.reuse_from", self.reuse_from, "null with records.engine=ray")
         plain = self.codec == SCANS["pcr"] or self.codec_id == self.codec
@@ -131,7 +146,7 @@ _WITHOUT_EFFECT = (
 of them."""
 
 
-def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
+def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequence[str] = ()) -> str:
     """The folder of a dataset's records: its name and a key of every setting that changes their bytes.
 
     The dataset's folder is not among them, so that both can move; two datasets of one kind need two names.
@@ -148,4 +163,6 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"]) -> str:
     fields["kind"], _ = component_of("dataset", dataset)
     if codec != SCANS["pcr"]:  # records from before there was a choice keep their names
         fields["codec"] = codec
+    if beside:  # as do those without fields
+        fields["beside"] = sorted(beside)
     return f"{name}-{key_of(fields)}"

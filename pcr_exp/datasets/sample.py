@@ -6,13 +6,14 @@ import hashlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from pcr_exp.config.components import build, schemas
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
+from pcr_exp.config.records import FIELD_KINDS
 from pcr_exp.datasets.seen import Looked, some
 from pcr_exp.errors import ConfigError, DatasetError, printable
 
@@ -53,6 +54,8 @@ class Sample:
     """What decides the split, if not the id: images of one group are never on two sides."""
     packed: PackedImage | None = field(default=None, compare=False)
     """The image, if `path` holds more than this one."""
+    fields: Mapping[str, Path | bytes] = field(default_factory=dict, compare=False)
+    """By name, the file of what travels beside the image, such as its mask, or the bytes."""
 
     @property
     def file(self) -> Path | PackedImage:
@@ -70,6 +73,8 @@ class Dataset:
     classes: dict[str, list[str]]
     """Label name -> class names; a class's index is its position."""
     looked: Looked = field(default_factory=Looked, compare=False)
+    fields: dict[str, str] = field(default_factory=dict)
+    """Name of each field that every sample has -> its kind, of `config.records.FIELD_KINDS`."""
 
     @property
     def train(self) -> list[Sample]:
@@ -119,6 +124,39 @@ def open_dataset(config: DatasetConfig) -> Dataset:
     num_tune = math.ceil(config.max_train_images * config.tune_fraction / (1 - config.tune_fraction))
     kept = {"train": dataset.train[: config.max_train_images], "tune": dataset.tune[:num_tune]}
     return replace(dataset, splits=dataset.splits | kept)
+
+
+def keep_fields(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """The dataset with these fields beside its images, and no others.
+
+    Raises:
+        ConfigError: it does not give one of them.
+        DatasetError: one is of no kind that is known, or an image has none.
+    """
+    if not names and not dataset.fields:
+        return dataset
+    if unknown := sorted(set(names) - dataset.fields.keys()):
+        has = ", ".join(sorted(dataset.fields)) or "none"
+        raise ConfigError(
+            f"records.fields={list(names)}: {dataset.name} gives no field {unknown[0]!r}; it has {has}. A "
+            f"table names the column of each: dataset=table dataset.columns.{unknown[0]}=<column>."
+        )
+    kinds = {name: dataset.fields[name] for name in sorted(names)}
+    for name, kind in kinds.items():
+        if kind not in FIELD_KINDS:
+            raise DatasetError(
+                f"{dataset.name}: the field {name} is of the kind {kind!r}; wanted {', '.join(FIELD_KINDS)}."
+            )
+
+    def kept(sample: Sample) -> Sample:
+        if lacking := sorted(kinds.keys() - sample.fields.keys()):
+            raise DatasetError(
+                f"{dataset.name}: {sample.id} has no field {lacking[0]!r}; wanted one for each."
+            )
+        return replace(sample, fields={name: sample.fields[name] for name in kinds})
+
+    splits = {split: [kept(sample) for sample in samples] for split, samples in dataset.splits.items()}
+    return replace(dataset, splits=splits, fields=kinds)
 
 
 def open_images(config: DatasetConfig) -> LabelledImages:
@@ -175,6 +213,7 @@ def make_dataset(
     tune: Iterable[Sample] | None = None,
     each_class_trains: bool = False,
     values: Collection[str] = (),
+    fields: Mapping[str, str] | None = None,
 ) -> Dataset:
     """A dataset in its lasting splits and order.
 
@@ -187,6 +226,7 @@ def make_dataset(
         tune: the publisher's, likewise; None: `tune_fraction` of the samples.
         each_class_trains: a class with no image to train on is an error, not a remark.
         values: labels that stand for numbers or sets, which no split need have all of.
+        fields: name -> kind of what every sample has beside its image.
 
     Raises:
         DatasetError: train or val has no image; an id is there twice; an image has a label that `classes`
@@ -225,7 +265,7 @@ def make_dataset(
     named = {label: names for label, names in classes.items() if label not in values}
     looked.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
     ordered = {split: sorted(chosen, key=lambda sample: place(sample.id)) for split, chosen in splits.items()}
-    return Dataset(config.name, ordered, classes, looked)
+    return Dataset(config.name, ordered, classes, looked, dict(fields or {}))
 
 
 def _check(name: str, splits: dict[str, list[Sample]], classes: dict[str, list[str]]) -> None:

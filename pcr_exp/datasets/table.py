@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pcr_exp.config.check import PATH, Bound, check_fields, each, one_of, require
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import SEPARATOR, OwnSplitConfig
+from pcr_exp.config.records import FIELD_KINDS
 from pcr_exp.datasets.layout import open_root
 from pcr_exp.datasets.sample import SPLITS, Dataset, LabelledImages, Sample, make_dataset, make_images
 from pcr_exp.datasets.seen import Looked, some
@@ -47,9 +48,27 @@ class ColumnsConfig:
     """What other words in it mean: `+dataset.columns.splits.test=val`."""
     group: str | None = None
     """The column of what belongs together, such as a patient: as `dataset.group_by` of dataset=folder."""
+    mask: str | None = None
+    """The column of each image's mask: a PNG file of one number per pixel. Of this and the next four,
+    records hold those that `records.fields` names."""
+    boxes: str | None = None
+    """The column of boxes: a list of [left, top, right, bottom] in px, and a class if there are any, as JSON,
+    or a file of it; an empty cell is no box."""
+    text: str | None = None
+    """A column of texts, which may be empty."""
+    json: str | None = None
+    """A column of JSON, or of files of it."""
+    array: str | None = None
+    """The column of .npy files, as `numpy.save` writes them."""
 
     def __post_init__(self) -> None:
         check_fields(self, "dataset.columns")
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """By kind, which is the field's name too, the column."""
+        columns = {kind: getattr(self, kind) for kind in FIELD_KINDS}
+        return {kind: column for kind, column in columns.items() if column is not None}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -87,7 +106,7 @@ def read(config: TableConfig) -> Dataset:
     """
     samples, classes, looked, splits = _samples(config)
     if config.columns.split is None:
-        return make_dataset(config, samples, classes, looked, values=_values(config))
+        return make_dataset(config, samples, classes, looked, values=_values(config), fields=_kinds(config))
     divided = {split: [s for s in samples if splits[s.id] == split] for split in SPLITS}
     return make_dataset(
         config,
@@ -97,6 +116,7 @@ def read(config: TableConfig) -> Dataset:
         val=divided["val"] or None,
         tune=divided["tune"] or None,
         values=_values(config),
+        fields=_kinds(config),
     )
 
 
@@ -112,6 +132,11 @@ def _values(config: TableConfig) -> tuple[str, ...]:
     return () if config.columns.kind == "class" else (config.label,)
 
 
+def _kinds(config: TableConfig) -> dict[str, str]:
+    """Name -> kind of each field: they are called the same."""
+    return {kind: kind for kind in config.columns.fields}
+
+
 def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], Looked, dict[str, str]]:
     """Samples, classes by label, what was looked at, and each sample's split by its id, if a column says."""
     if config.table is None:
@@ -123,17 +148,27 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
     root = open_root(config.root, "table", "the images", "Leave it out if they lie beside the table.")
     labels = list(dict.fromkeys([config.label, *columns.labels]))
     more = [name for name in (columns.split, columns.group) if name is not None]
-    cells, first = read_columns(looked.table(table), [columns.path, *labels, *more], _REMEDY)
+    beside = columns.fields
+    named = [columns.path, *labels, *more, *beside.values()]
+    cells, first = read_columns(looked.table(table), named, _REMEDY, as_json=beside.values())
+    fields: dict[str, dict[str, Path | bytes]] = {}
     rows: dict[str, dict[str, str]] = {}
     for number, (path, *found) in enumerate(zip(*cells, strict=True), start=first):
-        row = dict(zip([*labels, *more], found, strict=True))
-        reason = _why_unfit(path, row, rows, root, config)
+        row = dict(zip([*labels, *more], found, strict=False))
+        sources = {
+            kind: _source(kind, cell, root) for kind, cell in zip(beside, found[len(row) :], strict=True)
+        }
+        reason = _why_unfit(path, row, rows, root, config) or _why_no_field(sources)
         if reason:
             looked.refused[f"row {number}" + (f" ({path})" if path else "")] = reason
             if reason == _MISSING:
                 looked.missing(root / path)
+            for source in sources.values():
+                if isinstance(source, Path) and not source.is_file():
+                    looked.missing(source)
         else:
             rows[path] = {name: _name(cell, name, config) for name, cell in row.items()}
+            fields[path] = {kind: source for kind, source in sources.items() if source is not None}
     _settle(config, table, len(rows), looked)
     classes = {label: sorted({row[label] for row in rows.values()}) for label in labels}
     numbers = {label: {name: i for i, name in enumerate(names)} for label, names in classes.items()}
@@ -143,6 +178,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
             root / path,
             {label: numbers[label][row[label]] for label in labels},
             group=None if columns.group is None else row[columns.group],
+            fields=fields[path],
         )
         for path, row in rows.items()
     ]
@@ -169,6 +205,24 @@ def _why_unfit(
     if path in before:
         return "listed twice; the first row counts"
     return "" if (root / path).is_file() else _MISSING
+
+
+def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:
+    """Where a field lies, or what it is: text, boxes and JSON may stand in the cell. None: it is empty."""
+    is_here = kind == "text" or (kind in ("boxes", "json") and cell[:1] in ("[", "{"))
+    if is_here or (kind == "boxes" and not cell):
+        return cell.encode()
+    return root / cell if cell else None
+
+
+def _why_no_field(sources: dict[str, Path | bytes | None]) -> str:
+    """Why a row lacks a field; empty if it has them all."""
+    for kind, source in sources.items():
+        if source is None:
+            return f"no {kind}"
+        if isinstance(source, Path) and not source.is_file():
+            return f"no such {kind}: {source}"
+    return ""
 
 
 def _name(cell: str | list[str], name: str, config: TableConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ SUFFIXES = (".csv", ".tsv", *JSON_LINES, *PARQUET)
 """Names that a table is known by; a file of another name is read as CSV."""
 
 
-def read_columns(table: Path, wanted: Sequence[str], remedy: str) -> tuple[list[list[Any]], int]:
+def read_columns(
+    table: Path, wanted: Sequence[str], remedy: str, *, as_json: Collection[str] = ()
+) -> tuple[list[list[Any]], int]:
     """The wanted columns of a table, and the number of its first row: 2 in a CSV file, behind its names.
 
     Cells are texts, lists of texts (JSON lines and Parquet), or "" where there is nothing. Those of a CSV
@@ -27,6 +29,7 @@ def read_columns(table: Path, wanted: Sequence[str], remedy: str) -> tuple[list[
         table: The file; its suffix says which kind it is.
         wanted: Names of columns.
         remedy: For the error: how to name the columns.
+        as_json: Columns whose lists and objects are given as JSON.
 
     Raises:
         DatasetError: it cannot be read, lacks a column, or is Parquet and pyarrow is not installed.
@@ -38,9 +41,11 @@ def read_columns(table: Path, wanted: Sequence[str], remedy: str) -> tuple[list[
         raise DatasetError(
             f"{table} has no column {lacking[0]!r} but {', '.join(map(str, frame.columns))}. {remedy}"
         )
-    return [[_cell(cell) for cell in frame[name].tolist()] for name in wanted], (
-        1 if kind in PARQUET + JSON_LINES else 2
-    )
+    columns = [
+        [_json_cell(cell) if name in as_json else _cell(cell) for cell in frame[name].tolist()]
+        for name in wanted
+    ]
+    return columns, 1 if kind in PARQUET + JSON_LINES else 2
 
 
 def _read(table: Path, kind: str) -> pd.DataFrame:
@@ -66,6 +71,13 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
             f"{table} is no readable {name} file ({error}). Wanted a table of images: a CSV file with a line "
             f"of names, JSON lines, or Parquet ({' '.join(SUFFIXES)})."
         ) from error
+
+
+def _json_cell(value: Any) -> str:
+    """As `_cell`, of a cell that may be a list or an object."""
+    if isinstance(value, list | tuple | dict) or hasattr(value, "tolist"):
+        return json.dumps(value, default=lambda array: array.tolist())
+    return str(_cell(value))
 
 
 def _cell(value: Any) -> str | list[str]:

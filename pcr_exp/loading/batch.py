@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.images.codec import Buffer
 from pcr_exp.loading.shared_buffers import Slab
@@ -65,6 +65,8 @@ class EncodedImages:
     """What to call each image in an error."""
     num_replaced: int = 0
     """Images that stand in for damaged ones."""
+    fields: list[dict[str, bytes]] = field(default_factory=list)
+    """What travels beside each image, if anything was asked for."""
 
     def add(self, samples: RecordPrefix, i: int, record: str) -> None:
         """Copy the file of sample `i`, since the record that it lies in may be let go of."""
@@ -72,6 +74,8 @@ class EncodedImages:
         self.groups.append(samples.group)
         self.names.append(f"sample {samples.ids[i]} (record {record}, scan group {samples.group})")
         self.num_replaced += i in samples.replaced
+        if samples.fields:
+            self.fields.append({name: bytes(data) for name, data in samples.beside(i).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class Batch:
     """Which it is of those that this process gives to the update."""
     num_parts: int = 1
     """How many those are."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What travels beside the images, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
 
     @property
     def completes_update(self) -> bool:
@@ -118,4 +124,7 @@ class Batch:
 
     def pin_memory(self) -> Batch:
         """A copy in page-locked memory, from which copies to a GPU do not block."""
-        return replace(self, images=self.images.pin_memory(), labels=self.labels.pin_memory())
+        from pcr_exp.loading.fields import pinned
+
+        images, labels = self.images.pin_memory(), self.labels.pin_memory()
+        return replace(self, images=images, labels=labels, fields=pinned(self.fields))

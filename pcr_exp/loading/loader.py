@@ -16,7 +16,7 @@ buffer behind decoding holds, in pixels.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from functools import lru_cache, partial
 
 import cv2
@@ -26,6 +26,7 @@ from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
+from pcr_exp.loading.fields import WithFields, refuse_own_crops
 from pcr_exp.loading.lanes import EpochLanes, Places, laid_end_to_end, num_held, stretches_in_stored_order
 from pcr_exp.loading.mixture import Mixture
 from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
@@ -45,6 +46,7 @@ from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
 from pcr_exp.loading.workers import BatchDecoder, ImagesDecoder
 from pcr_exp.policies.policy import ScanPolicy
+from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
 
 
@@ -52,10 +54,14 @@ def _selected(selection: Selection, slot: Stretches) -> Iterator[Places]:
     return map(selection.places, slot())
 
 
-def _open_decoder(transform: Transform | WholeImageTransform, decode: Decoder, seed: int) -> ImagesDecoder:
+def _open_decoder(
+    transform: Transform | WholeImageTransform, decode: Decoder, seed: int, kinds: Mapping[str, str]
+) -> ImagesDecoder:
     if isinstance(transform, WholeImageTransform):
-        return WholeImageDecoder(transform, decode=decode, seed=seed)
-    return BatchDecoder(transform, decode=decode, seed=seed)
+        return WholeImageDecoder(transform, decode=decode, seed=seed, kinds=kinds)
+    refuse_own_crops(kinds)
+    decoder = BatchDecoder(transform, decode=decode, seed=seed)
+    return WithFields(decoder, kinds) if kinds else decoder
 
 
 class RecordLoader:
@@ -74,6 +80,7 @@ class RecordLoader:
         shuffle: bool,
         storage_config: StorageConfig | None = None,
         echo: EchoConfig | None = None,
+        fields: RecordFields | None = None,
         rank: int = 0,
         world_size: int = 1,
         global_batch_size: int | None = None,
@@ -85,10 +92,12 @@ class RecordLoader:
         Of a `selection` the other images are not used, and records that hold none of it are not read. It may
         be a mixture, which shuffles, of sources whose records are numbered one after the other.
 
+        `fields` are read with every record, and come with the batches; without them not a byte is.
+
         Raises:
             RecordError: a candidate of the policy is a scan group that the records lack.
             ConfigError: the records lack the label, there is no such rank, lanes and global batch cannot be
-                shared equally, or the echo does not fit them.
+                shared equally, the echo does not fit them, or fields do not fit the transform or an echo.
         """
         index = records.index
         for group in policy.candidates:
@@ -135,7 +144,11 @@ class RecordLoader:
         self._seed = seed
         self._shuffle = shuffle
         self._storage_config = storage_config
-        self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed)
+        if fields is not None and echo is not None:
+            raise ConfigError("echo with fields: an echo gives images alone. Leave one of them out.")
+        self._fields = fields
+        kinds = {} if fields is None else fields.kinds
+        self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed, kinds)
         # Reading asks for an epoch's order first, batching a little later.
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None
@@ -180,10 +193,13 @@ class RecordLoader:
         """Bytes that the record prefixes of a stream take at most, those in flight included.
 
         (records that lanes hold + records ahead, and one record for each sample that a stage keeps in
-        it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows.
+        it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows, and
+        the largest fields.
         """
         index = self._records.index
         largest = int(index.prefixes_bytes(self._largest_group).max())
+        if self._fields is not None:
+            largest += max(map(self._fields.num_bytes, range(len(index.records))))
         window = self._config.shuffle_records if self._shuffle else 1
         if isinstance(self._selection, Mixture):
             held = self._selection.num_held(self._share, self._config.lanes, window)
@@ -229,6 +245,7 @@ class RecordLoader:
             label=self._label,
             batch_size=self._batch_size,
             open_reads=self._stage.reads,
+            fields=self._fields,
             replacing=self._seed if self._config.on_corrupt == "replace" else None,
         )
 
@@ -279,7 +296,7 @@ class RecordLoader:
         # Small reads need the most in flight to hide latency, large ones the most memory and patience.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
-        per_call = reads_per_call(in_flight, self._records.reads_many)
+        per_call = reads_per_call(in_flight, self._records.reads_many and self._fields is None)
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.

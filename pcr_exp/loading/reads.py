@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pcr_exp.errors import LoaderError, RecordError
 from pcr_exp.loading.order import Order, Request
+from pcr_exp.records.fields import Beside, RecordFields
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
@@ -49,9 +50,13 @@ class Reads:
 
 
 def read_one(
-    records: RecordSet, request: Request, *, replacing: int | None = None
+    records: RecordSet,
+    request: Request,
+    *,
+    fields: RecordFields | None = None,
+    replacing: int | None = None,
 ) -> RecordPrefix | Extension:
-    """Do a read; with `replacing`, a seed, damaged images are replaced.
+    """Do a read, of `fields` too; with `replacing`, a seed, damaged images are replaced.
 
     Raises:
         RecordError, StorageError: as `RecordSet.read_prefix` and `read_extension`.
@@ -59,8 +64,22 @@ def read_one(
     if request.after:
         return records.read_extension(request.record, request.after, request.group)
     if replacing is None:
-        return records.read_prefix(request.record, request.group)
-    return read_with_replacements(records, request.record, request.group, replacing, request.epoch)
+        return _read(records, request.record, request.group, fields)
+    return read_with_replacements(records, request.record, request.group, replacing, request.epoch, fields)
+
+
+def _read(records: RecordSet, record: int, group: int, fields: RecordFields | None) -> RecordPrefix:
+    prefix = records.read_prefix(record, group)
+    return prefix if fields is None else _with(prefix, fields.read(record))
+
+
+def _with(prefix: RecordPrefix, beside: Beside) -> RecordPrefix:
+    if beside.ids is not None and beside.ids[: len(prefix)] != prefix.ids:
+        raise RecordError(
+            f"the fields beside the record of {prefix.ids[0]} are those of {beside.ids[0]} and others: "
+            "files were exchanged. Copy the records again from where they were made, or encode again."
+        )
+    return replace(prefix, fields=beside.samples, num_bytes=prefix.num_bytes + beside.num_bytes)
 
 
 def read_many(records: RecordSet, requests: list[Request]) -> list[RecordPrefix]:
@@ -76,9 +95,16 @@ def read_many(records: RecordSet, requests: list[Request]) -> list[RecordPrefix]
 
 
 def read_with_replacements(
-    records: RecordSet, record: int, group: int, seed: int, epoch: int
+    records: RecordSet,
+    record: int,
+    group: int,
+    seed: int,
+    epoch: int,
+    fields: RecordFields | None = None,
 ) -> RecordPrefix:
     """A prefix as `read_prefix` gives it; damaged images of the record are replaced by others of it.
+
+    With `fields`, images of which one of these is damaged are replaced, too.
 
     Which one stands in for which follows from (seed, epoch, record, number in the record), whatever else is
     read, by however many processes. Its label comes with it.
@@ -88,10 +114,13 @@ def read_with_replacements(
         StorageError: the storage could not deliver.
     """
     try:
-        return records.read_prefix(record, group)
+        return _read(records, record, group, fields)
     except RecordError as error:
         refusal = error
     prefix, damaged = records.read_damaged_prefix(record, group)
+    if fields is not None:
+        beside, with_damaged_fields = fields.read_damaged(record)
+        prefix, damaged = _with(prefix, beside), damaged | with_damaged_fields
     whole = [i for i in range(len(prefix)) if i not in damaged]
     if not whole:
         raise refusal

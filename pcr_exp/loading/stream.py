@@ -18,6 +18,7 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.loading.batch import Batch, EncodedImages, Files
 from pcr_exp.loading.fetch import Fetcher
+from pcr_exp.loading.fields import as_tensors
 from pcr_exp.loading.order import Order, Request
 from pcr_exp.loading.plan import BatchPlan, Plan
 from pcr_exp.loading.read_ahead import Reading
@@ -32,6 +33,7 @@ from pcr_exp.loading.workers import (
     Pool,
     WorkerPool,
 )
+from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
 
@@ -86,6 +88,7 @@ class _Task:
             slot=plan.slot,
             part=plan.part,
             num_parts=plan.num_parts,
+            fields=as_tensors(result.fields or {}),
         )
 
 
@@ -103,9 +106,13 @@ class BatchStream:
         label: str,
         batch_size: int,
         open_reads: Callable[[Order], Reads] = Reads,
+        fields: RecordFields | None = None,
         replacing: int | None = None,
     ) -> None:
-        """`open_reads` makes the reads of an epoch; with `replacing`, a seed, damaged images are replaced."""
+        """`open_reads` makes the reads of an epoch; with `replacing`, a seed, damaged images are replaced.
+
+        `fields` are read with every record.
+        """
         self._records = records
         self._decoder = decoder
         self._config = config
@@ -114,13 +121,13 @@ class BatchStream:
         self._open_reads = open_reads
         self._planned = plan.batches()
         self._fetcher: Fetcher[Request, RecordPrefix | Extension] = Fetcher(
-            partial(read_one, records, replacing=replacing),
+            partial(read_one, records, fields=fields, replacing=replacing),
             plan.requests(),
             num_threads=reading.num_threads,
             ahead=reading.ahead,
             timeout_s=config.timeout_s,
             describe=lambda request: records.describe(request.record, request.group, request.after),
-            read_many=partial(read_many, records),
+            read_many=partial(read_many, records) if fields is None else None,
             at_once=reading.per_call,
         )
         self._pool: Pool | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,11 +20,13 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder, Pixels
 from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.batch import EncodedImages
+from pcr_exp.loading.fields import as_arrays, collate_fields, decode_fields
 from pcr_exp.loading.workers import Decoded
 from pcr_exp.system.randomness import Purpose, stream
 
 IMAGES_AS = ("auto", "array", "pil", "tensor")
 _ALBUMENTATIONS = "albumentations"
+_V2 = "torchvision.transforms.v2"
 _IMAGE_ROOM_BYTES = 4 * 3 * 384 * 384
 _FILE_ROOM_BYTES = 2**18
 
@@ -51,6 +53,32 @@ class WholeImageTransform:
         if self._transform is None:
             return image
         return self._transform(image=image)["image"] if self._is_albumentations else self._transform(image)
+
+    def with_fields(self, pixels: Pixels, fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """As calling it, with what travels beside the image, which the transform takes besides.
+
+        Raises:
+            LoaderError: it does not give both back.
+        """
+        image = _AS[self._images_as](pixels)
+        made = (image, fields) if self._transform is None else self._transform(image, fields)
+        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict)):
+            raise LoaderError(
+                f"the transform gave {type(made).__name__} for an image and fields "
+                f"({', '.join(fields)}); wanted both, as torchvision.transforms.v2 gives them."
+            )
+        return made
+
+    def refuse_fields(self) -> None:
+        """Raise ConfigError if it is known to take an image alone."""
+        package, module = _package(self._transform), type(self._transform).__module__
+        is_old = package == "torchvision" and not module.startswith(_V2)
+        if is_old or package in (_ALBUMENTATIONS, "timm") or isinstance(self._transform, torch.nn.Sequential):
+            raise ConfigError(
+                f"transform={type(self._transform).__name__} of {module} takes an image alone; wanted, with "
+                "fields, one of torchvision.transforms.v2 (Compose for several), or a function of (image, "
+                "fields)."
+            )
 
     def seed(self, seed: int) -> None:
         """Seed Python's, numpy's and torch's (CPU) random states, and the transform's own if it has one."""
@@ -81,8 +109,19 @@ def kept_random_states() -> Iterator[None]:
 class WholeImageDecoder:
     """Decodes a batch's images whole, and stacks what a transform makes of them."""
 
-    def __init__(self, transform: WholeImageTransform, *, decode: Decoder, seed: int) -> None:
+    def __init__(
+        self,
+        transform: WholeImageTransform,
+        *,
+        decode: Decoder,
+        seed: int,
+        kinds: Mapping[str, str] | None = None,
+    ) -> None:
+        """`kinds` are those of fields beside the images. Raises ConfigError: the transform takes none."""
         self._transform = transform
+        self._kinds = kinds or {}
+        if self._kinds:
+            transform.refuse_fields()
         self._decode = decode
         self._seed = seed
 
@@ -95,19 +134,20 @@ class WholeImageDecoder:
 
         Raises:
             RecordError: an image cannot be decoded.
-            LoaderError: the transform gives no tensor, or tensors of several shapes.
+            LoaderError: the transform gives no tensor, or tensors of several shapes, or no fields.
         """
         started_s = time.perf_counter()
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
         seeds = rng.integers(2**63, size=len(images.files)).tolist()
         slab, batch, in_slab = images.files.slab, np.empty(0), False
+        beside: list[dict[str, Any]] = []
         with kept_random_states():
             for i, (file, group, name) in enumerate(
                 zip(images.files, images.groups, images.names, strict=True)
             ):
                 pixels = whole_image(self._decode(file, group, name))
                 self._transform.seed(seeds[i])
-                made = _as_array(self._transform(pixels), name)
+                made = _as_array(self._made(pixels, images, i, beside), name)
                 if i == 0:
                     shape, dtype = (len(seeds), *made.shape), made.dtype.str
                     in_slab = slab is not None and slab.has_room(shape, dtype)
@@ -120,7 +160,18 @@ class WholeImageDecoder:
                     )
                 batch[i] = made
         done_s = time.perf_counter() - started_s
-        return Decoded(None if in_slab else batch, done_s, batch.shape, batch.dtype.str)
+        fields = as_arrays(collate_fields(beside, self._kinds)) if self._kinds else None
+        return Decoded(None if in_slab else batch, done_s, batch.shape, batch.dtype.str, fields)
+
+    def _made(self, pixels: Pixels, images: EncodedImages, i: int, beside: list[dict[str, Any]]) -> Any:
+        """What the transform makes of image i; what it makes of its fields is added to `beside`."""
+        if not self._kinds:
+            return self._transform(pixels)
+        size_px = pixels.shape[1], pixels.shape[0]
+        fields = decode_fields(images.fields[i], self._kinds, size_px, images.names[i])
+        image, fields = self._transform.with_fields(pixels, fields)
+        beside.append(fields)
+        return image
 
 
 def _as_array(made: Any, name: str) -> np.ndarray[Any, Any]:
@@ -141,7 +192,7 @@ def _wanted_by(transform: object) -> str:
     if isinstance(transform, torch.nn.Sequential) and len(transform):
         return _wanted_by(transform[0])
     module = type(transform).__module__
-    if module.startswith("torchvision.transforms.v2"):
+    if module.startswith(_V2):
         return "tensor"
     return "pil" if _package(transform) in ("torchvision", "timm") else "array"
 

@@ -43,6 +43,8 @@ class Decoded(NamedTuple):
     decode_s: float
     shape: tuple[int, ...]
     dtype: str = "uint8"
+    fields: dict[str, Any] | None = None
+    """What travels beside the images: arrays [B, ...], or lists of B."""
 
 
 class ImagesDecoder(Protocol):

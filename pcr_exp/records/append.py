@@ -31,7 +31,7 @@ def plan_append(
         images_per_record: images in a new record.
 
     Raises:
-        RecordError: the classes are others than those of the records.
+        RecordError: the classes or the fields are others than those of the records.
     """
     indexes = writer.parse_indexes()
     if indexes.keys() != ENCODINGS.keys():
@@ -41,6 +41,12 @@ def plan_append(
         raise RecordError(
             f"{writer.folder} holds records of other classes than {writer.dataset} has now, so that no image "
             "can be added to them: labels are numbers of classes in order. Make them anew with "
+            "records.on_change=reencode."
+        )
+    if before.fields != writer.fields:
+        raise RecordError(
+            f"{writer.folder} holds records with the fields {dict(before.fields)}, and {writer.dataset} "
+            f"gives {dict(writer.fields)}, so that no image can be added to them. Make them anew with "
             "records.on_change=reencode."
         )
     if before.images == writer.images:
@@ -60,6 +66,7 @@ def plan_append(
         split=writer.split,
         images_per_record=images_per_record,
         scans={encoding: codec.name for encoding, codec in writer.codecs.items()},
+        fields=writer.fields,
     )
     parts = [writer.fingerprint, own, sorted({str(entry.fingerprint) for entry in earlier["pcr"]})]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -95,7 +95,8 @@ def check_bucket(
         sizes = dict(storage.sizes(name))
     small = _read_small_files(storage, name)
     for path in small.keys() & set(_INDEXES):
-        for entry in parse_index(small[path], f"{storage}/{name}/{path}").records:
+        index = parse_index(small[path], f"{storage}/{name}/{path}")
+        for entry in (part for record in index.records for part in record.files):
             file = f"{name}/{Path(path).parent.as_posix()}/{entry.file}"
             if sizes.get(file) != entry.group_ends[-1]:
                 raise RecordError(
@@ -141,7 +142,8 @@ def send(
                 _send_record, folder, storage, name, Path(path).parent / entry.file, entry, sizes, gives_way
             )
             for path in _INDEXES
-            for entry in parse_index(indexes[path], path).records
+            for record in parse_index(indexes[path], path).records
+            for entry in record.files
         ]
         num_sent = sum(one.result() for one in sent)
     storage.flush()

@@ -75,6 +75,7 @@ def encode_split(
     reuse: StoredImages | None = None,
     known: Collection[str] | None = None,
     codecs: Mapping[str, ImageCodec] = ENCODINGS,
+    fields: Mapping[str, str] | None = None,
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
@@ -88,6 +89,8 @@ def encode_split(
     With a `ray_address` a cluster's machines make the records, to the same bytes (`ray_engine`).
 
     `codecs` store the images of each encoding: files as they are in `baseline`, cut into scans in `pcr`.
+
+    `fields`, name -> kind, are stored in a file beside each record, byte for byte as samples have them.
 
     Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
     the record that is being written and of as many more, each in both encodings, and the encoding being
@@ -103,9 +106,17 @@ def encode_split(
     tasks = [(sample, sample_bytes(sample)) for sample in samples]
     scans = {encoding: codec.name for encoding, codec in codecs.items()}
     key = fingerprint(
-        tasks, classes, dataset=dataset, split=split, images_per_record=images_per_record, scans=scans
+        tasks,
+        classes,
+        dataset=dataset,
+        split=split,
+        images_per_record=images_per_record,
+        scans=scans,
+        fields=fields,
     )
-    writer = SplitWriter(folder, dataset, split, classes, images_key(tasks), key, codecs=codecs)
+    writer = SplitWriter(
+        folder, dataset, split, classes, images_key(tasks), key, codecs=codecs, fields=fields or {}
+    )
     if on_change == "reencode":
         writer.remove_indexes_of_others()
     if on_change == "append" and known is not None:
@@ -117,7 +128,9 @@ def encode_split(
             if not writer.is_finished():
                 codecs["pcr"].check_installed()  # before any work: its error says what to install
                 num_taken_before = _num_taken(reuse)
-                load = partial(load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"])
+                load = partial(
+                    load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"], fields=fields
+                )
                 receipts = _encode_records(
                     tasks, writer, images_per_record, on_error, num_workers, ray_address, progress, load
                 )
@@ -160,7 +173,7 @@ def _encode_records(
         progress(num_done, len(tasks))
 
     receipts = read_receipts(writer.folder, writer.fingerprint)
-    earlier = {entry.file for entries in writer.earlier.values() for entry in entries}
+    earlier = {part.file for entries in writer.earlier.values() for entry in entries for part in entry.files}
     remove_leftovers(writer.folder, list(ENCODINGS), receipts, keep=earlier)
     for encoding in ENCODINGS:
         make_folder(writer.folder / encoding)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.datasets.sample import Dataset, Sample
@@ -24,6 +25,19 @@ def file_size(path: Path) -> int | None:
 def sample_bytes(sample: Sample) -> int | None:
     """Bytes of an image as a file of its own; None if its file cannot be looked at."""
     return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
+
+
+def content_key(data: bytes) -> str:
+    """16 hex digits of bytes."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _beside(sample: Sample) -> dict[str, int | str | None]:
+    """By name what a sample's fields are: the bytes of a file, or a key of what was given."""
+    return {
+        name: file_size(source) if isinstance(source, Path) else content_key(source)
+        for name, source in sample.fields.items()
+    }
 
 
 def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
@@ -65,15 +79,20 @@ def fingerprint(
     split: str,
     images_per_record: int,
     scans: Mapping[str, str] = SCANS,
+    fields: Mapping[str, str] | None = None,
 ) -> str:
     """16 hex digits of everything that decides which bytes an encode writes, short of the pixels themselves.
 
-    `samples` are pairs with the size of each file; `scans` names the codec of each encoding.
+    `samples` are pairs with the size of each file; `scans` names the codec of each encoding, `fields`
+    the kind of each field that the samples have.
     File sizes stand in for the contents: reading every image to find an encode done would take as long as it.
     """
     digest = hashlib.sha256()
-    settings = [VERSION, dict(scans), dataset, split, images_per_record, classes]
-    rows = ([sample.id, sample.labels, size] for sample, size in samples)
+    settings: list[Any] = [VERSION, dict(scans), dataset, split, images_per_record, classes]
+    rows: Iterable[list[Any]] = ([sample.id, sample.labels, size] for sample, size in samples)
+    if fields:  # encodes without them are called what they were
+        settings.append(dict(fields))
+        rows = ([sample.id, sample.labels, size, _beside(sample)] for sample, size in samples)
     for item in (settings, *rows):
         digest.update(json.dumps(item, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     return digest.hexdigest()[:16]

@@ -216,7 +216,7 @@ def _build(encoded: bytes) -> RecordHeader:
     )
 
 
-def is_later(content: dict[str, Any]) -> bool:
-    """Whether fields may be there that this program does not know: `minor` is above its own."""
+def is_later(content: dict[str, Any], known: int = MINOR) -> bool:
+    """Whether fields may be there that this program does not know: `minor` is above the one it knows."""
     minor = content.get("minor")
-    return type(minor) is int and minor > MINOR
+    return type(minor) is int and minor > known

@@ -196,6 +196,8 @@ class RecordPrefix:
     _codec: ImageCodec
     replaced: Mapping[int, int] = field(default_factory=dict)
     """By number, samples that are damaged, and which sample of the record stands in for each."""
+    fields: Sequence[Mapping[str, Buffer]] = ()
+    """What travels beside each sample, by name; of every sample, or nothing was asked for."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -212,6 +214,10 @@ class RecordPrefix:
             (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
         ]
         return self._codec.join([view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]])
+
+    def beside(self, i: int) -> Mapping[str, Buffer]:
+        """What travels beside sample i; of one that is damaged, beside the one that stands in for it."""
+        return self.fields[self.replaced.get(i, i)] if self.fields else {}
 
     def encoded(self, i: int, group: int | None = None) -> bytes:
         """Sample i as a file, of the groups read or of fewer; a baseline as it was."""

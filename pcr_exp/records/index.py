@@ -7,7 +7,8 @@
 
 The checksum is xxh3_64, in hexadecimal, of the JSON of all but format, version and itself: keys sorted, no
 white space, ASCII. Records may be none: of a split without images. An entry may have a `fingerprint` of its
-own, if it was made by another encode than its index. Versions, and what they promise: see `format`.
+own, if it was made by another encode than its index. With `minor` 1 there are `fields` besides, in
+the index and in every entry. Versions, and what they promise: see `format`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, overload
 
@@ -63,6 +64,13 @@ class RecordEntry:
     """The offset at which the header ends."""
     fingerprint: str | None = None
     """That of the encode that made it, if it is not the index's."""
+    fields: RecordEntry | None = None
+    """The file of fields beside it, if the index has fields: its group g is the g-th of these by name."""
+
+    @property
+    def files(self) -> tuple[RecordEntry, ...]:
+        """The record's own file and, if there is one, that of its fields."""
+        return (self,) if self.fields is None else (self, self.fields)
 
 
 def row_type(file_bytes: int, num_groups: int, fingerprint_bytes: int) -> np.dtype[Any]:
@@ -142,6 +150,9 @@ MAX_INDEX_BYTES = 2**28
 
 MAX_RECORD_BYTES = 2**48
 
+MINOR_WITH_FIELDS = 1
+"""Of an index that has fields; those without are written as before."""
+
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
 
 
@@ -161,6 +172,8 @@ class RecordIndex:
     """Key of the split's images: what the images are, wherever and however they are stored."""
     scans: str = "none"
     """Id of the script that cut them into scans: as in `config.records.SCANS`."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Name -> kind of what travels with each sample beside its image."""
 
     @property
     def num_samples(self) -> int:
@@ -220,7 +233,7 @@ class RecordIndex:
 def dump_index(index: RecordIndex) -> bytes:
     """The bytes of `index.json`: equal indexes give equal bytes."""
     content = {
-        "minor": MINOR,
+        "minor": MINOR_WITH_FIELDS if index.fields else MINOR,
         "dataset": index.dataset,
         "split": index.split,
         "encoding": index.encoding,
@@ -229,13 +242,21 @@ def dump_index(index: RecordIndex) -> bytes:
         "scans": index.scans,
         "num_groups": index.num_groups,
         "classes": index.classes,
-        "records": [
-            {name: value for name, value in asdict(record).items() if value is not None}
-            for record in index.records
-        ],
+        "records": [_content(record) for record in index.records],
     }
+    if index.fields:
+        content["fields"] = dict(sorted(index.fields.items()))
     sealed = {"format": FORMAT, "version": VERSION, "checksum": _seal(content), **content}
     return (json.dumps(sealed, indent=1) + "\n").encode()
+
+
+def _content(entry: RecordEntry) -> dict[str, Any]:
+    given = {name: getattr(entry, name) for name in RecordEntry.__dataclass_fields__}
+    return {
+        name: _content(value) if isinstance(value, RecordEntry) else value
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 def parse_index(data: bytes, where: str) -> RecordIndex:
@@ -254,7 +275,7 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
     if content.pop("checksum", None) != _seal(content):
         raise RecordError(f"{where} is damaged or was edited: its checksum does not match. {_REMEDY}")
     try:
-        _wanted(more=is_later(content))(content, "")
+        _wanted(more=is_later(content, MINOR_WITH_FIELDS))(content, "")
         return _build(content)
     except UnfitError as error:
         raise RecordError(f"{where} cannot be used: {error}. {_REMEDY}") from error
@@ -272,22 +293,43 @@ _INDEX: dict[str, Check] = {"num_groups": whole(1, MAX_GROUPS), "classes": mappi
 
 def _wanted(*, more: bool) -> Check:
     """The check of an index; with `more`, fields that this program does not know may be there."""
-    entry = fields(_ENTRY, {"fingerprint": hex_key}, more=more)
-    return fields(WHAT_THEY_ARE | _INDEX | {"records": list_of(entry)}, more=more)
+    beside = fields(_ENTRY, more=more)
+    entry = fields(_ENTRY, {"fingerprint": hex_key, "fields": beside}, more=more)
+    required = WHAT_THEY_ARE | _INDEX | {"records": list_of(entry)}
+    return fields(required, {"fields": mapping_of(word)}, more=more)
 
 
 def _build(content: dict[str, Any]) -> RecordIndex:
-    num_groups = content["num_groups"]
+    num_groups, num_fields = content["num_groups"], len(content.get("fields", {}))
     records = []
     for number, record in enumerate(content.pop("records")):
-        ends = tuple(record["group_ends"])
-        header_bytes, fingerprint = record["header_bytes"], record.get("fingerprint")
-        records.append(RecordEntry(record["file"], record["num_samples"], ends, header_bytes, fingerprint))
-        _check_room(records[-1], num_groups, f"records[{number}]")
-    if len({record.file for record in records}) < len(records):
+        place = f"records[{number}]"
+        beside = _entry(record["fields"]) if num_fields and "fields" in record else None
+        records.append(_entry(record, beside))
+        _check_room(records[-1], num_groups, place)
+        if num_fields:
+            _check_beside(beside, record["num_samples"], num_fields, place)
+    files = [part.file for record in records for part in record.files]
+    if len(set(files)) < len(files):
         raise UnfitError("records name a file twice")
     known = {name: content[name] for name in RecordIndex.__dataclass_fields__ if name in content}
     return RecordIndex(**known, records=records)
+
+
+def _entry(content: dict[str, Any], beside: RecordEntry | None = None) -> RecordEntry:
+    ends, fingerprint = tuple(content["group_ends"]), content.get("fingerprint")
+    return RecordEntry(
+        content["file"], content["num_samples"], ends, content["header_bytes"], fingerprint, beside
+    )
+
+
+def _check_beside(beside: RecordEntry | None, num_samples: int, num_fields: int, place: str) -> None:
+    """Raise UnfitError unless a record has a file of all fields of all its samples."""
+    if beside is None:
+        raise UnfitError(f"{place}.fields is missing")
+    if beside.num_samples != num_samples:
+        raise UnfitError(f"{place}.fields.num_samples is {beside.num_samples}, wanted {num_samples}")
+    _check_room(beside, num_fields, f"{place}.fields")
 
 
 def _check_room(record: RecordEntry, num_groups: int, place: str) -> None:

@@ -173,7 +173,7 @@ def write_index(folder: Path, index: RecordIndex) -> None:
         StorageError: the disk refuses.
     """
     data, table = dump_index(index), folder / TABLE_FILE
-    if len(data) >= LARGE_BYTES:
+    if len(data) >= LARGE_BYTES and not index.fields:  # rows have no room for fields
         write_atomic(table, [dump_table(index, data)])
     else:
         table.unlink(missing_ok=True)

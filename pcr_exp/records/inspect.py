@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import overload
 
@@ -12,12 +13,13 @@ import numpy as np
 
 from pcr_exp.config.check import expanded
 from pcr_exp.errors import MissingFileError, PcrExpError, RecordError, RefusedError
+from pcr_exp.records.fields import field_records
 from pcr_exp.records.format import HEADER_START, REMEDY, stated_header_bytes, unpack_header
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex
 from pcr_exp.records.index_table import path_below, unfit_table
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.receipts import record_file
+from pcr_exp.records.receipts import FIELDS_SUFFIX, record_file
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.open import PerProcessStorage
 from pcr_exp.storage.opening import opening
@@ -189,8 +191,8 @@ class Damage:
 
     record: str
     reason: str
-    images: list[tuple[str, int]]
-    """(id, scan group) of every piece that does not match its checksum."""
+    images: list[tuple[str, int | str]]
+    """(id, scan group, or name of a field) of every piece that does not match its checksum."""
 
 
 def look_around(root: str) -> tuple[list[Found], list[Fault]]:
@@ -210,10 +212,11 @@ def look_around(root: str) -> tuple[list[Found], list[Fault]]:
     faults: list[Fault] = []
     for folder in FOLDERS:
         names = storage.names(folder)
-        stored = None if names is None else {name for name in names if name.endswith(SUFFIX)}
+        suffixes = SUFFIX, FIELDS_SUFFIX
+        stored = None if names is None else {name for name in names if name.endswith(suffixes)}
         path = path_below(folder, INDEX_FILE)
         if not exists(storage, path):
-            num_records = len(_probed(storage, folder) if stored is None else stored)
+            num_records = len(_probed(storage, folder) if stored is None else _only_records(stored))
             if num_records:
                 reason = f"of the {_records(num_records)} in this folder, which nothing can open without it."
                 faults.append(Fault("missing", path, f"{reason} {REMEDY}", num_records))
@@ -221,7 +224,7 @@ def look_around(root: str) -> tuple[list[Found], list[Fault]]:
         try:
             records = RecordSet(storage, folder)
         except RecordError as error:
-            faults.append(Fault("damaged", path, str(error), len(stored or ())))
+            faults.append(Fault("damaged", path, str(error), len(_only_records(stored or ()))))
             continue
         there, of_folder = _compare(records, stored)
         found.append(Found(records, there))
@@ -229,6 +232,10 @@ def look_around(root: str) -> tuple[list[Found], list[Fault]]:
     if not found and not faults:
         raise no_records(storage)
     return found, faults
+
+
+def _only_records(files: Iterable[str]) -> list[str]:
+    return [file for file in files if file.endswith(SUFFIX)]
 
 
 def _probed(storage: Storage, folder: str) -> list[str]:
@@ -244,14 +251,15 @@ def _records(num: int) -> str:
 def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], list[Fault]]:
     """Which of the records that an index lists are there, and how the folder's files differ from it."""
     listed = {entry.file: number for number, entry in enumerate(records.index.records)}
-    stored = set(listed) if stored is None else stored
+    every = {part.file for entry in records.index.records for part in entry.files}
+    stored = every if stored is None else stored
     missing = f"{INDEX_FILE} lists it, and it is not there. {REMEDY}"
     more = (
         f"it lies there, and {INDEX_FILE} does not list it, so that nothing reads it. An encode was stopped "
         "or is at work (prepare the records once more), or it was put there (delete it)."
     )
     faults = [Fault("missing", records.path_of(file), missing, 1) for file in listed if file not in stored]
-    faults += [Fault("not listed", records.path_of(file), more) for file in sorted(stored - listed.keys())]
+    faults += [Fault("not listed", records.path_of(file), more) for file in sorted(stored - every)]
     if reason := unfit_table(records.storage, records.folder):
         path = records.path_of(TABLE_FILE)
         said = reason.removeprefix(path).strip(" .")
@@ -271,14 +279,33 @@ def verify_records(
         num_threads: Records that are read at a time; each is in memory as a whole.
         done: Told the bytes of every record that was looked at.
     """
+    fields = field_records(records) if records.index.fields else None
+    names = sorted(records.index.fields)
 
-    def look(number: int) -> Damage | None:
-        found = _damage(records, number)
-        done(records.index.prefix_bytes(number, records.index.num_groups))
-        return found
+    def look(number: int) -> list[Damage]:
+        found = [_damage(records, number)]
+        if fields is not None and (beside := _damage(fields, number)) is not None:
+            images: list[tuple[str, int | str]] = [
+                (id_, names[int(group) - 1]) for id_, group in beside.images
+            ]
+            found.append(replace(beside, images=images))
+        elif fields is not None and found == [None] and _ids(fields, number) != _ids(records, number):
+            reason = f"it holds the fields of other images than the record beside it. {REMEDY}"
+            found.append(Damage(fields.path(number), reason, []))
+        done(stored_bytes(records.index, number))
+        return [damage for damage in found if damage is not None]
 
     with ThreadPoolExecutor(num_threads, "pcr-exp-verify") as pool:
-        yield from (damage for damage in pool.map(look, numbers) if damage is not None)
+        yield from chain.from_iterable(pool.map(look, numbers))
+
+
+def _ids(records: RecordSet, number: int) -> list[str]:
+    return SingleImages(records).header(number).ids
+
+
+def stored_bytes(index: RecordIndex, number: int) -> int:
+    """Bytes of a record and of the fields beside it."""
+    return sum(part.group_ends[-1] for part in index.records[number].files)
 
 
 def _damage(records: RecordSet, number: int) -> Damage | None:
@@ -293,7 +320,7 @@ def _damage(records: RecordSet, number: int) -> Damage | None:
     return None
 
 
-def _damaged_pieces(records: RecordSet, number: int) -> Iterator[tuple[str, int]]:
+def _damaged_pieces(records: RecordSet, number: int) -> Iterator[tuple[str, int | str]]:
     """One by one; none where that cannot be told, without a sound header."""
     try:
         images = SingleImages(records)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.images.jpeg import group_pieces, read_header, split_scans
 from pcr_exp.images.transcode import default_num_scans
+from pcr_exp.records.fields import load_fields
 from pcr_exp.records.groups import MAX_PIECE_BYTES
 from pcr_exp.records.receipts import Receipt
 from pcr_exp.records.reuse import StoredImages
@@ -112,17 +114,22 @@ def load_sample(
     max_pixels: int,
     reuse: StoredImages | None,
     codec: ImageCodec,
+    fields: Mapping[str, str] | None = None,
 ) -> StoredImage | ImageError:
     """Read and encode the image of a sample, or say why it cannot be stored.
 
     An image that lies in a file of many is cut into its scans already, and taken as it lies; one that `reuse`
     holds is taken from there.
+
+    With `fields`, name -> kind, it comes with what travels beside it: an image whose mask is unfit cannot be
+    stored.
     """
     known: Known | None = None if reuse is None else partial(reuse.groups, sample.id)
     if sample.packed is not None and codec.name == SCANS["pcr"]:
         known = partial(pieces_as_they_lie, sample.packed)
     try:
-        return load_image(sample.file, num_bytes, max_pixels, known, codec)
+        image = load_image(sample.file, num_bytes, max_pixels, known, codec)
+        return image if not fields else replace(image, fields=load_fields(sample, fields, image.original))
     except ImageError as error:
         return error
 

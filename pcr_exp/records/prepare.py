@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig, records_name
-from pcr_exp.datasets.sample import SPLITS, Dataset, open_dataset
+from pcr_exp.datasets.sample import SPLITS, Dataset, keep_fields, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.images.codec import ImageCodec, find_codec
 from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split
@@ -34,7 +34,7 @@ OnReport = Callable[[str, EncodeReport], None]
 
 def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
     """The folder of a dataset's records below `records.root`; `<split>/<encoding>/` lie in it."""
-    return records_name(dataset, records.codec_id)
+    return records_name(dataset, records.codec_id, records.fields)
 
 
 def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
@@ -104,12 +104,12 @@ def prepare_records(
             _encode_anew(comparison, dataset, records, folder, progress, on_report)
             return folder
     else:
-        opened = open_dataset(dataset)
+        opened = keep_fields(open_dataset(dataset), records.fields)
     make_folder(folder)
     with hold_when_free(folder / _LOCK_FILE, partial(_tell_wait, folder)):
         # Whoever was waited for may have made them, or changed what is there.
         if not is_finished(folder):
-            opened = opened or open_dataset(dataset)
+            opened = opened or keep_fields(open_dataset(dataset), records.fields)
             _encode(opened, look(opened), dataset, records, folder, progress, on_report)
             return folder
         comparison = Comparison(dataset, records, folder, stored)
@@ -224,6 +224,7 @@ def _encode(
             max_pixels=records.max_pixels,
             reuse=reuse,
             codecs={**ENCODINGS, "pcr": codec},
+            fields=opened.fields,
             progress=tell,
         )
         if on_report is not None:

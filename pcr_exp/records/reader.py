@@ -11,7 +11,7 @@ import numpy as np
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decode as decode  # registers the codecs of this package's own records
-from pcr_exp.images.codec import Decoder, find_codec
+from pcr_exp.images.codec import Decoder, ImageCodec, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes
 from pcr_exp.records.groups import (
     Extension,
@@ -42,10 +42,12 @@ class RecordSet:
         *,
         max_pixels: int = MAX_PIXELS,
         index: RecordIndex | None = None,
+        codec: ImageCodec | None = None,
     ) -> None:
         """`max_pixels` is for those who decode the images (`records.max_pixels`).
 
         `index` stands in for the folder's, which is then not read.
+        `codec` stands in for the one that the index names.
 
         With `max_samples`, only the first ones are there, a random subset: whole records but for the last, of
         which all bytes are read and the first samples kept. `index` then tells of these alone.
@@ -59,7 +61,7 @@ class RecordSet:
         self.folder = folder
         self._storage = storage
         self._headers = KnownHeaders(self.index)
-        self.codec = find_codec(self.index.scans, self.path_of("index.json"))
+        self.codec = codec or find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
     def storage(self) -> Storage:

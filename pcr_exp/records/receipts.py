@@ -7,13 +7,13 @@ import io
 import json
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
-from pcr_exp.records.index import MAX_RECORD_BYTES
+from pcr_exp.records.index import MAX_RECORD_BYTES, RecordEntry
 from pcr_exp.records.strict_json import (
     Check,
     UnfitError,
@@ -30,6 +30,8 @@ from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 
 _RECEIPTS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"
+FIELDS_SUFFIX = ".fields"
+"""Of the file beside a record that holds its samples' fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,36 @@ class Receipt:
     rejected: list[list[str]]
     """[id, reason] of each image left out."""
     num_turned: int
+    field_ends: dict[str, list[int]] = field(default_factory=dict)
+    """By encoding, as `group_ends`, of the files of fields; none where there are no fields."""
+    field_header_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
         return record_file(self.number)
 
+    def entry(self, encoding: str) -> RecordEntry:
+        """What the index of an encoding says of the record."""
+        ends, header_bytes = self.group_ends[encoding], self.header_bytes[encoding]
+        return RecordEntry(
+            self.file, self.num_samples, tuple(ends), header_bytes, fields=self._fields(encoding)
+        )
+
+    def _fields(self, encoding: str) -> RecordEntry | None:
+        if encoding not in self.field_ends:
+            return None
+        ends, header_bytes = self.field_ends[encoding], self.field_header_bytes[encoding]
+        return RecordEntry(fields_file(self.number), self.num_samples, tuple(ends), header_bytes)
+
 
 def record_file(number: int) -> str:
     """The file name of a record."""
     return f"record-{number:06d}.pcr"
+
+
+def fields_file(number: int) -> str:
+    """The file name of the fields beside a record."""
+    return f"record-{number:06d}{FIELDS_SUFFIX}"
 
 
 def record_number(file: str) -> int:
@@ -89,6 +112,8 @@ _RECEIPT: dict[str, Check] = {
     "header_bytes": mapping_of(whole(1, MAX_RECORD_BYTES)),
     "rejected": list_of(texts),
     "num_turned": whole(0, MAX_SAMPLES),
+    "field_ends": mapping_of(wholes(1, MAX_RECORD_BYTES)),
+    "field_header_bytes": mapping_of(whole(1, MAX_RECORD_BYTES)),
 }
 
 
@@ -101,7 +126,12 @@ def _parse_receipt(data: bytes) -> Receipt:
         raise UnfitError(
             f"group_ends and header_bytes are not of {', '.join(sorted(encodings)) or 'nothing'}"
         )
-    if not all(receipt.group_ends.values()) or any(len(row) != 2 for row in receipt.rejected):
+    beside = set(receipt.field_ends)
+    if beside not in (set(), encodings) or beside != set(receipt.field_header_bytes):
+        raise UnfitError("field_ends and field_header_bytes are not of all encodings, or of none")
+    if not all([*receipt.group_ends.values(), *receipt.field_ends.values()]) or any(
+        len(row) != 2 for row in receipt.rejected
+    ):
         raise UnfitError("group_ends is empty, or rejected holds more or less than [id, reason]")
     return receipt
 
@@ -110,10 +140,17 @@ def remove_leftovers(
     folder: Path, encodings: Sequence[str], receipts: dict[int, Receipt], keep: Collection[str] = ()
 ) -> None:
     """Remove what an encode that was stopped left behind without a receipt, but the files of `keep`."""
-    kept = {receipt.file for receipt in receipts.values()} | set(keep)
+    done = [
+        part
+        for receipt in receipts.values()
+        for name in receipt.group_ends
+        for part in receipt.entry(name).files
+    ]
+    kept = {part.file for part in done} | set(keep)
     for encoding in encodings:
         for path in (folder / encoding).glob("*"):
-            is_record = path.match("record-*.pcr") and path.name not in kept
+            is_record = path.match("record-*.pcr") or path.match(f"record-*{FIELDS_SUFFIX}")
+            is_record = is_record and path.name not in kept
             if is_record or path.name.endswith(TEMPORARY_SUFFIX):
                 path.unlink()
 
@@ -156,8 +193,9 @@ def read_rejected(folder: Path) -> list[list[str]]:
 
 
 def _is_stored(folder: Path, receipt: Receipt) -> bool:
-    for encoding, group_ends in receipt.group_ends.items():
-        path = folder / encoding / receipt.file
-        if not path.is_file() or path.stat().st_size != group_ends[-1]:
-            return False
+    for encoding in receipt.group_ends:
+        for part in receipt.entry(encoding).files:
+            path = folder / encoding / part.file
+            if not path.is_file() or path.stat().st_size != part.group_ends[-1]:
+                return False
     return True

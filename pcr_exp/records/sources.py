@@ -16,12 +16,14 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
+from pcr_exp.records.fingerprint import content_key
 from pcr_exp.records.receipts import REJECTED_FILE, write_rejected
 from pcr_exp.records.strict_json import (
     Check,
@@ -223,24 +225,39 @@ def _parse(table: str) -> Iterator[tuple[str, SourceImage]]:
 
 
 def _labels(sample: Sample) -> str:
-    return " ".join(f"{name}={sample.labels[name]}" for name in sorted(sample.labels))
+    """Labels, and keys of fields that are no files."""
+    given = {f"beside.{k}": content_key(v) for k, v in sample.fields.items() if isinstance(v, bytes)}
+    values = {**sample.labels, **given}
+    return " ".join(f"{name}={values[name]}" for name in sorted(values))
+
+
+def _field_files(sample: Sample) -> list[Path]:
+    return [source for source in sample.fields.values() if isinstance(source, Path)]
 
 
 def _state(sample: Sample) -> State | None:
+    """Of an image and the files of its fields together."""
     try:
         num_bytes, changed_at_ns = file_state(sample.path)
+        beside = [file_state(path) for path in _field_files(sample)]
     except OSError:
         return None
-    return (num_bytes if sample.packed is None else sample.packed.num_bytes), changed_at_ns
+    num_bytes = num_bytes if sample.packed is None else sample.packed.num_bytes
+    return num_bytes + sum(size for size, _ in beside), max(changed_at_ns, *(at for _, at in beside), 0)
 
 
 def _files(dataset: Dataset, images: Mapping[str, SourceImage]) -> dict[Path, State]:
-    """Every file that images lie in, as it was when these were looked at."""
+    """Every file that images and fields lie in, as it was when these were looked at."""
     found: dict[Path, State] = {}
     for samples in dataset.splits.values():
         for sample in samples:
             state = images[sample.id].state
-            if state is not None and sample.path not in found:
+            if state is None:
+                continue
+            if beside := _field_files(sample):
+                with suppress(OSError):  # then it is looked at once more
+                    found |= {path: file_state(path) for path in (sample.path, *beside)}
+            elif sample.path not in found:
                 size = state[0] if sample.packed is None else sample.path.stat().st_size
                 found[sample.path] = size, state[1]
     return found

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
-from pcr_exp.datasets.sample import SPLITS, Dataset, PackedImage, open_dataset
+from pcr_exp.datasets.sample import SPLITS, Dataset, Sample, keep_fields, open_dataset
 from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.images.codec import Buffer
 from pcr_exp.places import as_typed
 from pcr_exp.records.encode import Progress
+from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import read_rejected
 from pcr_exp.records.sources import (
@@ -34,19 +36,19 @@ log = logging.getLogger(__name__)
 
 def of_other_bytes(
     folder: Path,
-    files: Mapping[str, Path | PackedImage],
+    samples: Mapping[str, Sample],
     images: Mapping[str, SourceImage],
     stored: Storage | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> list[str]:
-    """Ids of those files that differ from what the records in `folder` hold of them, sorted.
+    """Ids of those images that differ, or whose fields do, from what the records in `folder` hold, sorted.
 
-    Reads the original bytes in the baseline records, and the files. A file that records do not hold (it was
+    Reads the original bytes in the baseline records, and the files. An image that records do not hold (it was
     rejected) counts as different: it may be accepted now.
 
     Args:
         folder: holds the splits.
-        files: those to compare, by id.
+        samples: those to compare, by id.
         images: says which split each is in.
         stored: where the records lie, if not in `folder`.
         progress: told files that were compared, and all.
@@ -57,27 +59,32 @@ def of_other_bytes(
     """
     other, num_compared = [], 0
     storage = stored or LocalStorage(folder)
-    for split in sorted({images[id_].split for id_ in files}):
-        wanted = {id_ for id_ in files if images[id_].split == split}
+    for split in sorted({images[id_].split for id_ in samples}):
+        wanted = {id_ for id_ in samples if images[id_].split == split}
         records = RecordSet(storage, f"{split}/baseline")
+        fields = RecordFields(records, list(records.index.fields)) if records.index.fields else None
         for number in range(len(records.index.records)):
             if not wanted:
                 break
             prefix = records.read_prefix(number, 1)
+            beside = fields.read(number).samples if fields else None
             for i, id_ in enumerate(prefix.ids):
                 if id_ in wanted:
                     wanted.remove(id_)
                     num_compared += 1
-                    progress(num_compared, len(files))
-                    if not _holds(files[id_], prefix.encoded(i)):
+                    progress(num_compared, len(samples))
+                    if not _holds(samples[id_], prefix.encoded(i), beside[i] if beside else {}):
                         other.append(id_)
         other += wanted
     return sorted(other)
 
 
-def _holds(file: Path | PackedImage, content: bytes) -> bool:
+def _holds(sample: Sample, content: bytes, fields: Mapping[str, Buffer]) -> bool:
     try:
-        return file.read_bytes() == content
+        return sample.file.read_bytes() == content and all(
+            (source if isinstance(source, bytes) else source.read_bytes()) == fields.get(name)
+            for name, source in sample.fields.items()
+        )
     except OSError:
         return False
 
@@ -151,7 +158,7 @@ class Comparison:
         Bytes are compared anyway of an image that has another time and the same size, unless the dataset's
         folder is another: copies have times of their own. `progress` is told files whose bytes were compared.
         """
-        self.opened = open_dataset(self._dataset)
+        self.opened = keep_fields(open_dataset(self._dataset), self._records.fields)
         self.images = look(self.opened)
         self._before = read_images(self._folder)
         if self._before is None or self._source is None:
@@ -163,8 +170,8 @@ class Comparison:
             log.info("%d images have another time than before: their bytes are compared", len(doubtful))
         ids = self._stored_as_they_are(doubtful) if contents else doubtful if self.at_home else []
         if ids:
-            files = {s.id: s.file for samples in self.opened.splits.values() for s in samples}
-            asked = {id_: files[id_] for id_ in ids}
+            samples = {s.id: s for chosen in self.opened.splits.values() for s in chosen}
+            asked = {id_: samples[id_] for id_ in ids}
             self.changes.replaced.extend(
                 of_other_bytes(self._folder, asked, self.images, self._stored, progress)
             )

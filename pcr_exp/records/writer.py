@@ -10,11 +10,13 @@ from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE, WHOLE
+from pcr_exp.records.fields import fields_id
 from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, parse_index
 from pcr_exp.records.index_table import write_index
 from pcr_exp.records.receipts import (
     Receipt,
+    fields_file,
     read_rejected,
     record_file,
     record_number,
@@ -33,6 +35,8 @@ class StoredImage:
     groups: list[bytes]
     is_turned: bool
     """EXIF says to turn it for display. Pixels are stored as they lie, as `ImageFolder` would read them."""
+    fields: Mapping[str, bytes] = field(default_factory=dict)
+    """By name, what travels beside the image."""
 
 
 ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
@@ -51,6 +55,8 @@ class SplitWriter:
     fingerprint: str
     earlier: dict[str, list[RecordEntry]] = field(default_factory=dict)
     """By encoding, records of encodes before this one, which stay and come first in its indexes."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Name -> kind of each field that is stored beside the images."""
     codecs: Mapping[str, ImageCodec] = field(default_factory=ENCODINGS.copy)
     """By encoding."""
 
@@ -64,6 +70,7 @@ class SplitWriter:
         """Store the images of one record, in order, and leave out those that came as an error."""
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
         packed = {name: self._write(name, number, kept) for name in ENCODINGS} if kept else {}
+        beside = {name: self._write_fields(name, number, kept) for name in packed if self.fields}
         receipt = Receipt(
             fingerprint=self.fingerprint,
             number=number,
@@ -72,6 +79,8 @@ class SplitWriter:
             header_bytes={name: record.header_bytes for name, record in packed.items()},
             rejected=[[sample.id, str(error)] for sample, error in loaded if isinstance(error, ImageError)],
             num_turned=sum(image.is_turned for _, image in kept),
+            field_ends={name: list(fields.group_ends) for name, fields in beside.items()},
+            field_header_bytes={name: fields.header_bytes for name, fields in beside.items()},
         )
         write_receipt(self.folder, receipt)
         return receipt
@@ -79,20 +88,42 @@ class SplitWriter:
     def _write(
         self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]
     ) -> PackedRecord:
+        codec = self.codecs[encoding]
+        pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
+        return self._write_file(encoding, record_file(number), images, pieces, codec.num_groups, codec.name)
+
+    def _write_fields(
+        self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]
+    ) -> PackedRecord:
+        """As a record is laid out, with a field in place of each group."""
+        names = sorted(self.fields)
+        pieces = [[image.fields[name] for name in names] for _, image in images]
+        return self._write_file(
+            encoding, fields_file(number), images, pieces, len(names), fields_id(self.fields)
+        )
+
+    def _write_file(
+        self,
+        encoding: str,
+        file: str,
+        images: Sequence[tuple[Sample, StoredImage]],
+        pieces: Sequence[Sequence[bytes]],
+        num_groups: int,
+        scans: str,
+    ) -> PackedRecord:
         header = RecordHeader(
             dataset=self.dataset,
             split=self.split,
             encoding=encoding,
             fingerprint=self.fingerprint,
-            num_groups=self.codecs[encoding].num_groups,
+            num_groups=num_groups,
             ids=[sample.id for sample, _ in images],
             labels={label: [sample.labels[label] for sample, _ in images] for label in self.classes},
             images=self.images,
-            scans=self.codecs[encoding].name,
+            scans=scans,
         )
-        pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
         packed = pack_record(header, pieces)
-        write_atomic(self.folder / encoding / record_file(number), packed.chunks)
+        write_atomic(self.folder / encoding / file, packed.chunks)
         return packed
 
     def finish(self, receipts: Sequence[Receipt]) -> None:
@@ -111,15 +142,7 @@ class SplitWriter:
                 "each one's reason. Check dataset.root."
             )
         for encoding, codec in self.codecs.items():
-            entries = self.earlier.get(encoding, []) + [
-                RecordEntry(
-                    receipt.file,
-                    receipt.num_samples,
-                    tuple(receipt.group_ends[encoding]),
-                    receipt.header_bytes[encoding],
-                )
-                for receipt in stored
-            ]
+            entries = self.earlier.get(encoding, []) + [receipt.entry(encoding) for receipt in stored]
             index = RecordIndex(
                 dataset=self.dataset,
                 split=self.split,
@@ -130,6 +153,7 @@ class SplitWriter:
                 records=entries,
                 images=self.images,
                 scans=codec.name,
+                fields=self.fields,
             )
             write_index(self.folder / encoding, index)
 

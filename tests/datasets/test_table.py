@@ -246,3 +246,67 @@ def test_parquet_without_pyarrow_says_what_to_install(
     table = write("", "t.parquet")
     with pytest.raises(DatasetError, match=r"pyarrow, which cannot .*pip install 'pcr-exp\[tables\]'"):
         open_images(make_config("table", root=None, table=table))
+
+
+def test_columns_of_fields_are_files_or_stand_in_their_cells(
+    tmp_path: Path, write: Callable[..., str], make_config: Make
+) -> None:
+    for name in ("0.png", "1.png", "boxes.json", "a.npy"):
+        (tmp_path / name).write_bytes(b"")
+    table = pd.DataFrame(
+        [
+            ["00.jpg", "a", "0.png", "[[1, 2, 3, 4]]", "", '{"x": 1}', "a.npy"],
+            ["01.jpg", "b", "1.png", "boxes.json", "two, three", "boxes.json", "a.npy"],
+            ["02.jpg", "b", "1.png", "", "x", "[]", str(tmp_path / "a.npy")],
+        ],
+        columns=["path", "label", "m", "b", "t", "j", "n"],
+    ).to_csv(index=False)
+    columns = ColumnsConfig(mask="m", boxes="b", text="t", json="j", array="n")
+    config = make_config("table", root=None, table=write(table), columns=columns, val_fraction=0.5)
+    assert columns.fields == {"array": "n", "boxes": "b", "json": "j", "mask": "m", "text": "t"}
+    found = {sample.id: sample.fields for sample in open_images(config).samples}
+    assert found["00.jpg"] == {
+        "array": tmp_path / "a.npy",
+        "boxes": b"[[1, 2, 3, 4]]",
+        "json": b'{"x": 1}',
+        "mask": tmp_path / "0.png",
+        "text": b"",
+    }
+    assert found["01.jpg"]["boxes"] == found["01.jpg"]["json"] == tmp_path / "boxes.json"
+    assert found["01.jpg"]["text"] == b"two, three"
+    assert (found["02.jpg"]["boxes"], found["02.jpg"]["array"]) == (b"", tmp_path / "a.npy")
+    dataset = open_dataset(make_config("table", root=None, table=write(rows(), "r.csv")))
+    assert dataset.fields == {}
+
+
+def test_lists_and_objects_of_json_lines_are_boxes_and_json(
+    write: Callable[..., str], make_config: Make
+) -> None:
+    lines = [
+        {"path": "00.jpg", "label": "a", "b": [[1, 2, 3, 4], [0, 0, 1.5, 2]], "j": {"x": [None, "y"]}},
+        {"path": "01.jpg", "label": "a", "b": [], "j": "[1]"},
+        {"path": "02.jpg", "label": "a", "b": None, "j": [2]},
+    ]
+    table = write("\n".join(map(json.dumps, lines)), "t.jsonl")
+    columns = ColumnsConfig(boxes="b", json="j")
+    found = open_images(make_config("table", root=None, table=table, columns=columns)).samples
+    of_ids = {
+        sample.id: {name: json.loads(source or b"[]") for name, source in sample.fields.items()}
+        for sample in found
+    }
+    assert of_ids["00.jpg"] == {"boxes": lines[0]["b"], "json": lines[0]["j"]}
+    assert (of_ids["01.jpg"], of_ids["02.jpg"]) == ({"boxes": [], "json": [1]}, {"boxes": [], "json": [2]})
+
+
+def test_rows_that_lack_a_field_are_named_or_left_out(
+    tmp_path: Path, write: Callable[..., str], make_config: Make
+) -> None:
+    (tmp_path / "0.png").write_bytes(b"")
+    table = write("path,label,mask\n00.jpg,a,0.png\n01.jpg,a,gone.png\n02.jpg,a,\n")
+    columns = ColumnsConfig(mask="mask")
+    with pytest.raises(
+        DatasetError, match=r"row 3 \(01.jpg\): no such mask: .*gone\.png, row 4 \(02.jpg\): no mask"
+    ):
+        open_images(make_config("table", root=None, table=table, columns=columns))
+    config = make_config("table", root=None, table=table, columns=columns, on_error="skip")
+    assert [sample.id for sample in open_images(config).samples] == ["00.jpg"]

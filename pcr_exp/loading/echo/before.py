@@ -93,7 +93,7 @@ class SomeSamples(RecordPrefix):
         """These samples, copied."""
         files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
         told = (prefix.ids, prefix.labels, prefix.group, prefix.num_bytes)
-        return cls(*told, (), WHOLE, prefix.replaced, files)
+        return cls(*told, (), WHOLE, prefix.replaced, files=files)
 
     def __len__(self) -> int:
         return len(self.files)

@@ -1,0 +1,164 @@
+"""Fields in batches: stored bytes become what transforms take, and those of several samples one batch's.
+
+Masks and boxes are `torchvision.tv_tensors`, which `torchvision.transforms.v2` crops and mirrors as it does
+the image. Our own crops (`transform`) leave them as they are, and so are refused with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.images.codec import Buffer
+from pcr_exp.records.field_values import GEOMETRIC, STACKED
+from pcr_exp.records.fields import field_value
+
+if TYPE_CHECKING:
+    from pcr_exp.loading.batch import EncodedImages
+    from pcr_exp.loading.workers import Decoded, ImagesDecoder
+
+LABELS_SUFFIX = "_labels"
+"""Behind the name of boxes: the classes that they have."""
+
+
+def decode_fields(
+    beside: Mapping[str, Buffer], kinds: Mapping[str, str], size_px: tuple[int, int] | None, name: str
+) -> dict[str, Any]:
+    """What travels beside an image, by name.
+
+    Args:
+        beside: Stored bytes of each field.
+        kinds: Of each field.
+        size_px: Width and height of the whole image; None where no field is a mask or boxes.
+        name: The image, for errors.
+
+    Returns:
+        Of a mask `tv_tensors.Mask`, uint8 or int32 [H, W]; of boxes `tv_tensors.BoundingBoxes`, float32
+        [K, 4] (left, top, right, bottom in px), and by the name and `_labels` their classes, int64 [K]; of
+        an array a tensor; a text; JSON as Python has it.
+
+    Raises:
+        RecordError: a field cannot be used.
+    """
+    found: dict[str, Any] = {}
+    for field, kind in kinds.items():
+        value = field_value(kind, beside[field], size_px, f"field {field} of {name}")
+        if kind in GEOMETRIC:
+            found |= _geometric(field, value, size_px)
+        else:
+            found[field] = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    return found
+
+
+def _geometric(field: str, value: Any, size_px: tuple[int, int] | None) -> dict[str, Any]:
+    from torchvision import tv_tensors  # type: ignore[import-untyped]
+
+    if isinstance(value, np.ndarray):
+        return {field: tv_tensors.Mask(torch.from_numpy(value))}
+    assert size_px is not None
+    boxes = tv_tensors.BoundingBoxes(
+        torch.from_numpy(value.corners), format="XYXY", canvas_size=(size_px[1], size_px[0])
+    )
+    return {field: boxes, field + LABELS_SUFFIX: torch.from_numpy(value.labels)}
+
+
+def collate_fields(samples: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """A batch's fields: tensors [B, ...] of masks and arrays, and lists of B of all others.
+
+    Args:
+        samples: What travels beside each image, as `decode_fields` or a transform gave it.
+        kinds: Of each field.
+
+    Raises:
+        LoaderError: samples have other fields than the first, or masks or arrays of several shapes.
+    """
+    names = list(samples[0])
+    found: dict[str, Any] = {}
+    for i, sample in enumerate(samples):
+        if sample.keys() != samples[0].keys():
+            raise LoaderError(
+                f"image {i} of a batch has the fields {', '.join(sample)}, its first image "
+                f"{', '.join(names)}: let the transform give the same for each."
+            )
+    for name in names:
+        values = [_plain(sample[name]) for sample in samples]
+        if kinds.get(name) not in STACKED:
+            found[name] = values
+            continue
+        tensors = [torch.as_tensor(value) for value in values]
+        shapes = {(tuple(tensor.shape), tensor.dtype) for tensor in tensors}
+        if len(shapes) > 1:
+            shown = " and ".join(f"{dtype} {list(shape)}" for shape, dtype in sorted(shapes, key=str)[:2])
+            raise LoaderError(
+                f"field {name}: {shown} in one batch, which stacks them. Let the transform end with a crop "
+                "or resize to one size; arrays of several lengths may be stored as JSON."
+            )
+        found[name] = torch.stack(tensors)
+    return found
+
+
+def as_arrays(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with arrays for tensors, which a pipe takes without files of shared memory."""
+    return _changed(fields, torch.Tensor, lambda tensor: tensor.detach().numpy())
+
+
+def as_tensors(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with tensors for arrays."""
+    return _changed(fields, np.ndarray, torch.from_numpy)
+
+
+def pinned(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with tensors in page-locked memory."""
+    return _changed(fields, torch.Tensor, torch.Tensor.pin_memory)
+
+
+def refuse_own_crops(kinds: Mapping[str, str]) -> None:
+    """Raise ConfigError if our own crops would cut an image away from a field of it."""
+    for name, kind in kinds.items():
+        if kind in GEOMETRIC:
+            raise ConfigError(
+                f"fields={list(kinds)}: {name} is to be cropped with its image, and the crops of image_size "
+                "cut the image alone. Give pcr_exp.open(transform=...) of torchvision.transforms.v2, such as "
+                "RandomResizedCrop, in place of image_size."
+            )
+
+
+class WithFields:
+    """A decoder of crops, and beside its images fields that no crop changes."""
+
+    def __init__(self, decoder: ImagesDecoder, kinds: Mapping[str, str]) -> None:
+        self._decoder = decoder
+        self._kinds = kinds
+
+    def room(self, num_images: int) -> tuple[int, int]:
+        """As the decoder's."""
+        return self._decoder.room(num_images)
+
+    def __call__(self, images: EncodedImages) -> Decoded:
+        """As the decoder does. Raises RecordError also if a field cannot be used."""
+        decoded = self._decoder(images)
+        values = [
+            decode_fields(beside, self._kinds, None, name)
+            for beside, name in zip(images.fields, images.names, strict=True)
+        ]
+        return decoded._replace(fields=as_arrays(collate_fields(values, self._kinds)))
+
+
+def _plain(value: Any) -> Any:
+    return value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value
+
+
+def _changed(fields: Mapping[str, Any], kind: type, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The same with each value, or item of a list, changed that is of a kind."""
+
+    def one(value: Any) -> Any:
+        return change(value) if isinstance(value, kind) else value
+
+    return {
+        name: [one(item) for item in value] if isinstance(value, list) else one(value)
+        for name, value in fields.items()
+    }

@@ -1,0 +1,145 @@
+"""Kinds of fields: the value that a field's bytes stand for. The bytes are stored as they were given."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from tokenize import TokenError
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pcr_exp.records.strict_json import UnfitError, parse_json
+
+GEOMETRIC = ("boxes", "mask")
+"""Kinds that a crop of the image changes."""
+STACKED = ("array", "mask")
+"""Kinds that a batch has as one tensor; it has lists of the others."""
+_MASK_MODES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.int32, "I;16": np.int32}
+"""Pillow's names of PNG files with one number per pixel, and what holds it."""
+_MAX_JSON_BYTES = 2**28
+_MAX_NUMBER = 2**31
+
+
+class Boxes(NamedTuple):
+    """K boxes of an image."""
+
+    corners: npt.NDArray[np.float32]
+    """[K, 4]: left, top, right, bottom in px."""
+    labels: npt.NDArray[np.int64]
+    """[K] their classes; 0 where they have none."""
+
+
+def parse_field(kind: str, data: bytes, size_px: tuple[int, int] | None) -> Any:
+    """The value of a field.
+
+    Args:
+        kind: One of `FIELD_KINDS`.
+        data: Its bytes.
+        size_px: Width and height of the image; None: not known, and a mask's is not compared with it.
+
+    Returns:
+        Of a mask uint8 or int32 [H, W]; of boxes `Boxes`; a text; JSON as Python has it; an array.
+
+    Raises:
+        UnfitError: it is no such thing; the message says why.
+    """
+    parse = _PARSERS.get(kind)
+    if parse is None:
+        raise UnfitError(f"it is of the kind {kind!r}, which this program does not know; a newer one may")
+    return parse(data, size_px)
+
+
+def _mask(data: bytes, size_px: tuple[int, int] | None) -> npt.NDArray[Any]:
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+            if size_px is not None and image.size != size_px:
+                raise UnfitError(
+                    f"it is a mask of {image.width} x {image.height} px, wanted {size_px[0]} x {size_px[1]}, "
+                    "as its image"
+                )
+            if image.mode not in _MASK_MODES:
+                raise UnfitError(f"it is a PNG file of mode {image.mode}, wanted one number per pixel")
+            return np.array(image).astype(_MASK_MODES[image.mode])
+    except UnfitError:
+        raise
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        struct.error,
+        zlib.error,
+        Image.DecompressionBombError,
+    ) as error:
+        raise UnfitError(f"it is no mask as a PNG file ({error})") from error
+
+
+def _boxes(data: bytes, _: tuple[int, int] | None) -> Boxes:
+    rows = parse_json(data, _MAX_JSON_BYTES) if data else []
+    wanted = "a list of [left, top, right, bottom] in px, or of these and a class"
+    if type(rows) is not list or not all(type(row) is list and len(row) in (4, 5) for row in rows):
+        raise UnfitError(f"it is no boxes, wanted {wanted}")
+    if len({len(row) for row in rows}) > 1:
+        raise UnfitError(f"some boxes have a class and some have none, wanted {wanted}")
+    for row in rows:
+        left, top, right, bottom, *label = row
+        numbers = all(type(number) in (int, float) and abs(number) < _MAX_NUMBER for number in row)
+        if (
+            not numbers
+            or left > right
+            or top > bottom
+            or any(type(one) is not int or one < 0 for one in label)
+        ):
+            raise UnfitError(f"it has a box {str(row)[:80]}, wanted {wanted}")
+    corners = np.array([row[:4] for row in rows], dtype=np.float32).reshape(-1, 4)
+    return Boxes(corners, np.array([[*row, 0][4] for row in rows], dtype=np.int64))
+
+
+def _text(data: bytes, _: tuple[int, int] | None) -> str:
+    try:
+        return data.decode()
+    except ValueError as error:
+        raise UnfitError(f"it is no text in UTF-8 ({error})") from error
+
+
+def _json(data: bytes, _: tuple[int, int] | None) -> Any:
+    return parse_json(data, _MAX_JSON_BYTES)
+
+
+def _array(data: bytes, _: tuple[int, int] | None) -> npt.NDArray[Any]:
+    """By the header of a .npy file: nothing is unpickled, and nothing laid out that is not there."""
+    file = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _ARRAY_HEADERS:
+            raise UnfitError(f"it is an array of version {version}, wanted 1.0 or 2.0")
+        shape, is_fortran, dtype = _ARRAY_HEADERS[version](file)
+        if dtype.kind not in "biuf":
+            raise UnfitError(f"it is an array of {dtype}, wanted numbers")
+        values = np.frombuffer(data, dtype, offset=file.tell())
+        if len(values) != math.prod(shape):
+            raise UnfitError(f"it is an array of shape {list(shape)} with {len(values)} numbers")
+        values = values.reshape(shape, order="F" if is_fortran else "C")
+    except UnfitError:
+        raise
+    except (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError) as error:
+        raise UnfitError(f"it is no array as numpy.save writes it ({error})") from error
+    return np.array(values, dtype=dtype.newbyteorder("="), order="C")
+
+
+_ARRAY_HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_PARSERS: dict[str, Callable[[bytes, tuple[int, int] | None], Any]] = {
+    "array": _array,
+    "boxes": _boxes,
+    "json": _json,
+    "mask": _mask,
+    "text": _text,
+}

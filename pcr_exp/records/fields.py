@@ -1,0 +1,189 @@
+"""Fields: bytes that travel with a sample beside its image, in a file beside each record.
+
+The file is laid out as a record is, with a field in place of each group. So one field of all samples is one
+range read, and everything that reads and verifies groups does so with fields: `field_records` is a record
+set whose group g is the g-th field by name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.errors import ConfigError, ImageError, RecordError
+from pcr_exp.images.codec import Buffer
+from pcr_exp.images.decode import WHOLE
+from pcr_exp.images.jpeg import read_frame
+from pcr_exp.records.field_values import parse_field
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.single import SingleImages
+from pcr_exp.records.strict_json import UnfitError
+
+
+def field_records(records: RecordSet) -> RecordSet:
+    """The files of fields beside records, which must have some, as a record set of as many groups."""
+    kinds = records.index.fields
+    entries = []
+    for number in range(len(records.index.records)):
+        entry = records.stored(number)
+        assert entry.fields is not None  # `parse_index` has seen to it
+        entries.append(replace(entry.fields, fingerprint=entry.fingerprint))
+    index = replace(records.index, records=entries, num_groups=len(kinds), scans=fields_id(kinds), fields={})
+    return RecordSet(records.storage, records.folder, index=index, codec=WHOLE)
+
+
+def fields_id(kinds: Mapping[str, str]) -> str:
+    """What the header of a file of fields has as `scans`: names and kinds of the fields, in their order."""
+    return "fields" + "".join(f"-{name}.{kinds[name]}" for name in sorted(kinds))
+
+
+FILE_SUFFIXES = defaultdict(
+    lambda: ".bin", array=".npy", boxes=".json", json=".json", mask=".png", text=".txt"
+)
+"""By kind, of a file that holds a field."""
+
+
+class Beside(NamedTuple):
+    """What one read brought."""
+
+    samples: list[dict[str, Buffer]]
+    """The fields of each of a record's samples, by name."""
+    num_bytes: int
+    ids: list[str] | None
+    """What the samples are called, where that was read too."""
+
+
+class RecordFields:
+    """Some fields of a record set. Thread safe."""
+
+    def __init__(self, records: RecordSet, names: Sequence[str]) -> None:
+        """Raises ConfigError unless the records have every one of these fields."""
+        self._of = records
+        index = records.index
+        kinds = index.fields
+        for name in names:
+            if name not in kinds:
+                have = ", ".join(sorted(kinds)) or "none"
+                raise ConfigError(
+                    f"fields={list(names)}: the records of {index.dataset}/{index.split} have no "
+                    f"field {name!r}, but {have}. Prepare them with records.fields=[{name}]."
+                )
+        self.kinds = {name: kinds[name] for name in names}
+        """By name."""
+        order = sorted(kinds)
+        self._groups = {name: 1 + order.index(name) for name in names}
+        self._stretches = _neighbours(self._groups.values())
+        self.records = field_records(records)
+        """Their files, as a record set."""
+        self._single = SingleImages(self.records)
+
+    def __reduce__(self) -> tuple[type[RecordFields], tuple[RecordSet, list[str]]]:
+        return RecordFields, (self._of, list(self.kinds))
+
+    def num_bytes(self, record: int) -> int:
+        """Bytes of these fields of a record's samples."""
+        index = self.records.index
+        starts = (index.prefix_bytes(record, first - 1) if first > 1 else 0 for first, _ in self._stretches)
+        return sum(index.prefix_bytes(record, last) for _, last in self._stretches) - sum(starts)
+
+    def read(self, record: int) -> Beside:
+        """The fields of all samples of a record: a range read for fields that lie together, verified.
+
+        Raises:
+            RecordError: the file is cut short, damaged, or not the index's.
+            StorageError: the storage could not deliver.
+        """
+        found: dict[int, Sequence[Buffer]] = {}
+        num_bytes, ids = 0, None
+        for first, last in self._stretches:
+            if first == 1:
+                prefix = self.records.read_prefix(record, last)
+                num_bytes, ids = prefix.num_bytes, prefix.ids
+                for group in range(1, last + 1):
+                    found[group] = [prefix.piece(i, group) for i in range(len(prefix))]
+            else:
+                more = self.records.read_extension(record, first - 1, last)
+                num_bytes += more.num_bytes
+                view = memoryview(more.stretch.data)
+                for group, bounds in enumerate(more.stretch.bounds, start=first):
+                    found[group] = [view[bounds[i] : bounds[i + 1]] for i in range(len(bounds) - 1)]
+        return Beside(self._by_sample(found), num_bytes, ids)
+
+    def read_damaged(self, record: int) -> tuple[Beside, set[int]]:
+        """As `read`, of fields that it refused; besides, the samples of which a field is damaged.
+
+        Raises:
+            RecordError: more than single fields is damaged.
+            StorageError: the storage could not deliver.
+        """
+        last = max(self._groups.values())
+        prefix, damaged = self.records.read_damaged_prefix(record, last)
+        found = {group: [prefix.piece(i, group) for i in range(len(prefix))] for group in range(1, last + 1)}
+        return Beside(self._by_sample(found), prefix.num_bytes, prefix.ids), damaged
+
+    def read_several(self, record: int, numbers: Sequence[int]) -> list[dict[str, Buffer]]:
+        """The fields of these samples of a record: small reads, each verified by itself. Raises as `read`."""
+        return [
+            {name: self._single.read_piece(record, i, group) for name, group in self._groups.items()}
+            for i in numbers
+        ]
+
+    def _by_sample(self, found: Mapping[int, Sequence[Buffer]]) -> list[dict[str, Buffer]]:
+        columns = [found[group] for group in self._groups.values()]
+        return [dict(zip(self._groups, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def load_fields(sample: Sample, kinds: Mapping[str, str], original: bytes) -> dict[str, bytes]:
+    """The bytes of a sample's fields, each checked to be of its kind.
+
+    Args:
+        sample: Says where they lie.
+        kinds: Of each field, by name.
+        original: The image's file: a mask must have its size.
+
+    Raises:
+        ImageError: one cannot be read, or is no such field; the message says which, and why.
+    """
+    size_px = _size_px(original)
+    found = {}
+    for name in sorted(kinds):
+        source = sample.fields[name]
+        try:
+            found[name] = source if isinstance(source, bytes) else source.read_bytes()
+            parse_field(kinds[name], found[name], size_px)
+        except OSError as error:
+            raise ImageError(f"its field {name} cannot be read: {error.strerror} ({source!s})") from error
+        except UnfitError as error:
+            where = "" if isinstance(source, bytes) else f" ({source})"
+            raise ImageError(f"its field {name} cannot be stored{where}: {error}") from error
+    return found
+
+
+def field_value(kind: str, data: Buffer, size_px: tuple[int, int] | None, name: str) -> object:
+    """As `parse_field`, of stored bytes; `name` says which field of what. Raises RecordError."""
+    try:
+        return parse_field(kind, bytes(data), size_px)
+    except UnfitError as error:
+        raise RecordError(f"{name} cannot be used: {error}.") from error
+
+
+def _size_px(original: bytes) -> tuple[int, int] | None:
+    try:
+        frame = read_frame(original)
+    except ImageError:  # of another codec
+        return None
+    return frame.width_px, frame.height_px
+
+
+def _neighbours(groups: Iterable[int]) -> list[tuple[int, int]]:
+    """(first, last) of every run of neighbouring numbers."""
+    runs: list[tuple[int, int]] = []
+    for group in sorted(set(groups)):
+        if runs and runs[-1][1] == group - 1:
+            runs[-1] = runs[-1][0], group
+        else:
+            runs.append((group, group))
+    return runs

@@ -1,0 +1,86 @@
+"""Drawn images and what travels beside each: a mask, boxes, a caption, JSON and an array."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pcr_exp.datasets.sample import Sample
+from pcr_exp.records.encode import EncodeReport, encode_split
+
+KINDS = {"boxes": "boxes", "caption": "text", "mask": "mask", "meta": "json", "pose": "array"}
+CLASSES = {"class": ["few", "many"]}
+
+
+def png(values: np.ndarray) -> bytes:
+    """A mask as a file."""
+    buffer = io.BytesIO()
+    Image.fromarray(values).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def npy(values: np.ndarray) -> bytes:
+    """An array as a file."""
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()
+
+
+def drawn_mask(i: int) -> np.ndarray:
+    """Uint8 [H, W] of 0 and 1: an ellipse, elsewhere in each image."""
+    height, width = 64 + 8 * (i % 3), 72
+    rows, columns = np.mgrid[:height, :width]
+    top, left = 20 + 3 * (i % 7), 22 + 2 * (i % 11)
+    return (((rows - top) / 14) ** 2 + ((columns - left) / 18) ** 2 < 1).astype(np.uint8)
+
+
+def box_of(mask: np.ndarray) -> list[int]:
+    """Left, top, right and bottom of what is 1."""
+    rows, columns = np.nonzero(mask)
+    return [int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1]
+
+
+def fields_of(i: int) -> dict[str, bytes]:
+    """What travels beside image i; every fourth has no box."""
+    boxes = json.dumps([[*box_of(drawn_mask(i)), i % 2]]).encode() if i % 4 else b""
+    return {
+        "boxes": boxes,
+        "caption": f"Bild {i}, schön".encode(),
+        "mask": png(drawn_mask(i)),
+        "meta": json.dumps({"number": i, "none": None}).encode(),
+        "pose": npy(np.full((2, 3), i, dtype=np.float32)),
+    }
+
+
+def write_samples(folder: Path, num: int) -> list[Sample]:
+    """Images, light where their mask is 1, with masks and arrays as files and the other fields as bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = []
+    for i in range(num):
+        path = folder / f"{i:03}.jpg"
+        Image.fromarray(drawn_mask(i) * np.uint8(170) + np.uint8(40)).save(path, quality=95)
+        fields: dict[str, Path | bytes] = dict(fields_of(i))
+        for name, suffix in (("mask", ".png"), ("pose", ".npy")):
+            path.with_suffix(suffix).write_bytes(fields_of(i)[name])
+            fields[name] = path.with_suffix(suffix)
+        samples.append(Sample(path.name, path, {"class": i % 2}, fields=fields))
+    return samples
+
+
+def encode_fields(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
+    """Records of 4 images with all fields."""
+    settings: dict[str, Any] = {
+        "dataset": "drawn",
+        "split": "train",
+        "images_per_record": 4,
+        "on_error": "fail",
+        "num_workers": 1,
+        "progress": lambda done, total: None,  # noqa: ARG005
+        "fields": KINDS,
+    }
+    return encode_split(samples, CLASSES, folder, **settings | changes)
