@@ -19,7 +19,7 @@ from typing import Any
 from pcr_exp.config.scan import scan_of
 from pcr_exp.errors import LoaderError, PcrExpError
 from pcr_exp.loading.batch import EncodedImages, Files
-from pcr_exp.loading.shared_buffers import Slab
+from pcr_exp.loading.shared_buffers import SharedBuffer
 from pcr_exp.loading.transform import train_transform
 from pcr_exp.loading.workers import START_METHOD, BatchDecoder, prepare_process
 from pcr_exp.measuring.throughput.job import Job
@@ -127,7 +127,7 @@ def _batches(files: list[bytes], decoder: BatchDecoder, job: Job, group: int) ->
     """What workers are sent: the files in memory that is shared, with room for the pixels before them."""
     for index, start in enumerate(range(0, len(files), job.batch_size)):
         room = decoder.room(job.batch_size)
-        images = EncodedImages(Files(Slab(*room, deque())), epoch=0, slot=0, index=index)
+        images = EncodedImages(Files(SharedBuffer(*room, deque())), epoch=0, slot=0, index=index)
         for file in files[start : start + job.batch_size]:
             images.files.add([file])
             images.groups.append(group)

@@ -64,7 +64,7 @@ def order_of_an_epoch(num_images: int) -> Row:
     began_s = time.process_time()
     sizes = record_sizes(num_images)
     lanes = EpochLanes(sizes, seed=0, epoch=0, num_lanes=NUM_LANES, window=1)
-    order = StreamedOrder([partial(lanes.stretches, 0, 1)], len(sizes), BATCH_SIZE)
+    order = StreamedOrder([partial(lanes.chunks, 0, 1)], len(sizes), BATCH_SIZE)
     first_batch_s = time.process_time() - began_s
     for batch in range(order.num_batches):
         order.uses(order.batch_start(batch), order.batch_start(batch + 1))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import Uses, epoch_order
+from pcr_exp.loading.order import SampleSequence, epoch_order
 
 Ints = npt.NDArray[np.int64]
 DEFAULT_LANES = 8
@@ -94,7 +94,7 @@ def reads_of_an_epoch(
     issued, needed, records, places = [], [], [], []
     num_updates = 0
     for worker in range(num_workers):
-        order = epoch_order([Uses.once(lanes.slot(worker, num_workers))], batch_size)
+        order = epoch_order([SampleSequence.once(lanes.slot(worker, num_workers))], batch_size)
         first = order.first_use // batch_size
         # A read is asked for when the update begins that first uses the one so far before it.
         at_once = np.zeros(min(records_ahead, len(first)), dtype=np.int64)

@@ -20,7 +20,7 @@ from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import headline_of
-from pcr_exp.analysis.reporting_rules import NEVER
+from pcr_exp.analysis.reporting_rules import NAN
 from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
 from pcr_exp.config.scan_scripts import NUM_GROUPS
@@ -95,7 +95,7 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
         why = "" if line else f"no line: {len(levels)} levels of quality, a line wants {LEAST_LEVELS}"
         if line and line.bend_p < BENT:
             why = f"no line: {len(levels)} levels of quality lie on a curve (p = {line.bend_p:.2g})"
-        numbers = (NEVER,) * 4
+        numbers = (NAN,) * 4
         if line and not why:
             numbers = (line.slope, line.slope_ci95, line.intercept, line.r)
         rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))

@@ -24,7 +24,7 @@ from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
 from pcr_exp.analysis.reporting_rules import (
-    NEVER,
+    NAN,
     UNLIKE,
     all_hardware,
     distinct,
@@ -55,7 +55,7 @@ class LogMean:
         """
         middle = math.exp(self.mean)
         if not self.parts:
-            return middle, NEVER, NEVER
+            return middle, NAN, NAN
         variance = sum(part for part, _ in self.parts)
         if variance == 0:
             return middle, middle, middle
@@ -177,7 +177,7 @@ class _Level:
     def free_images_per_s(self) -> float:
         """What is trained from unlimited storage by runs that had the machine to themselves; NaN: none."""
         free = self.timed[self.timed["bandwidth_mib_per_s"].isna() & (self.timed["exclusive"] == True)]  # noqa: E712
-        return math.exp(log_mean(_images_per_s(free)).mean) if len(free) else NEVER
+        return math.exp(log_mean(_images_per_s(free)).mean) if len(free) else NAN
 
     def epochs(self, target: float) -> dict[int, float]:
         """By seed, the epochs to the target; NaN where it was not reached."""
@@ -185,7 +185,7 @@ class _Level:
             seed: first_reached(rows, target)
             for seed, rows in zip(self.learned["seed"], self.learned["rows"], strict=True)
         }
-        return {seed: NEVER if row is None else float(row["epoch"]) for seed, row in reached.items()}
+        return {seed: NAN if row is None else float(row["epoch"]) for seed, row in reached.items()}
 
 
 def _row(
@@ -197,7 +197,7 @@ def _row(
 ) -> dict[str, Any]:
     first, shorts = level.learned.iloc[0], level.at(bandwidth)
     group = {"image_size_px": first["image_px"], **first[["dataset", "label", "model"]]}
-    headline, target = targets.get(tuple(group[key] for key in GROUP_COLUMNS), (first["headline"], NEVER))
+    headline, target = targets.get(tuple(group[key] for key in GROUP_COLUMNS), (first["headline"], NAN))
     epochs = level.epochs(target)
     seconds = _epoch_s(shorts)
     may = not _timing_excluded_because(shorts)
@@ -215,9 +215,9 @@ def _row(
         "epochs_min": min(epochs.values()),
         "epochs_max": max(epochs.values()),
         "n_timed": len(shorts),
-        "epoch_s": math.exp(log_mean(seconds).mean) if may else NEVER,
-        "epoch_s_min": min(seconds) if may else NEVER,
-        "epoch_s_max": max(seconds) if may else NEVER,
+        "epoch_s": math.exp(log_mean(seconds).mean) if may else NAN,
+        "epoch_s_min": min(seconds) if may else NAN,
+        "epoch_s_max": max(seconds) if may else NAN,
         "image_bytes": shorts["mean_image_bytes"].iloc[0],
         "free_images_per_s": level.free_images_per_s,
         "no_time": _no_time(first, shorts, headline, target, epochs),

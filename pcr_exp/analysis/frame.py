@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.reporting_rules import FACTS, NEVER, facts_of, is_exclusive
+from pcr_exp.analysis.reporting_rules import FACTS, NAN, facts_of, is_exclusive
 from pcr_exp.analysis.runs import Run, evaluations_at
 from pcr_exp.analysis.tables import task_title
 from pcr_exp.config.describe import group_number, network_label, scan_label, storage_label
@@ -135,8 +135,8 @@ def reached_of(run: Run, target_excluded_because: str, timing_excluded_because: 
     """
     row = None if target_excluded_because else first_reached(run.rows, run.manifest.target)
     if row is None:
-        return dict.fromkeys(REACHED, NEVER)
-    seconds = NEVER if timing_excluded_because else seconds_of(row)
+        return dict.fromkeys(REACHED, NAN)
+    seconds = NAN if timing_excluded_because else seconds_of(row)
     return dict(zip(REACHED, (row["epoch"], row["samples_seen"], row["record_bytes"], seconds), strict=True))
 
 
@@ -216,7 +216,7 @@ def page_frame(
         setting=setting_keys(frame, less, keep), **{str(key): columns[key] for key in columns}
     )
     if len(found):
-        found.loc[found["timing_excluded_because"] != "", list(times)] = NEVER
+        found.loc[found["timing_excluded_because"] != "", list(times)] = NAN
     return found
 
 
@@ -290,7 +290,7 @@ def eval_curves(frame: pd.DataFrame) -> pd.DataFrame:
 def _of_run(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
     manifest, config, last = run.manifest, run.config, run.rows[-1]
     facts, quality = facts_of(run), quality_of(run, sets)
-    scores = [row["val_score"] for row in run.eval_rows] or [NEVER]
+    scores = [row["val_score"] for row in run.eval_rows] or [NAN]
     counts = (manifest.num_train, manifest.num_tune, manifest.num_val)
     limits = ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s")
     of_last_row = ("train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes")
@@ -302,7 +302,7 @@ def _of_run(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
         "image_px": config["training"]["image_size"],
         "scan": scan_label(config["scan"], config.get("records")),
         "encoding": manifest.encoding,
-        "group": NEVER if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
+        "group": NAN if has_policy(config) else group_number(manifest.encoding, manifest.scan_group),
         SHARE: _bytes_share(run),
         "storage": storage_label(config["storage"]),
         **{key: config["storage"][key] for key in limits},
@@ -348,7 +348,7 @@ def _bytes_share(run: Run) -> float:
     """Of all bytes of its images, what a static level reads; NaN of a policy."""
     last, image_bytes = run.rows[-1], run.manifest.mean_prefix_bytes
     if has_policy(run.config) or image_bytes is None or not last.get("full_bytes"):
-        return NEVER
+        return NAN
     return float(image_bytes * last["samples_seen"] / last["full_bytes"])
 
 

@@ -16,7 +16,7 @@ from pcr_exp.analysis.caption import Caption, of_runs
 from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import has_policy, seconds_of
 from pcr_exp.analysis.page import Output
-from pcr_exp.analysis.reporting_rules import NEVER
+from pcr_exp.analysis.reporting_rules import NAN
 from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import with_unit
 from pcr_exp.config.describe import script_in
@@ -63,13 +63,13 @@ def saved_by(rows: Sequence[Row]) -> tuple[float, float]:
     last = rows[-1]
     full_bytes = last["full_bytes"]
     saved = full_bytes - last["record_bytes"] - last["probe_bytes"]
-    return saved, saved / full_bytes if full_bytes else NEVER
+    return saved, saved / full_bytes if full_bytes else NAN
 
 
 def _threshold_of(decision: Row, threshold: float | None) -> float:
     if decision["measure"] == _SUPPLY and decision["train_s"] > 0:
         return float(decision["samples_seen"] / decision["train_s"])
-    return threshold if threshold is not None and decision["measure"] in _WITH_THRESHOLD else NEVER
+    return threshold if threshold is not None and decision["measure"] in _WITH_THRESHOLD else NAN
 
 
 def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:

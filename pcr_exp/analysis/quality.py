@@ -97,8 +97,10 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
     quality = pd.concat(parts, ignore_index=True)
     sets = quality[SET_COLUMNS].drop_duplicates()
     namesakes = set(sets.loc[sets["dataset"].duplicated(), "dataset"])
-    told_apart = quality["dataset"] + " " + quality["fingerprint"].str[:4] + ", " + quality["decode"]
-    return quality.assign(dataset=quality["dataset"].where(~quality["dataset"].isin(namesakes), told_apart))
+    distinguishing = quality["dataset"] + " " + quality["fingerprint"].str[:4] + ", " + quality["decode"]
+    return quality.assign(
+        dataset=quality["dataset"].where(~quality["dataset"].isin(namesakes), distinguishing)
+    )
 
 
 def read_metas(quality_root: str | Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -53,7 +53,7 @@ def write_report(
 
     Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
     `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
-    may be said (`reporting_rules.may_say_seconds`). Without `with_quality` measurements are looked up, and
+    may be said (`reporting_rules.timing_exclusion`). Without `with_quality` measurements are looked up, and
     have no figures of their own.
 
     Raises:

@@ -14,7 +14,7 @@ from pcr_exp.analysis.runs import Run
 from pcr_exp.runs.manifest import Manifest
 from pcr_exp.training.task import TOP1, headline_called
 
-NEVER = float("nan")
+NAN = float("nan")
 """A number that may not be said, or that was not reached."""
 FACTS = [
     "majority_share",
@@ -36,7 +36,7 @@ _OR = " / "
 UNLIKE = "runs of unlike hardware or settings"
 
 
-def may_say_seconds(run: Run) -> str:
+def timing_exclusion(run: Run) -> str:
     """Why no seconds, rate or speed-up of a run may be shown; empty if they may.
 
     They may where something that a reader can set limits them (the throttle of storage or, of several
@@ -73,7 +73,7 @@ def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Why no speed-up of `runs` over `reference` may be shown; empty if it may.
 
     Args:
-        runs: Rows with `timing_excluded_because` (`may_say_seconds`) and `timing` (manifests' key).
+        runs: Rows with `timing_excluded_because` (`timing_exclusion`) and `timing` (manifests' key).
         reference: The same, of the runs that are compared with.
     """
     if reference.empty:
@@ -104,7 +104,7 @@ def others_cpu_share(rows: Iterable[Mapping[str, Any]]) -> float:
         if share is not None and not pd.isna(share):
             passed_s, since_s = row["wall_s"] - since_s, row["wall_s"]
             taken_s, known_s = taken_s + share * passed_s, known_s + passed_s
-    return taken_s / known_s if known_s > 0 else NEVER
+    return taken_s / known_s if known_s > 0 else NAN
 
 
 def is_exclusive(run: Run) -> bool | None:
@@ -132,12 +132,12 @@ def facts_of(run: Run) -> dict[str, Any]:
     """FACTS of a run: the level of guessing, what it ran on, and what may not be said of it."""
     manifest = run.manifest
     return {
-        "majority_share": NEVER if manifest.majority_share is None else manifest.majority_share,
+        "majority_share": NAN if manifest.majority_share is None else manifest.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
         "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
         "timing": run.manifest.timing_key,
-        "timing_excluded_because": may_say_seconds(run),
+        "timing_excluded_because": timing_exclusion(run),
         "target_excluded_because": may_say_time_to(
             manifest.target, manifest.majority_share, manifest.num_classes, manifest.headline
         ),

@@ -21,8 +21,8 @@ from pcr_exp.runs.rows import Row, read_rows
 from pcr_exp.system.keys import key_of
 from pcr_exp.training.columns import with_declared
 
-COMPANY = "other runs went on beside it on the same machine"
-Stretch = tuple[datetime, datetime, str, str]
+CONCURRENT_RUNS = "other runs went on beside it on the same machine"
+Session = tuple[datetime, datetime, str, str]
 """Start, end, machine, run id."""
 
 
@@ -91,7 +91,7 @@ def _finished_runs(root: Path) -> list[Run]:
     for run in packed:
         _require_evaluated(run, f"{root / ROWS_FILE}, {run.manifest.run_id},")
     manifests = [*(directory.manifest() for directory in directories), *(run.manifest for run in packed)]
-    company = shared_in_time(manifest for manifest in manifests if manifest is not None)
+    concurrent = shared_in_time(manifest for manifest in manifests if manifest is not None)
     finished = [_read(directory) for directory in directories if directory.status == "finished"]
     if twice := _ids(finished) & _ids(packed):
         raise RunError(f"{root} has {min(twice)} twice, in {RUNS_FILE} and as a folder. Move one away.")
@@ -99,7 +99,7 @@ def _finished_runs(root: Path) -> list[Run]:
         finished = sorted([*packed, *finished], key=lambda run: run.manifest.run_id)
     predictions = predictions_below(root)
     return [
-        replace(_described(run, company), predictions=predictions.get(run.manifest.run_id))
+        replace(_described(run, concurrent), predictions=predictions.get(run.manifest.run_id))
         for run in finished
     ]
 
@@ -166,9 +166,9 @@ def _require_evaluated(run: PackedRun, where: str) -> None:
         )
 
 
-def _described(run: PackedRun, company: Set[str]) -> Run:
+def _described(run: PackedRun, concurrent: Set[str]) -> Run:
     rows = [scored(row, run.manifest.headline) for row in run.rows]
-    return Run(run.manifest, run.config, rows, COMPANY if run.manifest.run_id in company else "")
+    return Run(run.manifest, run.config, rows, CONCURRENT_RUNS if run.manifest.run_id in concurrent else "")
 
 
 def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
@@ -177,10 +177,10 @@ def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
     Sessions of one host are taken for the same machine. Those that were killed before they could say when are
     not looked at.
     """
-    stretches = sorted(stretch for manifest in manifests for stretch in _stretches(manifest))
+    sessions = sorted(session for manifest in manifests for session in _sessions(manifest))
     found = set()
-    for place, (_, end, machine, run_id) in enumerate(stretches):
-        for other_start, _, other_machine, other_id in stretches[place + 1 :]:
+    for place, (_, end, machine, run_id) in enumerate(sessions):
+        for other_start, _, other_machine, other_id in sessions[place + 1 :]:
             if other_start >= end:
                 break
             if other_machine == machine and other_id != run_id:
@@ -188,7 +188,7 @@ def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
     return found
 
 
-def _stretches(manifest: Manifest) -> list[Stretch]:
+def _sessions(manifest: Manifest) -> list[Session]:
     return [
         (
             datetime.fromisoformat(session.started_at),

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from pcr_exp.analysis.intervals import CONFIDENCE
-from pcr_exp.analysis.reporting_rules import NEVER, UNLIKE, all_hardware, distinct, may_say_speedup
+from pcr_exp.analysis.reporting_rules import NAN, UNLIKE, all_hardware, distinct, may_say_speedup
 
 REPEAT = ("seed", "fold")
 """What tells apart the runs of one setting and level; tables that compare no folds have no column of them."""
@@ -31,7 +31,7 @@ def half_width(values: Iterable[float]) -> float:
     """
     found = np.asarray(list(values), dtype=float)
     if len(found) < 2:
-        return NEVER
+        return NAN
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * stats.sem(found))
 
 
@@ -70,7 +70,7 @@ def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str)
         "difference_n": len(differences),
         "difference_mean": float(differences.mean()),
         "difference_ci95": half_width(differences),
-        "difference_freedom": float(len(differences) - 1) if len(differences) > 1 else NEVER,
+        "difference_freedom": float(len(differences) - 1) if len(differences) > 1 else NAN,
         "difference_interval": SEEDS_ALONE if len(differences) > 1 else "",
     }
 
@@ -99,7 +99,7 @@ def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[
     All NaN where no speed-up may be said of these runs (`reporting_rules.may_say_speedup`).
     """
     if may_say_speedup(over, under):
-        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NEVER)
+        return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NAN)
     ratios = paired_ratios(over, under, measure)
     return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
 
@@ -128,5 +128,5 @@ def over_seeds(
     }
     if not row["timing_excluded_because"] and seeds["timing"].nunique() > 1:
         row["timing_excluded_because"] = UNLIKE
-        row |= {f"{measure}_{part}": NEVER for measure in times for part in ("mean", "min", "max")}
+        row |= {f"{measure}_{part}": NAN for measure in times for part in ("mean", "min", "max")}
     return row

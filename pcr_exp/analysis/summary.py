@@ -13,7 +13,7 @@ from pcr_exp.analysis.distinguishing import titles_apart
 from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words, per_setting
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.primary_metric import headline_of
-from pcr_exp.analysis.reporting_rules import NEVER, all_hardware, distinct
+from pcr_exp.analysis.reporting_rules import NAN, all_hardware, distinct
 from pcr_exp.analysis.statistics import REPEAT, distinct_seeds, interval_words, paired_ratio, spread
 from pcr_exp.analysis.style import scan_words
 from pcr_exp.analysis.tables import (
@@ -216,7 +216,7 @@ def _summary(
     reasons = distinct(timed["timing_excluded_because"])
     speed = spread(timed, SPEED)
     if reasons:
-        speed = dict.fromkeys(speed, NEVER)
+        speed = dict.fromkeys(speed, NAN)
     row: dict[str, Any] = {
         "encoding": first["encoding"],
         "group": first["group"],
@@ -239,5 +239,5 @@ def _summary(
         "hardware": all_hardware(timed),
     }
     every = timed["time_to_target_s"].notna().all() and same_timing["time_to_target_s"].notna().all()
-    ratio = paired_ratio(same_timing, timed, "time_to_target_s") if every else {"speedup": NEVER}
+    ratio = paired_ratio(same_timing, timed, "time_to_target_s") if every else {"speedup": NAN}
     return row | {"speedup_over_baseline": ratio["speedup"]}

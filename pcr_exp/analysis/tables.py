@@ -20,9 +20,9 @@ UNITS = {column.name: column.unit for column in COLUMNS}
 
 NOTHING = "-"
 
-ALONE = "†"
+SINGLE_RUN = "†"
 
-ALONE_NOTE = "n = 1: one run, with no spread and no interval"
+SINGLE_RUN_NOTE = "n = 1: one run, with no spread and no interval"
 
 _NUMBERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -61,11 +61,11 @@ class Footnotes:
     def count(self, n: int) -> str:
         """A number of runs; one alone is marked."""
         self._alone |= n == 1
-        return f"{n} {ALONE}" if n == 1 else str(n)
+        return f"{n} {SINGLE_RUN}" if n == 1 else str(n)
 
     def __str__(self) -> str:
         """All notes, one sentence after the other; empty if there is none."""
-        alone = [f"{ALONE} {ALONE_NOTE}."] if self._alone else []
+        alone = [f"{SINGLE_RUN} {SINGLE_RUN_NOTE}."] if self._alone else []
         return " ".join(
             [*alone, *(f"{self.mark(note)} {note[0].upper()}{note[1:]}." for note in self._notes)]
         )
@@ -123,7 +123,7 @@ def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
     points = f"{100 * row['difference_mean']:+.1f}"
     if math.isnan(row["difference_ci95"]):
         notes.count(1)
-        return f"{points} {ALONE}"
+        return f"{points} {SINGLE_RUN}"
     return f"{points} ± {three_figures(100 * row['difference_ci95'])}"
 
 

@@ -112,7 +112,7 @@ class Row(TypedDict):
     """That of every label of the records."""
 
 
-class _Few(NamedTuple):
+class _PartialRead(NamedTuple):
     """What is wanted of one record."""
 
     record: int
@@ -263,20 +263,22 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         decode = self.records.open_decoder(self.decode)
         found: list[Any] = [None] * len(places)
         with kept_random_states() if self.seed is not None else nullcontext():
-            for few in self._read(places, epoch, policy):
-                path = self.records.path(few.record)
-                for n, ((position, i), file) in enumerate(zip(few.places, few.files, strict=True)):
-                    name = f"image {i} of record {path} (scan group {few.group})"
-                    pixels = whole_image(decode(file, few.group, name))
+            for read_here in self._read(places, epoch, policy):
+                path = self.records.path(read_here.record)
+                for n, ((position, i), file) in enumerate(
+                    zip(read_here.places, read_here.files, strict=True)
+                ):
+                    name = f"image {i} of record {path} (scan group {read_here.group})"
+                    pixels = whole_image(decode(file, read_here.group, name))
                     if self.seed is not None:
                         key = epoch, int(indices[position]) % len(self)
                         transform.seed(int(stream(self.seed, Purpose.AUGMENTATION, *key).integers(2**63)))
-                    label = self._value(int(few.labels[i]))
+                    label = self._value(int(read_here.labels[i]))
                     if self.fields is None:
                         found[position] = transform(pixels), label
                         continue
                     size_px = pixels.shape[1], pixels.shape[0]
-                    fields = decode_fields(few.fields[n], self.fields.kinds, size_px, name)
+                    fields = decode_fields(read_here.fields[n], self.fields.kinds, size_px, name)
                     image, fields = transform.with_fields(pixels, fields)
                     found[position] = image, {"label": label, **fields}
         return found
@@ -369,7 +371,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             )
         return self._policy
 
-    def _read(self, places: list[tuple[int, int]], epoch: int, policy: ScanPolicy) -> Iterable[_Few]:
+    def _read(self, places: list[tuple[int, int]], epoch: int, policy: ScanPolicy) -> Iterable[_PartialRead]:
         """The images at these (record, number in it), record by record."""
         images, threads = self._open()
         wanted: dict[int, list[tuple[int, int]]] = {}
@@ -377,13 +379,15 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             wanted.setdefault(record, []).append((position, i))
         gap = _MAX_GAP_REMOTE_BYTES if threads is not None else _MAX_GAP_BYTES
 
-        def read(record: int) -> _Few:
+        def read(record: int) -> _PartialRead:
             group = policy.group(epoch, record)
             assert group is not None  # those that decide by the epoch always know
             numbers = [i for _, i in wanted[record]]
             files = images.read_several(record, numbers, group, max_gap_bytes=gap)
             fields = self.fields.read_several(record, numbers) if self.fields is not None else []
-            return _Few(record, group, wanted[record], files, images.labels(record)[self.label], fields)
+            return _PartialRead(
+                record, group, wanted[record], files, images.labels(record)[self.label], fields
+            )
 
         return map(read, wanted) if threads is None else threads.map(read, wanted)
 

@@ -28,7 +28,7 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.mixture import Mixture
-from pcr_exp.loading.order import Share, open_share
+from pcr_exp.loading.order import RankShare, open_share
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
@@ -326,7 +326,7 @@ def _require_probe(scan: Scan, probe: AskModel | None) -> None:
         )
 
 
-def _num_full_batches(share: Share, num_samples: int, batch_size: int) -> int:
+def _num_full_batches(share: RankShare, num_samples: int, batch_size: int) -> int:
     """Of an epoch and slot. Raises SettingError if there is none."""
     num_samples = share.samples_per_slot(num_samples)
     wanted = (

@@ -51,9 +51,7 @@ def mix(
         require(is_share, "shares", {name: share}, "numbers above 0; leave out what is not to be used")
         require(len(given[0]) > 0, f"sources[{name!r}]", "a dataset without images", "at least one image")
         fields = list(given[0].fields.kinds) if given[0].fields is not None else []
-        require(
-            not fields, f"sources[{name!r}]", fields, "no fields: a mixture gives images and labels alone"
-        )
+        require(not fields, f"sources[{name!r}]", fields, "no fields: a mixture has none")
     datasets = {name: dataset for name, (dataset, _) in sources.items()}
     _require_alike(datasets)
     shares = {name: Fraction(repr(float(share))) for name, (_, share) in sources.items()}

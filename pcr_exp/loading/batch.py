@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pcr_exp.images.codec import Buffer
-from pcr_exp.loading.shared_buffers import Slab
+from pcr_exp.loading.shared_buffers import SharedBuffer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Image files, each copied once: laid end to end in a slab as far as it has room, else on its own.
+    """Image files, each copied once: end to end in a shared buffer while it has room, else on its own.
 
     Buffers are writable, so that a decoder may change a header where it lies.
     """
 
-    def __init__(self, slab: Slab | None = None) -> None:
-        self.slab = slab
+    def __init__(self, shared_buffer: SharedBuffer | None = None) -> None:
+        self.shared_buffer = shared_buffer
         self._files: list[tuple[int, int] | bytearray] = []
-        """Where in the slab (pickled in a tenth of a slice's time), or what."""
+        """Where in the shared buffer (pickled in a tenth of a slice's time), or what."""
         self._end = 0
 
     def add(self, parts: Sequence[Buffer]) -> None:
         """Copy a file that is given in parts."""
         start, end = self._end, self._end + sum(map(len, parts))
-        if self.slab is None or end > len(self.slab.files):
+        if self.shared_buffer is None or end > len(self.shared_buffer.files):
             self._files.append(bytearray().join(parts))
             return
         for part in parts:
-            self.slab.files[self._end : self._end + len(part)] = part
+            self.shared_buffer.files[self._end : self._end + len(part)] = part
             self._end += len(part)
         self._files.append((start, end))
 
@@ -44,8 +44,8 @@ class Files:
     def __iter__(self) -> Iterator[Buffer]:
         for file in self._files:
             if isinstance(file, tuple):
-                assert self.slab is not None
-                yield self.slab.files[slice(*file)]
+                assert self.shared_buffer is not None
+                yield self.shared_buffer.files[slice(*file)]
             else:
                 yield file
 

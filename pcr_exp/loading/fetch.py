@@ -163,7 +163,7 @@ class Fetcher(Generic[Request, Result]):
             self._budget.notify(math.ceil(more / self._at_once))
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition; patience begins anew with every read that ends."""
+        """Wait for a condition; the timeout begins anew with every read that ends."""
         while not condition():
             heard = self._changed.wait(self._timeout_s)
             if not heard and not condition():

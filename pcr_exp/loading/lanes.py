@@ -53,7 +53,7 @@ class Lane(NamedTuple):
         return sum(part.size for part in self.parts)
 
 
-class Places(NamedTuple):
+class SampleIndices(NamedTuple):
     """Samples by their places, in the order in which they are used; both int64 [n]."""
 
     records: Ints
@@ -75,15 +75,15 @@ class EpochLanes:
         # Samples that a lane takes to use up a window.
         self._step = window * sum(record_sizes) / len(record_sizes)
 
-    def slot(self, slot: int, num_slots: int) -> Places:
+    def slot(self, slot: int, num_slots: int) -> SampleIndices:
         """What a slot uses; `num_slots` divides the number of lanes, and each uses ceil(N / num_slots).
 
         One that has a sample less uses its last one twice, and one that has none uses another's.
         """
-        return laid_end_to_end(self.stretches(slot, num_slots))
+        return laid_end_to_end(self.chunks(slot, num_slots))
 
-    def stretches(self, slot: int, num_slots: int) -> Iterator[Places]:
-        """What `slot` gives, a stretch after the other: two windows of each lane are in memory at most."""
+    def chunks(self, slot: int, num_slots: int) -> Iterator[SampleIndices]:
+        """What `slot` gives, a chunk after the other: two windows of each lane are in memory at most."""
         num_lanes = len(self._lanes)
         own = range(slot * num_lanes // num_slots, (slot + 1) * num_lanes // num_slots)
         windows = [_windows(self._lanes[lane].parts, self._window, self._stream(lane)) for lane in own]
@@ -95,17 +95,17 @@ class EpochLanes:
     def _stream(self, lane: int) -> np.random.Generator:
         return stream(self._seed, Purpose.SAMPLE_ORDER, self._epoch, lane)
 
-    def _another(self, slot: int) -> Places:
+    def _another(self, slot: int) -> SampleIndices:
         parts = [part for lane in self._lanes for part in lane.parts]
         part = parts[slot % len(parts)]
-        return Places(np.array([part.record]), np.array([part.first]))
+        return SampleIndices(np.array([part.record]), np.array([part.first]))
 
 
-def stretches_in_stored_order(record_sizes: Sequence[int], slot: int, num_slots: int) -> Iterator[Places]:
+def chunks_in_stored_order(record_sizes: Sequence[int], slot: int, num_slots: int) -> Iterator[SampleIndices]:
     """What a slot uses where nothing is shuffled: a run of the records as they are stored, one by one."""
     parts = list(_cut(record_sizes, range(len(record_sizes)), _quotas(sum(record_sizes), num_slots)))[slot]
     count = -(-sum(record_sizes) // num_slots)
-    return _filled_up(_windows(parts, 1, None), count, lambda: Places(np.array([0]), np.array([0])))
+    return _filled_up(_windows(parts, 1, None), count, lambda: SampleIndices(np.array([0]), np.array([0])))
 
 
 def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> list[Lane]:
@@ -128,9 +128,9 @@ def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> li
 
 
 def side_by_side(
-    windows: Sequence[Iterator[Places]], sizes: Sequence[int], step: float, tail: int
-) -> Iterator[Places]:
-    """K lanes of these sizes, given by their windows, as one run of samples, a stretch after the other.
+    windows: Sequence[Iterator[SampleIndices]], sizes: Sequence[int], step: float, tail: int
+) -> Iterator[SampleIndices]:
+    """K lanes of these sizes, given by their windows, as one run of samples, a chunk after the other.
 
     Lanes take turns, but lane k is k / K of a `step` ahead of lane 0, so that they do not all come to the
     next record at once. The lead is won in the first `step` of samples, and given back in the last one before
@@ -150,17 +150,19 @@ def side_by_side(
         taken = [lane.take(until) for lane in filled]
         order = np.argsort(np.concatenate([times for times, _ in taken]), kind="stable")
         records, samples = laid_end_to_end(places for _, places in taken)
-        yield Places(records[order], samples[order])
+        yield SampleIndices(records[order], samples[order])
 
 
 class _Turns:
     """What is laid out of a lane and not used yet, and the time of each sample."""
 
-    def __init__(self, windows: Iterator[Places], size: int, share: float, step: float, tail: int) -> None:
+    def __init__(
+        self, windows: Iterator[SampleIndices], size: int, share: float, step: float, tail: int
+    ) -> None:
         self._windows = windows
         self._size, self._share, self._step, self._tail = size, share, step, tail
         self._num_laid_out = 0
-        self._places = Places(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        self._places = SampleIndices(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         self.times = np.empty(0)
 
     @property
@@ -177,11 +179,14 @@ class _Turns:
             self.times = lead * self._share + positions
             self._num_laid_out = end
 
-    def take(self, until: float) -> tuple[npt.NDArray[np.float64], Places]:
+    def take(self, until: float) -> tuple[npt.NDArray[np.float64], SampleIndices]:
         """What has its time up to `until`, with these times."""
         count = int(np.searchsorted(self.times, until, side="right"))
-        times, places = self.times[:count], Places(*(column[:count] for column in self._places))
-        self.times, self._places = self.times[count:], Places(*(column[count:] for column in self._places))
+        times, places = self.times[:count], SampleIndices(*(column[:count] for column in self._places))
+        self.times, self._places = (
+            self.times[count:],
+            SampleIndices(*(column[count:] for column in self._places)),
+        )
         return times, places
 
 
@@ -209,7 +214,7 @@ def _quotas(num_samples: int, count: int) -> list[int]:
 
 
 def _cut(sizes: Sequence[int], line: Iterable[int], quotas: Iterable[int]) -> Iterator[list[Part]]:
-    """The records of `line` laid end to end, cut into stretches of these quotas."""
+    """The records of `line` laid end to end, cut into chunks of these quotas."""
     rest = (Part(record, 0, sizes[record]) for record in line)
     part = Part(0, 0, 0)
     for quota in quotas:
@@ -225,25 +230,27 @@ def _cut(sizes: Sequence[int], line: Iterable[int], quotas: Iterable[int]) -> It
         yield parts
 
 
-def _windows(parts: Sequence[Part], window: int, rng: np.random.Generator | None) -> Iterator[Places]:
+def _windows(parts: Sequence[Part], window: int, rng: np.random.Generator | None) -> Iterator[SampleIndices]:
     """The samples of every `window` of parts, shuffled; as they come without an `rng`."""
     for start in range(0, len(parts), window):
         together = parts[start : start + window]
         records = np.repeat([part.record for part in together], [part.size for part in together])
         samples = np.concatenate([np.arange(part.first, part.end) for part in together])
         order = slice(None) if rng is None else rng.permutation(len(records))
-        yield Places(records[order], samples[order])
+        yield SampleIndices(records[order], samples[order])
 
 
-def laid_end_to_end(stretches: Iterable[Places]) -> Places:
+def laid_end_to_end(chunks: Iterable[SampleIndices]) -> SampleIndices:
     """All of them as one."""
-    return Places(*(np.concatenate(columns) for columns in zip(*stretches, strict=True)))
+    return SampleIndices(*(np.concatenate(columns) for columns in zip(*chunks, strict=True)))
 
 
-def _filled_up(stretches: Iterable[Places], count: int, another: Callable[[], Places]) -> Iterator[Places]:
+def _filled_up(
+    chunks: Iterable[SampleIndices], count: int, another: Callable[[], SampleIndices]
+) -> Iterator[SampleIndices]:
     """These, and then the last sample as often as `count` of them want; `another` stands in for none."""
     num_given, last = 0, None
-    for last in stretches:
+    for last in chunks:
         num_given += len(last.records)
         yield last
     if last is None:
@@ -251,4 +258,4 @@ def _filled_up(stretches: Iterable[Places], count: int, another: Callable[[], Pl
         num_given = 1
         yield last
     if num_given < count:
-        yield Places(*(np.repeat(column[-1:], count - num_given) for column in last))
+        yield SampleIndices(*(np.repeat(column[-1:], count - num_given) for column in last))

@@ -27,9 +27,9 @@ from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.fields import WithFields, refuse_own_crops
-from pcr_exp.loading.lanes import EpochLanes, Places, laid_end_to_end, num_held, stretches_in_stored_order
+from pcr_exp.loading.lanes import EpochLanes, SampleIndices, chunks_in_stored_order, laid_end_to_end, num_held
 from pcr_exp.loading.mixture import Mixture
-from pcr_exp.loading.order import Order, Span, StreamedOrder, Stretches, Uses, open_share
+from pcr_exp.loading.order import EpochRange, Order, SampleSequence, SlotSamples, StreamedOrder, open_share
 from pcr_exp.loading.plan import Plan
 from pcr_exp.loading.read_ahead import (
     Reading,
@@ -41,7 +41,7 @@ from pcr_exp.loading.read_ahead import (
 )
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.stage import Stage, StageInputs, open_stage
-from pcr_exp.loading.stream import BatchStream, Effort
+from pcr_exp.loading.stream import BatchStream, LoaderStats
 from pcr_exp.loading.transform import Transform
 from pcr_exp.loading.whole_images import WholeImageDecoder, WholeImageTransform
 from pcr_exp.loading.workers import BatchDecoder, ImagesDecoder
@@ -50,7 +50,7 @@ from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
 
 
-def _selected(selection: Selection, slot: Stretches) -> Iterator[Places]:
+def _selected(selection: Selection, slot: SlotSamples) -> Iterator[SampleIndices]:
     return map(selection.places, slot())
 
 
@@ -154,12 +154,12 @@ class RecordLoader:
         self._stream: BatchStream | None = None
         self._batches: Iterator[Batch] | None = None
         """What `batches` gave: the stream, or what a stage makes of it, which may hold images of its own."""
-        self._earlier_effort = Effort()
+        self._earlier_stats = LoaderStats()
 
     @property
-    def effort(self) -> Effort:
+    def stats(self) -> LoaderStats:
         """What all streams did so far."""
-        return self._earlier_effort + (self._stream.effort if self._stream is not None else Effort())
+        return self._earlier_stats + (self._stream.stats if self._stream is not None else LoaderStats())
 
     def batches(
         self, first_epoch: int, first_batch: int, num_epochs: int, end_batch: int | None = None
@@ -184,7 +184,7 @@ class RecordLoader:
         self.close()
         if self._config.num_workers == 0:
             cv2.setNumThreads(0)
-        span = Span(first_epoch, first_batch, num_epochs, end_batch)
+        span = EpochRange(first_epoch, first_batch, num_epochs, end_batch)
         self._stream = self._open_stream(self._stage.decoded_span(span))
         self._batches = self._stage.batches(self._stream, span)
         return self._batches
@@ -225,7 +225,7 @@ class RecordLoader:
             batches.close()
         if self._stream is not None:
             self._stream.close()
-            self._earlier_effort = self.effort
+            self._earlier_stats = self.stats
             self._stream = None
 
     def __enter__(self) -> RecordLoader:
@@ -234,8 +234,8 @@ class RecordLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_stream(self, span: Span) -> BatchStream:
-        self._check_patience(self._largest_group)
+    def _open_stream(self, span: EpochRange) -> BatchStream:
+        self._check_timeout(self._largest_group)
         return BatchStream(
             Plan(span, self._share.slots, self._order, self._policy.group),
             self._records,
@@ -262,20 +262,20 @@ class RecordLoader:
         slots = self._laid_out(epoch)
         if type(self._stage).order is Stage.order:
             return StreamedOrder(slots, len(self._records.index.records), self._batch_size)
-        return self._stage.order([Uses.once(laid_end_to_end(slot())) for slot in slots], epoch)
+        return self._stage.order([SampleSequence.once(laid_end_to_end(slot())) for slot in slots], epoch)
 
-    def _laid_out(self, epoch: int) -> list[Stretches]:
+    def _laid_out(self, epoch: int) -> list[SlotSamples]:
         """What each slot of this process uses in an epoch."""
         slots = self._slots(epoch)
         if not isinstance(self._selection, Selection):
             return slots
         return [partial(_selected, self._selection, slot) for slot in slots]
 
-    def _slots(self, epoch: int) -> list[Stretches]:
+    def _slots(self, epoch: int) -> list[SlotSamples]:
         share, config = self._share, self._config
         if not self._shuffle:
             return [
-                partial(stretches_in_stored_order, self._sizes, slot, share.num_slots) for slot in share.slots
+                partial(chunks_in_stored_order, self._sizes, slot, share.num_slots) for slot in share.slots
             ]
         lanes = EpochLanes(
             self._sizes,
@@ -284,7 +284,7 @@ class RecordLoader:
             num_lanes=config.lanes,
             window=config.shuffle_records,
         )
-        return [partial(lanes.stretches, slot, share.num_slots) for slot in share.slots]
+        return [partial(lanes.chunks, slot, share.num_slots) for slot in share.slots]
 
     @property
     def _num_lanes(self) -> int:
@@ -293,7 +293,7 @@ class RecordLoader:
         return self._config.lanes // self._share.num_slots * num_slots if self._shuffle else num_slots
 
     def _reading(self) -> Reading:
-        # Small reads need the most in flight to hide latency, large ones the most memory and patience.
+        # Small reads need the most in flight to hide latency, large ones the most memory and time.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         per_call = reads_per_call(in_flight, self._records.reads_many and self._fields is None)
@@ -315,7 +315,7 @@ class RecordLoader:
         index = self._records.index
         return index.epoch_bytes(group) / len(index.records)
 
-    def _check_patience(self, group: int) -> None:
+    def _check_timeout(self, group: int) -> None:
         index, timeout_s = self._records.index, self._config.timeout_s
         largest = int(index.prefixes_bytes(group).max())
         longest_s = longest_read_s(self._storage_config, largest)

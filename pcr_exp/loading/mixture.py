@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pcr_exp.loading.lanes import EpochLanes, Ints, Places, laid_end_to_end
-from pcr_exp.loading.order import Share, StreamedOrder
+from pcr_exp.loading.lanes import EpochLanes, Ints, SampleIndices, laid_end_to_end
+from pcr_exp.loading.order import RankShare, StreamedOrder
 from pcr_exp.loading.selection import Selection
 from pcr_exp.system.randomness import Purpose, stream
 
@@ -43,7 +43,7 @@ class MixedSource:
         own = np.arange(len(self.record_sizes)) if self.selection is None else self.selection.records
         return self.first_record + own
 
-    def samples(self, laid_out: Places) -> Ints:
+    def samples(self, laid_out: SampleIndices) -> Ints:
         """The number in its record of each sample."""
         return laid_out.samples if self.selection is None else self.selection.places(laid_out).samples
 
@@ -66,7 +66,7 @@ class Mixture:
     def __len__(self) -> int:
         return sum(source.num_images for source in self._sources)
 
-    def num_held(self, share: Share, num_lanes: int, window: int) -> int:
+    def num_held(self, share: RankShare, num_lanes: int, window: int) -> int:
         """The most records that a process's lanes use at once; `num_lanes` are those of one source."""
         num_own = num_lanes // share.num_slots * len(share.slots)
         held = 0
@@ -77,7 +77,7 @@ class Mixture:
         return held
 
     def order(
-        self, epoch: int, share: Share, *, batch_size: int, seed: int, num_lanes: int, window: int
+        self, epoch: int, share: RankShare, *, batch_size: int, seed: int, num_lanes: int, window: int
     ) -> StreamedOrder:
         """The order of a process in an epoch; records that several passes use are there for each of them."""
         seeds = [
@@ -87,7 +87,7 @@ class Mixture:
             [
                 _Passes(source, first, num, seed=own_seed, slot=slot, share=share, lanes=(num_lanes, window))
                 for own_seed, (source, first, num) in zip(
-                    seeds, self._stretches(epoch, slot, share), strict=True
+                    seeds, self._chunks(epoch, slot, share), strict=True
                 )
             ]
             for slot in share.slots
@@ -102,13 +102,13 @@ class Mixture:
             records = of_slots[0].source.records()
             stored.append(np.tile(records, end - first))
             num_records += len(stored[-1])
-        stretches = [
+        chunks = [
             partial(_mixed, passes, seed, epoch, slot)
             for passes, slot in zip(slots, share.slots, strict=True)
         ]
-        return StreamedOrder(stretches, num_records, batch_size, stored=np.concatenate(stored))
+        return StreamedOrder(chunks, num_records, batch_size, stored=np.concatenate(stored))
 
-    def _stretches(self, epoch: int, slot: int, share: Share) -> Iterator[tuple[MixedSource, int, int]]:
+    def _chunks(self, epoch: int, slot: int, share: RankShare) -> Iterator[tuple[MixedSource, int, int]]:
         """Of every source, the first sample of a slot's endless order that the epoch uses, and how many."""
         ends = np.cumsum([0, *(source.num_images for source in self._sources)])
         # Slots take turns in the sources laid end to end: all get as many, and as even a share as can be.
@@ -118,7 +118,7 @@ class Mixture:
 
 
 class _Passes:
-    """A stretch of a slot's endless order of a source."""
+    """A chunk of a slot's endless order of a source."""
 
     numbered_from = 0
     """Added to the numbers of its records, which are `num_records` more in each pass."""
@@ -131,7 +131,7 @@ class _Passes:
         *,
         seed: int,
         slot: int,
-        share: Share,
+        share: RankShare,
         lanes: tuple[int, int],
     ) -> None:
         self.source, self.num = source, num
@@ -142,8 +142,8 @@ class _Passes:
         self._seed, self._slot, self._num_slots = seed, slot, share.num_slots
         self._num_lanes, self._window = lanes
 
-    def __iter__(self) -> Iterator[Places]:
-        """From the first sample of the stretch on, without an end."""
+    def __iter__(self) -> Iterator[SampleIndices]:
+        """From the first sample of the chunk on, without an end."""
         skipped = self._skipped
         for number in count(self.first_pass):
             lanes = EpochLanes(
@@ -154,10 +154,10 @@ class _Passes:
                 window=self._window,
             )
             numbered_from = self.numbered_from + number * self.num_records
-            for places in lanes.stretches(self._slot, self._num_slots):
-                rest = Places(*(column[skipped:] for column in places))
+            for places in lanes.chunks(self._slot, self._num_slots):
+                rest = SampleIndices(*(column[skipped:] for column in places))
                 skipped = max(0, skipped - len(places.records))
-                yield Places(numbered_from + rest.records, self.source.samples(rest))
+                yield SampleIndices(numbered_from + rest.records, self.source.samples(rest))
 
 
 def epoch_counts(shares: Sequence[Fraction], num_images: int) -> list[int]:
@@ -179,22 +179,22 @@ def interleaved(counts: Sequence[int], rng: np.random.Generator) -> Ints:
     return np.repeat(np.arange(len(counts)), counts)[np.argsort(times, kind="stable")]
 
 
-def _mixed(sources: Sequence[_Passes], seed: int, epoch: int, slot: int) -> Iterator[Places]:
+def _mixed(sources: Sequence[_Passes], seed: int, epoch: int, slot: int) -> Iterator[SampleIndices]:
     """What a slot uses in an epoch."""
     turns = interleaved([source.num for source in sources], stream(seed, Purpose.MIXTURE, epoch, slot))
     to_come = [iter(source) for source in sources]
-    held = [Places(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)) for _ in sources]
+    held = [SampleIndices(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)) for _ in sources]
     for start in range(0, len(turns), _ROUGHLY):
         turn = turns[start : start + _ROUGHLY]
-        mixed = Places(np.empty_like(turn), np.empty_like(turn))
+        mixed = SampleIndices(np.empty_like(turn), np.empty_like(turn))
         for i in range(len(sources)):
             positions = np.flatnonzero(turn == i)
-            stretches, num_held = [held[i]], len(held[i].records)
+            chunks, num_held = [held[i]], len(held[i].records)
             while num_held < len(positions):
-                stretches.append(next(to_come[i]))
-                num_held += len(stretches[-1].records)
-            places = laid_end_to_end(stretches)
+                chunks.append(next(to_come[i]))
+                num_held += len(chunks[-1].records)
+            places = laid_end_to_end(chunks)
             for column, own in zip(mixed, places, strict=True):
                 column[positions] = own[: len(positions)]
-            held[i] = Places(*(column[len(positions) :] for column in places))
+            held[i] = SampleIndices(*(column[len(positions) :] for column in places))
         yield mixed

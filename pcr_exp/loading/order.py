@@ -1,7 +1,7 @@
 """The order of an epoch as one process reads it: which records, and which sample comes when. Pure functions.
 
-A process owns some of the slots that a global batch is made of (`Share`). Each slot uses samples in an order
-of its own (`lanes`), cut into batches; the process gives the first batch of each of its slots, then the
+A process owns some of the slots that a global batch is made of (`RankShare`). Each slot uses samples in an
+order of its own (`lanes`), cut into batches; the process gives the first batch of each of its slots, then the
 second of each, and so on.
 
 It is gone through twice: once at its beginning, to learn when each record is wanted first and last, and then
@@ -18,11 +18,11 @@ import numpy as np
 
 from pcr_exp.config.check import require
 from pcr_exp.config.loader import num_slots
-from pcr_exp.loading.lanes import Ints, Places, laid_end_to_end
+from pcr_exp.loading.lanes import Ints, SampleIndices, laid_end_to_end
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RankShare:
     """Which slots of a global batch are a process's own; slots are numbered over all processes."""
 
     rank: int = 0
@@ -41,7 +41,7 @@ class Share:
         return -(-num_samples // self.num_slots)
 
 
-def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size: int | None) -> Share:
+def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size: int | None) -> RankShare:
     """The share of a process.
 
     Args:
@@ -54,11 +54,11 @@ def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size
     require(world_size >= 1, "world_size", world_size, "at least 1")
     wanted = f"a rank of world_size={world_size}, 0..{world_size - 1}"
     require(0 <= rank < world_size, "rank", rank, wanted)
-    return Share(rank, world_size, num_slots(batch_size, global_batch_size, world_size))
+    return RankShare(rank, world_size, num_slots(batch_size, global_batch_size, world_size))
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class EpochRange:
     """From update `first_batch` of epoch `first_epoch` to the end of epoch `num_epochs` - 1."""
 
     first_epoch: int
@@ -74,7 +74,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
+class SampleSequence:
     """What one slot uses in an epoch, in order. All arrays are int64 [n]."""
 
     records: Ints
@@ -84,7 +84,7 @@ class Uses:
     """How often the epoch used it before."""
 
     @classmethod
-    def once(cls, places: Places) -> Uses:
+    def once(cls, places: SampleIndices) -> SampleSequence:
         """Every sample of `places` for the first time."""
         return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
 
@@ -159,7 +159,9 @@ class EpochOrder:
                 yield Request(record, groups[read], groups[base])
 
 
-def epoch_order(slots: Sequence[Uses], batch_size: int, repeat_groups: Sequence[int] = ()) -> EpochOrder:
+def epoch_order(
+    slots: Sequence[SampleSequence], batch_size: int, repeat_groups: Sequence[int] = ()
+) -> EpochOrder:
     """The order in which a process reads.
 
     Args:
@@ -223,9 +225,9 @@ def _last_positions(keys: Ints, num_keys: int, start: int, step: int) -> Ints:
 _ROUGHLY = 2**14
 """Positions that several slots lay out at a time."""
 
-_NONE = Places(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+_NONE = SampleIndices(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
-Stretches = Callable[[], Iterator[Places]]
+SlotSamples = Callable[[], Iterator[SampleIndices]]
 """Gives what a slot uses in an epoch, from its beginning on."""
 
 
@@ -236,7 +238,7 @@ class StreamedOrder:
     """
 
     def __init__(
-        self, slots: Sequence[Stretches], num_records: int, batch_size: int, *, stored: Ints | None = None
+        self, slots: Sequence[SlotSamples], num_records: int, batch_size: int, *, stored: Ints | None = None
     ) -> None:
         """`slots` use equally many samples, of records 0 to `num_records` - 1.
 
@@ -246,7 +248,7 @@ class StreamedOrder:
         self._batch_size = batch_size
         first_use, last_use = (np.full(num_records, -1, dtype=np.int64) for _ in range(2))
         self._num_positions = 0
-        for places in self._stretches():
+        for places in self._chunks():
             end = self._num_positions + len(places.records)
             positions = np.arange(self._num_positions, end)
             # Of repeated indices, numpy keeps the last one assigned.
@@ -262,7 +264,7 @@ class StreamedOrder:
         self._number[self.records] = np.arange(len(self.records))
         if stored is not None:
             self.records = stored[self.records]
-        self._to_come = self._stretches()
+        self._to_come = self._chunks()
         self._held, self._begin = _NONE, 0
 
     @property
@@ -282,10 +284,10 @@ class StreamedOrder:
             self._rewind()
         while self._begin + len(self._held.records) < end:
             used = min(first - self._begin, len(self._held.records))
-            rest = Places(*(column[used:] for column in self._held))
+            rest = SampleIndices(*(column[used:] for column in self._held))
             self._held = laid_end_to_end([rest, next(self._to_come)])
             self._begin += used
-        places = Places(*(column[first - self._begin : end - self._begin] for column in self._held))
+        places = SampleIndices(*(column[first - self._begin : end - self._begin] for column in self._held))
         return self._number[places.records], places.samples, np.zeros(end - first, dtype=np.int64)
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
@@ -300,36 +302,36 @@ class StreamedOrder:
         return self._num_positions // len(self._slots)
 
     def _rewind(self) -> None:
-        self._to_come = self._stretches()
+        self._to_come = self._chunks()
         self._held, self._begin = _NONE, 0
 
-    def _stretches(self) -> Iterator[Places]:
+    def _chunks(self) -> Iterator[SampleIndices]:
         """All positions in order."""
         if len(self._slots) == 1:
             return self._slots[0]()
         count = self._batch_size * max(1, _ROUGHLY // (self._batch_size * len(self._slots)))
-        return self._by_turns([_in_stretches_of(count, slot()) for slot in self._slots])
+        return self._by_turns([_in_chunks_of(count, slot()) for slot in self._slots])
 
-    def _by_turns(self, slots: Sequence[Iterator[Places]]) -> Iterator[Places]:
-        for stretches in zip(*slots, strict=True):
-            turns, _ = in_turns(len(stretches[0].records), len(slots), self._batch_size)
-            together = laid_end_to_end(stretches)
-            yield Places(together.records[turns], together.samples[turns])
+    def _by_turns(self, slots: Sequence[Iterator[SampleIndices]]) -> Iterator[SampleIndices]:
+        for chunks in zip(*slots, strict=True):
+            turns, _ = in_turns(len(chunks[0].records), len(slots), self._batch_size)
+            together = laid_end_to_end(chunks)
+            yield SampleIndices(together.records[turns], together.samples[turns])
 
 
-def _in_stretches_of(count: int, stretches: Iterator[Places]) -> Iterator[Places]:
-    """The same samples in stretches of `count`; the last one may be shorter."""
-    held: list[Places] = []
+def _in_chunks_of(count: int, chunks: Iterator[SampleIndices]) -> Iterator[SampleIndices]:
+    """The same samples in chunks of `count`; the last one may be shorter."""
+    held: list[SampleIndices] = []
     num_held = 0
-    for stretch in stretches:
-        held.append(stretch)
-        num_held += len(stretch.records)
+    for chunk in chunks:
+        held.append(chunk)
+        num_held += len(chunk.records)
         if num_held >= count:
             together = laid_end_to_end(held)
             whole = num_held // count * count
             for start in range(0, whole, count):
-                yield Places(*(column[start : start + count] for column in together))
-            held, num_held = [Places(*(column[whole:] for column in together))], num_held - whole
+                yield SampleIndices(*(column[start : start + count] for column in together))
+            held, num_held = [SampleIndices(*(column[whole:] for column in together))], num_held - whole
     if num_held:
         yield laid_end_to_end(held)
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from pcr_exp.loading.lanes import Ints
-from pcr_exp.loading.order import Order, Request, Span
+from pcr_exp.loading.order import EpochRange, Order, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Plan:
 
     def __init__(
         self,
-        span: Span,
+        span: EpochRange,
         slots: Sequence[int],
         order: Callable[[int], Order],
         choose: Callable[[int, int], int | None],

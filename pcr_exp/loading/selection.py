@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from pcr_exp.loading.lanes import Ints, Places
+from pcr_exp.loading.lanes import Ints, SampleIndices
 
 
 class Selection:
@@ -40,7 +40,7 @@ class Selection:
         """What must be equal where a state goes on."""
         return {"selection": self.fingerprint}
 
-    def places(self, laid_out: Places) -> Places:
+    def places(self, laid_out: SampleIndices) -> SampleIndices:
         """Where samples lie that were laid out as if there were K records, of `sizes` samples each."""
         numbers = self._starts[laid_out.records] + laid_out.samples
-        return Places(self.records[laid_out.records], self._samples[numbers])
+        return SampleIndices(self.records[laid_out.records], self._samples[numbers])

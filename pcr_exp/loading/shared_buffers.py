@@ -18,17 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 _numbers = itertools.count()
-_slabs: weakref.WeakValueDictionary[int, Slab] = weakref.WeakValueDictionary()
-"""By number. Forked workers inherit it, so that a number is enough to say which slab is meant."""
+_shared_buffers: weakref.WeakValueDictionary[int, SharedBuffer] = weakref.WeakValueDictionary()
+"""By number. Forked workers inherit it, so that a number is enough to say which shared buffer is meant."""
 
 
-class Slab:
+class SharedBuffer:
     """Room for the pixels of a batch, and behind it for the files that they are decoded from.
 
     Pickled, it is its number: only a process that was forked after it was made can be sent it.
     """
 
-    def __init__(self, num_pixel_bytes: int, num_file_bytes: int, free: deque[Slab]) -> None:
+    def __init__(self, num_pixel_bytes: int, num_file_bytes: int, free: deque[SharedBuffer]) -> None:
         self.number = next(_numbers)
         # Pages that nobody has written to take no memory, so room for files that are larger costs nothing.
         memory = memoryview(mmap.mmap(-1, num_pixel_bytes + num_file_bytes))
@@ -36,10 +36,10 @@ class Slab:
         self.files = memory[num_pixel_bytes:]
         """The training process writes what the batch is to be decoded from."""
         self._free = free
-        _slabs[self.number] = self
+        _shared_buffers[self.number] = self
 
     def pixels(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
-        """An array of `shape`, to be written by the worker that was sent the slab."""
+        """An array of `shape`, to be written by the worker that was sent the shared buffer."""
         return np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape)).reshape(shape)
 
     def has_room(self, shape: tuple[int, ...], dtype: str) -> bool:
@@ -47,30 +47,30 @@ class Slab:
         return math.prod(shape) * np.dtype(dtype).itemsize <= len(self._pixels)
 
     def receive(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
-        """What was written. When nothing refers to it any more, the slab may be taken again."""
+        """What was written. When nothing refers to it any more, the shared buffer may be taken again."""
         flat = np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape))
         weakref.finalize(flat, self._free.append, self).atexit = False
         return flat.reshape(shape)
 
-    def __reduce__(self) -> tuple[Callable[[int], Slab], tuple[int]]:
+    def __reduce__(self) -> tuple[Callable[[int], SharedBuffer], tuple[int]]:
         return _inherited, (self.number,)
 
 
-class Slabs:
-    """`count` slabs, made before workers are forked. The training process gives them out."""
+class SharedBuffers:
+    """`count` shared buffers, made before workers are forked. The training process gives them out."""
 
     def __init__(self, count: int, num_pixel_bytes: int, num_file_bytes: int) -> None:
-        self._free: deque[Slab] = deque()
-        self._free.extend(Slab(num_pixel_bytes, num_file_bytes, self._free) for _ in range(count))
+        self._free: deque[SharedBuffer] = deque()
+        self._free.extend(SharedBuffer(num_pixel_bytes, num_file_bytes, self._free) for _ in range(count))
         self._all = list(self._free)
 
-    def take(self) -> Slab | None:
-        """A slab that nobody uses, or None: whoever asked finds memory elsewhere."""
+    def take(self) -> SharedBuffer | None:
+        """A shared buffer that nobody uses, or None: whoever asked finds memory elsewhere."""
         try:
             return self._free.popleft()
         except IndexError:
             return None
 
 
-def _inherited(number: int) -> Slab:
-    return _slabs[number]
+def _inherited(number: int) -> SharedBuffer:
+    return _shared_buffers[number]

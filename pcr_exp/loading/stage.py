@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pcr_exp.config.components import build
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.order import EpochOrder, Order, Span, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, EpochRange, Order, SampleSequence, epoch_order
 from pcr_exp.loading.reads import Reads
 from pcr_exp.records.index import RecordIndex
 
@@ -49,7 +49,7 @@ class Stage:
         """Per epoch."""
         self._batch_size = inputs.batch_size
 
-    def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:  # noqa: ARG002
+    def order(self, fresh: Sequence[SampleSequence], epoch: int) -> EpochOrder:  # noqa: ARG002
         """The order in which a process reads; each of its slots has `fresh` samples to use.
 
         A stage that overrides this is given an epoch whole; else it is laid out as it is used, the same.
@@ -60,11 +60,11 @@ class Stage:
         """The reads of that order."""
         return Reads(order)
 
-    def decoded_span(self, span: Span) -> Span:
+    def decoded_span(self, span: EpochRange) -> EpochRange:
         """The span of decoded batches that a span of the loader's batches is made of."""
         return span
 
-    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:  # noqa: ARG002
+    def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:  # noqa: ARG002
         """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
         return decoded
 

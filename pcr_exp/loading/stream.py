@@ -23,7 +23,7 @@ from pcr_exp.loading.order import Order, Request
 from pcr_exp.loading.plan import BatchPlan, Plan
 from pcr_exp.loading.read_ahead import Reading
 from pcr_exp.loading.reads import Reads, read_many, read_one
-from pcr_exp.loading.shared_buffers import Slab, Slabs
+from pcr_exp.loading.shared_buffers import SharedBuffer, SharedBuffers
 from pcr_exp.loading.workers import (
     START_METHOD,
     Decoded,
@@ -39,7 +39,7 @@ from pcr_exp.records.reader import RecordSet
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class LoaderStats:
     """What a loader did since it was made."""
 
     read_s: float = 0.0
@@ -49,8 +49,8 @@ class Effort:
     num_decoded: int = 0
     """Images that they gave."""
 
-    def __add__(self, other: Effort) -> Effort:
-        return Effort(*map(add, astuple(self), astuple(other)))
+    def __add__(self, other: LoaderStats) -> LoaderStats:
+        return LoaderStats(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class _Task:
 
     def batch(self, result: Decoded) -> Batch:
         """What training gets, when the images have been decoded."""
-        pixels, slab, plan = result.pixels, self.images.files.slab, self.plan
+        pixels, shared_buffer, plan = result.pixels, self.images.files.shared_buffer, self.plan
         if pixels is None:
-            assert slab is not None
-            pixels = slab.receive(result.shape, result.dtype)
+            assert shared_buffer is not None
+            pixels = shared_buffer.receive(result.shape, result.dtype)
         return Batch(
             images=torch.from_numpy(pixels),
             labels=torch.tensor(self.labels, dtype=torch.int64),
@@ -131,7 +131,7 @@ class BatchStream:
             at_once=reading.per_call,
         )
         self._pool: Pool | None = None
-        self._take_slab: Callable[[], Slab | None] = lambda: None
+        self._take_buffer: Callable[[], SharedBuffer | None] = lambda: None
         self._pinner: ThreadPoolExecutor | None = None
         self._epoch: int | None = None
         self._reads: Reads
@@ -149,9 +149,9 @@ class BatchStream:
         self._num_decoded = 0
 
     @property
-    def effort(self) -> Effort:
+    def stats(self) -> LoaderStats:
         """What this stream did so far."""
-        return Effort(self._fetcher.busy_s, self._decode_s, self._num_decoded)
+        return LoaderStats(self._fetcher.busy_s, self._decode_s, self._num_decoded)
 
     def __iter__(self) -> BatchStream:
         return self
@@ -187,7 +187,7 @@ class BatchStream:
             if START_METHOD == "fork":
                 # One for every batch that may be under way, and three that came out and are still in use.
                 count = config.num_workers * config.prefetch_batches + 3
-                self._take_slab = Slabs(count, *decoder.room(self._batch_size)).take
+                self._take_buffer = SharedBuffers(count, *decoder.room(self._batch_size)).take
             # Before the fetch threads: they would not survive a fork.
             self._pool = WorkerPool(
                 decoder, config.num_workers, prefetch=config.prefetch_batches, timeout_s=config.timeout_s
@@ -238,7 +238,7 @@ class BatchStream:
             return None
         if plan.epoch != self._epoch:
             self._epoch, self._reads = plan.epoch, self._open_reads(plan.order)
-        images = EncodedImages(Files(self._take_slab()), plan.epoch, plan.slot, plan.index)
+        images = EncodedImages(Files(self._take_buffer()), plan.epoch, plan.slot, plan.index)
         return _Task(plan, images, self._reads.newest_group())
 
     def _open_next(self, task: _Task) -> None:

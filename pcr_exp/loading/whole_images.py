@@ -139,7 +139,7 @@ class WholeImageDecoder:
         started_s = time.perf_counter()
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
         seeds = rng.integers(2**63, size=len(images.files)).tolist()
-        slab, batch, in_slab = images.files.slab, np.empty(0), False
+        shared_buffer, batch, in_shared = images.files.shared_buffer, np.empty(0), False
         beside: list[dict[str, Any]] = []
         with kept_random_states():
             for i, (file, group, name) in enumerate(
@@ -150,8 +150,12 @@ class WholeImageDecoder:
                 made = _as_array(self._made(pixels, images, i, beside), name)
                 if i == 0:
                     shape, dtype = (len(seeds), *made.shape), made.dtype.str
-                    in_slab = slab is not None and slab.has_room(shape, dtype)
-                    batch = slab.pixels(shape, dtype) if slab and in_slab else np.empty(shape, dtype)
+                    in_shared = shared_buffer is not None and shared_buffer.has_room(shape, dtype)
+                    batch = (
+                        shared_buffer.pixels(shape, dtype)
+                        if shared_buffer and in_shared
+                        else np.empty(shape, dtype)
+                    )
                 if made.shape != batch.shape[1:] or made.dtype != batch.dtype:
                     raise LoaderError(
                         f"{name}: the transform gave {made.dtype} {list(made.shape)}, and {batch.dtype} "
@@ -161,7 +165,7 @@ class WholeImageDecoder:
                 batch[i] = made
         done_s = time.perf_counter() - started_s
         fields = as_arrays(collate_fields(beside, self._kinds)) if self._kinds else None
-        return Decoded(None if in_slab else batch, done_s, batch.shape, batch.dtype.str, fields)
+        return Decoded(None if in_shared else batch, done_s, batch.shape, batch.dtype.str, fields)
 
     def _made(self, pixels: Pixels, images: EncodedImages, i: int, beside: list[dict[str, Any]]) -> Any:
         """What the transform makes of image i; what it makes of its fields is added to `beside`."""

@@ -39,7 +39,7 @@ class Decoded(NamedTuple):
 
     pixels: npt.NDArray[Any] | None
     """uint8 [B, H, W, 3], or what a transform of whole images makes of them; None if they lie in the images'
-    slab."""
+    shared buffer."""
     decode_s: float
     shape: tuple[int, ...]
     dtype: str = "uint8"
@@ -51,7 +51,7 @@ class ImagesDecoder(Protocol):
     """Files in, pixels out: the part of the loader that may run in any process."""
 
     def room(self, num_images: int) -> tuple[int, int]:
-        """(bytes of a batch's pixels, bytes of its files) that a slab should have room for."""
+        """(bytes of a batch's pixels, bytes of its files) that a shared buffer should have room for."""
         ...
 
     def __call__(self, images: EncodedImages) -> Decoded:
@@ -81,8 +81,8 @@ class BatchDecoder:
         """
         started_s = time.perf_counter()
         shape = len(images.files), self.image_size, self.image_size, 3
-        slab = images.files.slab
-        pixels = np.empty(shape, dtype=np.uint8) if slab is None else slab.pixels(shape)
+        shared_buffer = images.files.shared_buffer
+        pixels = np.empty(shape, dtype=np.uint8) if shared_buffer is None else shared_buffer.pixels(shape)
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
         # All at once: a call for each number costs more than the number.
         draws = rng.random((len(images.files), self._transform.num_draws)).tolist()
@@ -90,7 +90,7 @@ class BatchDecoder:
             images.files, images.groups, images.names, draws, pixels, strict=True
         ):
             self._transform(self._decode(file, group, name), drawn, out)
-        return Decoded(pixels if slab is None else None, time.perf_counter() - started_s, shape)
+        return Decoded(pixels if shared_buffer is None else None, time.perf_counter() - started_s, shape)
 
 
 class Failure(NamedTuple):

@@ -75,7 +75,7 @@ class RecordFields:
         """By name."""
         order = sorted(kinds)
         self._groups = {name: 1 + order.index(name) for name in names}
-        self._stretches = _neighbours(self._groups.values())
+        self._byte_ranges = _neighbours(self._groups.values())
         self.records = field_records(records)
         """Their files, as a record set."""
         self._single = SingleImages(self.records)
@@ -86,8 +86,8 @@ class RecordFields:
     def num_bytes(self, record: int) -> int:
         """Bytes of these fields of a record's samples."""
         index = self.records.index
-        starts = (index.prefix_bytes(record, first - 1) if first > 1 else 0 for first, _ in self._stretches)
-        return sum(index.prefix_bytes(record, last) for _, last in self._stretches) - sum(starts)
+        starts = (index.prefix_bytes(record, first - 1) if first > 1 else 0 for first, _ in self._byte_ranges)
+        return sum(index.prefix_bytes(record, last) for _, last in self._byte_ranges) - sum(starts)
 
     def read(self, record: int) -> Beside:
         """The fields of all samples of a record: a range read for fields that lie together, verified.
@@ -98,7 +98,7 @@ class RecordFields:
         """
         found: dict[int, Sequence[Buffer]] = {}
         num_bytes, ids = 0, None
-        for first, last in self._stretches:
+        for first, last in self._byte_ranges:
             if first == 1:
                 prefix = self.records.read_prefix(record, last)
                 num_bytes, ids = prefix.num_bytes, prefix.ids
@@ -107,8 +107,8 @@ class RecordFields:
             else:
                 more = self.records.read_extension(record, first - 1, last)
                 num_bytes += more.num_bytes
-                view = memoryview(more.stretch.data)
-                for group, bounds in enumerate(more.stretch.bounds, start=first):
+                view = memoryview(more.byte_range.data)
+                for group, bounds in enumerate(more.byte_range.bounds, start=first):
                     found[group] = [view[bounds[i] : bounds[i + 1]] for i in range(len(bounds) - 1)]
         return Beside(self._by_sample(found), num_bytes, ids)
 

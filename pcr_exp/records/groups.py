@@ -165,7 +165,7 @@ def check_length(data: bytes, num_bytes: int, after: int, group: int, where: str
         )
 
 
-class Stretch(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of one read, and for every group in them the N + 1 offsets in them that bound its pieces."""
 
     data: bytes
@@ -180,7 +180,7 @@ class Extension:
     group: int
     num_bytes: int
     """Bytes that were read for it."""
-    stretch: Stretch
+    byte_range: ByteRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class RecordPrefix:
     group: int
     num_bytes: int
     """Bytes that were read for it."""
-    _stretches: tuple[Stretch, ...]
+    _byte_ranges: tuple[ByteRange, ...]
     _codec: ImageCodec
     replaced: Mapping[int, int] = field(default_factory=dict)
     """By number, samples that are damaged, and which sample of the record stands in for each."""
@@ -211,7 +211,9 @@ class RecordPrefix:
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
         i = self.replaced.get(i, i)
         views = [
-            (memoryview(stretch.data), bounds) for stretch in self._stretches for bounds in stretch.bounds
+            (memoryview(byte_range.data), bounds)
+            for byte_range in self._byte_ranges
+            for bounds in byte_range.bounds
         ]
         return self._codec.join([view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]])
 
@@ -225,11 +227,11 @@ class RecordPrefix:
 
     def bounds(self, group: int) -> npt.NDArray[np.int64]:
         """[N + 1] offsets in the file that bound the pieces of a group that was read from its start on."""
-        return np.array(self._stretches[0].bounds[group - 1], dtype=np.int64)
+        return np.array(self._byte_ranges[0].bounds[group - 1], dtype=np.int64)
 
     def piece(self, i: int, group: int) -> memoryview:
         """What one such group adds to sample i."""
-        first, bounds = self._stretches[0].data, self._stretches[0].bounds[group - 1]
+        first, bounds = self._byte_ranges[0].data, self._byte_ranges[0].bounds[group - 1]
         return memoryview(first)[bounds[i] : bounds[i + 1]]
 
     def extended(self, more: Extension) -> RecordPrefix:
@@ -246,5 +248,5 @@ class RecordPrefix:
             self,
             group=more.group,
             num_bytes=self.num_bytes + more.num_bytes,
-            _stretches=(*self._stretches, more.stretch),
+            _byte_ranges=(*self._byte_ranges, more.byte_range),
         )

@@ -14,9 +14,9 @@ from pcr_exp.images import decode as decode  # registers the codecs of this pack
 from pcr_exp.images.codec import Decoder, ImageCodec, find_codec
 from pcr_exp.records.format import HEADER_START, RecordHeader, stated_header_bytes
 from pcr_exp.records.groups import (
+    ByteRange,
     Extension,
     RecordPrefix,
-    Stretch,
     check_length,
     unpack_damaged_group,
     unpack_group,
@@ -181,8 +181,8 @@ class RecordSet:
         bounds = self._unpack_groups(data, start, entry, 0, group, where, damaged)
         kept = self.index.records[record].num_samples
         labels = {name: np.array(values[:kept], dtype=np.int64) for name, values in header.labels.items()}
-        stretches = (Stretch(data, bounds),)
-        return RecordPrefix(header.ids[:kept], labels, group, num_bytes, stretches, self.codec)
+        byte_ranges = (ByteRange(data, bounds),)
+        return RecordPrefix(header.ids[:kept], labels, group, num_bytes, byte_ranges, self.codec)
 
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
@@ -198,7 +198,7 @@ class RecordSet:
         if not 1 <= after <= group:
             raise ValueError(f"groups {after + 1} to {group} do not extend a prefix")
         if group == after:
-            return Extension(after, group, 0, Stretch(b"", []))
+            return Extension(after, group, 0, ByteRange(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
         return self.read_verified(
@@ -211,7 +211,7 @@ class RecordSet:
         data = self.read_range(record, start, start + num_bytes)
         check_length(data, num_bytes, after, group, where)
         bounds = self._unpack_groups(data, 0, entry, after, group, where)
-        return Extension(after, group, num_bytes, Stretch(data, bounds))
+        return Extension(after, group, num_bytes, ByteRange(data, bounds))
 
     def _start(self, record: int, after: int) -> int:
         return self.index.prefix_bytes(record, after) if after else 0

@@ -118,9 +118,9 @@ class SingleImages:
         tables = [self.table(record, number) for number in range(1, group + 1)]
         ranges = [[Range(*table.bounds[i : i + 2].tolist()) for table in tables] for i in numbers]
         filled = [piece for pieces in ranges for piece in pieces if piece.end > piece.start]
-        stretches = coalesced(filled, max_gap_bytes)
-        starts = [stretch.start for stretch in stretches]
-        data = [self.records.read_range(record, *stretch) for stretch in stretches]
+        byte_ranges = coalesced(filled, max_gap_bytes)
+        starts = [byte_range.start for byte_range in byte_ranges]
+        data = [self.records.read_range(record, *byte_range) for byte_range in byte_ranges]
         images = []
         for i, pieces in zip(numbers, ranges, strict=True):
             parts = []

@@ -160,7 +160,7 @@ class Session:
         probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
         stages = stage_columns(
             self.echo,
-            self.loader.effort,
+            self.loader.stats,
             num_workers=self.num_workers,
             bytes_read=self.session_counts().bytes_read - probe_bytes,
             counters=row,

@@ -18,12 +18,12 @@ from pcr_exp.analysis.reporting_rules import (
     UNLIMITED,
     all_hardware,
     is_exclusive,
-    may_say_seconds,
     may_say_speedup,
     may_say_time_to,
     others_cpu_share,
+    timing_exclusion,
 )
-from pcr_exp.analysis.runs import COMPANY, Run, read_runs, shared_in_time
+from pcr_exp.analysis.runs import CONCURRENT_RUNS, Run, read_runs, shared_in_time
 from pcr_exp.runs.manifest import Manifest
 
 MakeRun = Callable[..., Path]
@@ -43,24 +43,24 @@ NO_LIMIT = {"bandwidth_mib_per_s": None, "latency_ms": 0.0, "requests_per_s": No
 
 
 def test_seconds_want_storage_that_is_limited(run: Run) -> None:
-    assert may_say_seconds(run) == ""
-    assert may_say_seconds(stored(run, **NO_LIMIT)) == UNLIMITED
+    assert timing_exclusion(run) == ""
+    assert timing_exclusion(stored(run, **NO_LIMIT)) == UNLIMITED
     for limit in ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s"):
-        assert may_say_seconds(stored(run, **(NO_LIMIT | {limit: 5.0}))) == "", limit
+        assert timing_exclusion(stored(run, **(NO_LIMIT | {limit: 5.0}))) == "", limit
 
 
 def test_or_a_limited_network_between_several_processes(run: Run) -> None:
     alone = stored(run, **NO_LIMIT)
     network = {"bandwidth_mbit_per_s": 10.0, "latency_ms": 0.0}
     team = replace(alone, config={**alone.config, "world_size": 2, "network": network})
-    assert may_say_seconds(team) == ""
+    assert timing_exclusion(team) == ""
     unlimited = {**team.config, "network": {"bandwidth_mbit_per_s": None, "latency_ms": 0.0}}
-    assert may_say_seconds(replace(team, config=unlimited)) == UNLIMITED
-    assert may_say_seconds(replace(team, config={**team.config, "world_size": 1})) == UNLIMITED
+    assert timing_exclusion(replace(team, config=unlimited)) == UNLIMITED
+    assert timing_exclusion(replace(team, config={**team.config, "world_size": 1})) == UNLIMITED
 
 
 def test_seconds_want_a_machine_of_ones_own(run: Run) -> None:
-    assert may_say_seconds(replace(run, shared_machine="tests ran beside it")) == "tests ran beside it"
+    assert timing_exclusion(replace(run, shared_machine="tests ran beside it")) == "tests ran beside it"
 
 
 def beside(run: Run, *shares: float | None) -> Run:
@@ -82,7 +82,7 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
     for shares, exclusive in (((0.05,), True), ((0.0, 0.16), False), ((), None)):
         found = beside(run, *shares)
         assert is_exclusive(found) is exclusive
-        assert may_say_seconds(found) == (NOT_EXCLUSIVE if exclusive is False else "")
+        assert timing_exclusion(found) == (NOT_EXCLUSIVE if exclusive is False else "")
     quiet, crowded = (run_frame([beside(run, share)]) for share in (0.01, 0.2))
     assert quiet["hardware"].iloc[0].endswith(" cores, exclusive")
     assert crowded["hardware"].iloc[0].endswith(" cores, shared with others")
@@ -92,7 +92,7 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
 
 def test_seconds_of_runs_that_had_company_are_said_where_that_is_asked_for(run: Run) -> None:
     crowded = replace(beside(run, 0.2), exclusive_only=False)
-    assert may_say_seconds(crowded) == ""
+    assert timing_exclusion(crowded) == ""
     assert run_frame([crowded])["hardware"].iloc[0].endswith(" cores, shared with others")
 
 
@@ -153,7 +153,7 @@ def test_a_sweep_of_several_jobs_at_once_has_no_seconds(tmp_path: Path, make_run
         times = {"started_at": started, "finished_at": started[:14] + "30:00+00:00"}
         manifest["sessions"] = [session | times for session in manifest["sessions"]]
         path.write_text(json.dumps(manifest))
-    assert {run.shared_machine for run in read_runs(tmp_path)} == {COMPANY}
+    assert {run.shared_machine for run in read_runs(tmp_path)} == {CONCURRENT_RUNS}
     assert run_frame(read_runs(tmp_path))["time_to_target_s"].isna().all()
 
 

@@ -22,7 +22,7 @@ from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.api.mixture import MixedDataset, MixtureLoader
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.mixture import MixedSource, Mixture, epoch_counts, interleaved
-from pcr_exp.loading.order import Share
+from pcr_exp.loading.order import RankShare
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -330,7 +330,7 @@ def test_processes_share_an_epoch_whose_order_is_its_slots(
     record_sizes = [size for own in sizes for size in own]
 
     def images(rank: int, world_size: int) -> list[tuple[int, int]]:
-        share = Share(rank, world_size, num_slots)
+        share = RankShare(rank, world_size, num_slots)
         order = mixture.order(epoch, share, batch_size=2, seed=3, num_lanes=4, window=1)
         reads, samples, _ = order.uses(0, order.batch_start(order.num_batches))
         return list(zip(order.records[reads].tolist(), samples.tolist(), strict=True))
@@ -346,7 +346,7 @@ def test_processes_share_an_epoch_whose_order_is_its_slots(
 def test_records_in_use_stay_within_the_bound_that_is_told(mixture: MixedDataset) -> None:
     for slots, world_size in ((1, 1), (2, 1), (2, 2)):
         with mixture.loader(**SETTINGS, global_batch_size=5 * slots, world_size=world_size) as loader:
-            share = Share(0, world_size, slots)
+            share = RankShare(0, world_size, slots)
             selection = loader._loader._selection
             assert isinstance(selection, Mixture)
             bound = selection.num_held(share, 2, 1)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pcr_exp as pcr
 from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.loading.lanes import Places
+from pcr_exp.loading.lanes import SampleIndices
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.selection import Selection
 from pcr_exp.records.reader import RecordSet
@@ -128,6 +128,6 @@ def test_places_are_those_of_the_images(sizes: list[int], data: st.DataObject) -
     assert sum(selection.sizes) == len(selection) == len(chosen)
     records = np.repeat(np.arange(len(selection.sizes)), selection.sizes)
     samples = np.concatenate([np.arange(size) for size in selection.sizes])
-    places = selection.places(Places(records, samples))
+    places = selection.places(SampleIndices(records, samples))
     starts = np.cumsum([0, *sizes])
     assert (starts[places.records] + places.samples).tolist() == chosen

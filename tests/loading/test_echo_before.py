@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pcr_exp.loading.echo.before import echoed
 from pcr_exp.loading.echo.stage import Echo, echo
-from pcr_exp.loading.lanes import EpochLanes, laid_end_to_end, stretches_in_stored_order
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.loading.lanes import EpochLanes, chunks_in_stored_order, laid_end_to_end
+from pcr_exp.loading.order import EpochOrder, SampleSequence, epoch_order
 from pcr_exp.system.randomness import Purpose, stream
 
 SHAPE = {
@@ -32,7 +32,7 @@ def orders(
 ) -> tuple[EpochOrder, EpochOrder]:
     """In front of the echo stage, and behind it."""
     laid = EpochLanes(sizes, seed=1, epoch=2, num_lanes=lanes, window=1)
-    fresh = Uses.once(laid.slot(slot, num_slots))
+    fresh = SampleSequence.once(laid.slot(slot, num_slots))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(1, Purpose.ECHO, 2, slot)))
     return epoch_order([fresh], 5), epoch_order([behind], 5, range(num_continuations))
 
@@ -100,7 +100,7 @@ def test_slots_have_equally_many_positions(
 
 def test_a_read_that_continues_is_wanted_by_the_first_repeat_and_not_before() -> None:
     """Two records of two samples; the second sample of record b is never repeated."""
-    fresh = Uses.once(laid_end_to_end(stretches_in_stored_order([2, 2], 0, 1)))
+    fresh = SampleSequence.once(laid_end_to_end(chunks_in_stored_order([2, 2], 0, 1)))
     uses = np.array([0, 1, 0, 2, 3, 1, 2])
     order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, repeat_groups=[10])
     assert order.records.tolist() == [0, 0, 1, 1]

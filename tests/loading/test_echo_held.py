@@ -9,7 +9,7 @@ from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.echo.before import EchoReads, SomeSamples, echoed
 from pcr_exp.loading.echo.stage import echo
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, SampleSequence, epoch_order
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.system.randomness import Purpose, stream
 
@@ -26,7 +26,7 @@ class Prefix(RecordPrefix):
 
 
 def order_of(sizes: list[int], factor: float, buffer: int, num_continuations: int = 0) -> EpochOrder:
-    fresh = Uses.once(EpochLanes(sizes, seed=0, epoch=0, num_lanes=2, window=1).slot(0, 1))
+    fresh = SampleSequence.once(EpochLanes(sizes, seed=0, epoch=0, num_lanes=2, window=1).slot(0, 1))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(0, Purpose.ECHO)))
     return epoch_order([behind], 1, range(num_continuations))
 

@@ -15,7 +15,7 @@ from pcr_exp.loading.echo.after import echo_batches, echo_examples
 from pcr_exp.loading.echo.stage import echo as echo_of
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.order import Span
+from pcr_exp.loading.order import EpochRange
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -291,6 +291,6 @@ def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
     """Training then says that the loader ended too early."""
     first = list(open_loader().batches(0, 0, 1))[:1]
     whole = echo_of(100, 1, 1, np.random.default_rng(0))
-    assert len(list(echo_examples(first, lambda _: whole, Span(0, 0, 1), 12))) == 1
+    assert len(list(echo_examples(first, lambda _: whole, EpochRange(0, 0, 1), 12))) == 1
     batches = echo_of(9, 1, 1, np.random.default_rng(0))
-    assert len(list(echo_batches(first, lambda _: batches, Span(0, 0, 1)))) == 1
+    assert len(list(echo_batches(first, lambda _: batches, EpochRange(0, 0, 1)))) == 1

@@ -7,7 +7,7 @@ import pytest
 from pcr_exp.config.components import schemas
 from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.fetch import Fetcher
-from pcr_exp.loading.stream import Effort
+from pcr_exp.loading.stream import LoaderStats
 
 # 200 fresh images of 50 bytes were trained on twice; twice as many bytes were read ahead, in 8 s.
 COUNTERS = {"samples_seen": 200, "samples_trained": 400, "record_bytes": 10_000, "train_s": 4.0}
@@ -17,7 +17,7 @@ READ_S, TRAIN_S = 8.0 / 20_000 * 50, 0.01
 def columns(name: str, decode_s: float, num_workers: int, num_decoded: int = 100) -> tuple[float, ...]:
     measured = stage_columns(
         schemas("echo")[name](),
-        Effort(8.0, decode_s, num_decoded),
+        LoaderStats(8.0, decode_s, num_decoded),
         num_workers=num_workers,
         bytes_read=20_000,
         counters=COUNTERS,
@@ -52,13 +52,13 @@ def test_the_slower_of_overlapping_stages_counts(
 def test_before_anything_is_measured_there_is_no_ratio(name: str, num_workers: int) -> None:
     counters = dict.fromkeys(COUNTERS, 0)
     measured = stage_columns(
-        schemas("echo")[name](), Effort(), num_workers=num_workers, bytes_read=0, counters=counters
+        schemas("echo")[name](), LoaderStats(), num_workers=num_workers, bytes_read=0, counters=counters
     )
     assert set(measured.values()) == {None}
 
 
 def test_efforts_add_up() -> None:
-    assert Effort(1, 2, 3) + Effort(10, 20, 30) == Effort(11, 22, 33)
+    assert LoaderStats(1, 2, 3) + LoaderStats(10, 20, 30) == LoaderStats(11, 22, 33)
 
 
 def test_reading_is_timed_while_a_read_is_in_flight() -> None:

@@ -21,7 +21,7 @@ from pcr_exp.images.codec import Buffer, Source
 from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.shared_buffers import Slabs
+from pcr_exp.loading.shared_buffers import SharedBuffers
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.reader import RecordSet
@@ -224,7 +224,7 @@ def test_batches_of_processes_that_share_no_memory_are_the_same(
 ) -> None:
     """As where processes are spawned: files and pixels go through pipes, both ways at once."""
     expected = [batch.images for batch in open_loader().batches(0, 0, 1)]
-    monkeypatch.setattr(Slabs, "take", lambda _: None)
+    monkeypatch.setattr(SharedBuffers, "take", lambda _: None)
     transform = TrainTransform(224, AugmentConfig())
     large = [batch.images for batch in open_loader(transform=transform).batches(0, 0, 1)]
     for num_workers in (1, 3):

@@ -12,14 +12,14 @@ from pcr_exp.config.loader import check_lanes, num_slots
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.lanes import (
     EpochLanes,
-    Places,
+    SampleIndices,
+    chunks_in_stored_order,
     deal,
     laid_end_to_end,
     num_held,
     records_per_batch,
-    stretches_in_stored_order,
 )
-from pcr_exp.loading.order import EpochOrder, Share, Uses, epoch_order, open_share
+from pcr_exp.loading.order import EpochOrder, RankShare, SampleSequence, epoch_order, open_share
 from pcr_exp.system.randomness import Purpose, stream
 
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=12)
@@ -51,7 +51,7 @@ def everything(sizes: list[int]) -> list[Pair]:
 
 def order_of(
     sizes: list[int],
-    share: Share = Share(),  # noqa: B008
+    share: RankShare = RankShare(),  # noqa: B008
     *,
     seed: int = 0,
     epoch: int = 0,
@@ -61,7 +61,7 @@ def order_of(
 ) -> EpochOrder:
     laid = EpochLanes(sizes, seed=seed, epoch=epoch, num_lanes=lanes, window=window)
     return epoch_order(
-        [Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size=batch_size
+        [SampleSequence.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size=batch_size
     )
 
 
@@ -78,7 +78,7 @@ def test_one_process_sees_every_sample_and_reads_every_record_once(
 def test_unshuffled_slots_are_runs_of_what_is_stored(sizes: list[int], count: int) -> None:
     seen = []
     for slot in range(count):
-        places = laid_end_to_end(stretches_in_stored_order(sizes, slot, count))
+        places = laid_end_to_end(chunks_in_stored_order(sizes, slot, count))
         seen.append(list(zip(places.records.tolist(), places.samples.tolist(), strict=True)))
     assert {len(own) for own in seen} == {-(-sum(sizes) // count)}
     assert [pair for own in seen for pair in dict.fromkeys(own)][: sum(sizes)] == everything(sizes) or (
@@ -98,7 +98,7 @@ def test_the_global_batch_does_not_depend_on_the_number_of_processes(
     def batches(world_size: int) -> dict[tuple[int, int], list[Pair]]:
         found = {}
         for rank in range(world_size):
-            share = Share(rank, world_size, slots)
+            share = RankShare(rank, world_size, slots)
             order = order_of(sizes, share, lanes=lanes, window=window, seed=seed, batch_size=batch_size)
             for number, (first, end) in enumerate(pairwise(order.batches.tolist())):
                 index, part = divmod(number, len(share.slots))
@@ -123,7 +123,7 @@ def test_processes_read_few_records_twice(
 ) -> None:
     world_size = data.draw(st.sampled_from(divisors(lanes)))
     num_reads = sum(
-        len(order_of(sizes, Share(rank, world_size, world_size), lanes=lanes, seed=seed).records)
+        len(order_of(sizes, RankShare(rank, world_size, world_size), lanes=lanes, seed=seed).records)
         for rank in range(world_size)
     )
     # A process that gets no sample at all trains on another's.
@@ -155,7 +155,7 @@ def test_reads_and_uses_describe_the_stream(
     sizes: list[int], lanes: int, window: int, seed: int, batch_size: int, data: st.DataObject
 ) -> None:
     slots = data.draw(st.sampled_from(divisors(lanes)))
-    share = Share(0, 1, slots)
+    share = RankShare(0, 1, slots)
     order = order_of(sizes, share, lanes=lanes, window=window, seed=seed, batch_size=batch_size)
     reads = order.reads.tolist()
     for read in range(len(order.records)):
@@ -182,7 +182,7 @@ def test_no_more_records_are_in_use_than_the_lanes_hold(
     slots = data.draw(st.sampled_from(divisors(lanes)))
     world_size = data.draw(st.sampled_from(divisors(slots)))
     for rank in range(world_size):
-        share = Share(rank, world_size, slots)
+        share = RankShare(rank, world_size, slots)
         order = order_of(sizes, share, lanes=lanes, window=window, seed=seed, batch_size=1)
         bound = num_held(sizes, lanes // world_size, window)
         in_use = np.zeros(len(order.reads) + 1, dtype=int)
@@ -265,7 +265,7 @@ def test_a_slot_of_nothing_trains_on_another_s_sample() -> None:
 
 def test_turns_of_slots() -> None:
     """Two slots of five uses in batches of two: short batches come last, too."""
-    uses = [Uses.once(Places(np.full(5, record), np.arange(5))) for record in (3, 7)]
+    uses = [SampleSequence.once(SampleIndices(np.full(5, record), np.arange(5))) for record in (3, 7)]
     order = epoch_order(uses, batch_size=2)
     assert order.batches.tolist() == [0, 2, 4, 6, 8, 9, 10]
     assert pairs(order) == [*((3, 0), (3, 1), (7, 0), (7, 1), (3, 2), (3, 3), (7, 2), (7, 3), (3, 4), (7, 4))]

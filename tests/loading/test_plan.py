@@ -6,16 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Request, Share, Span, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, EpochRange, RankShare, Request, SampleSequence, epoch_order
 from pcr_exp.loading.plan import Plan
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 
 
-def orders_of(sizes: list[int], share: Share, batch_size: int) -> Callable[[int], EpochOrder]:
+def orders_of(sizes: list[int], share: RankShare, batch_size: int) -> Callable[[int], EpochOrder]:
     def order(epoch: int) -> EpochOrder:
         laid = EpochLanes(sizes, seed=3, epoch=epoch, num_lanes=4, window=1)
-        return epoch_order([Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size)
+        return epoch_order(
+            [SampleSequence.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size
+        )
 
     return order
 
@@ -30,8 +32,10 @@ def orders_of(sizes: list[int], share: Share, batch_size: int) -> Callable[[int]
 def test_what_is_asked_for_is_opened_in_that_order_and_before_it_is_taken(
     sizes: list[int], batch_size: int, num_slots: int, first: int, end: int | None
 ) -> None:
-    orders = orders_of(sizes, Share(0, 1, num_slots), batch_size)
-    plan = Plan(Span(1, first, 3, end), range(num_slots), orders, lambda epoch, record: 1 + epoch + record)
+    orders = orders_of(sizes, RankShare(0, 1, num_slots), batch_size)
+    plan = Plan(
+        EpochRange(1, first, 3, end), range(num_slots), orders, lambda epoch, record: 1 + epoch + record
+    )
     asked = [request for request in plan.requests() if request is not None]
     opened, in_use = [], set[tuple[int, int]]()
     for batch in plan.batches():
@@ -52,8 +56,8 @@ def test_what_is_asked_for_is_opened_in_that_order_and_before_it_is_taken(
 
 def test_while_a_group_is_not_decided_nothing_is_asked_for() -> None:
     decided: dict[int, int] = {}
-    orders = orders_of([4, 4], Share(), 4)
-    requests = Plan(Span(0, 0, 1), [0], orders, lambda _, record: decided.get(record)).requests()
+    orders = orders_of([4, 4], RankShare(), 4)
+    requests = Plan(EpochRange(0, 0, 1), [0], orders, lambda _, record: decided.get(record)).requests()
     assert [next(requests), next(requests)] == [None, None]
     decided |= {0: 2, 1: 5}
     assert {(request.record, request.group) for request in requests if request} == {(0, 2), (1, 5)}

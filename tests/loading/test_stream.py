@@ -13,7 +13,7 @@ from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.batch import Batch, EncodedImages
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Share, Span, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, EpochRange, RankShare, SampleSequence, epoch_order
 from pcr_exp.loading.plan import Plan
 from pcr_exp.loading.read_ahead import Reading
 from pcr_exp.loading.stream import BatchStream
@@ -74,17 +74,19 @@ class Noting:
 
 def all_tasks(
     records: MemoryRecords,
-    span: Span,
+    span: EpochRange,
     *,
     lanes: int,
     batch_size: int,
     ahead: int,
-    share: Share = Share(),  # noqa: B008
+    share: RankShare = RankShare(),  # noqa: B008
 ) -> list[Task]:
     def order(epoch: int) -> EpochOrder:
         sizes = [entry.num_samples for entry in records.index.records]
         laid = EpochLanes(sizes, seed=5, epoch=epoch, num_lanes=lanes, window=1)
-        return epoch_order([Uses.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size)
+        return epoch_order(
+            [SampleSequence.once(laid.slot(slot, share.num_slots)) for slot in share.slots], batch_size
+        )
 
     decoder = Noting()
     stream = BatchStream(
@@ -128,7 +130,7 @@ def test_an_epoch_is_every_sample_and_every_byte_once(
     sizes: list[int], lanes: int, batch_size: int, ahead: int
 ) -> None:
     records = MemoryRecords(sizes)
-    tasks = all_tasks(records, Span(0, 0, 2), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    tasks = all_tasks(records, EpochRange(0, 0, 2), lanes=lanes, batch_size=batch_size, ahead=ahead)
     num_batches = -(-sum(sizes) // batch_size)
     assert [(t.batch.epoch, t.batch.index, t.batch.num_batches) for t in tasks] == [
         (epoch, index, num_batches) for epoch in range(2) for index in range(num_batches)
@@ -155,11 +157,11 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
         records = MemoryRecords(sizes)
         tasks = all_tasks(
             records,
-            Span(4, 0, 5),
+            EpochRange(4, 0, 5),
             lanes=lanes,
             batch_size=batch_size,
             ahead=ahead,
-            share=Share(rank, world_size, world_size),
+            share=RankShare(rank, world_size, world_size),
         )
         counts.add(tuple(len(task.images.files) for task in tasks))
         seen.update(jpeg for task in tasks for jpeg in files(task))
@@ -174,11 +176,13 @@ def test_ranks_have_equally_many_batches_and_together_every_sample(
 def test_a_span_from_the_middle_is_the_rest_of_the_whole(
     sizes: list[int], lanes: int, batch_size: int, ahead: int, data: st.DataObject
 ) -> None:
-    whole = all_tasks(MemoryRecords(sizes), Span(0, 0, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    whole = all_tasks(
+        MemoryRecords(sizes), EpochRange(0, 0, 3), lanes=lanes, batch_size=batch_size, ahead=ahead
+    )
     num_batches = len(whole) // 3
     first_batch = data.draw(st.integers(0, num_batches))
     records = MemoryRecords(sizes)
-    rest = all_tasks(records, Span(1, first_batch, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
+    rest = all_tasks(records, EpochRange(1, first_batch, 3), lanes=lanes, batch_size=batch_size, ahead=ahead)
     expected = whole[num_batches + first_batch :]
     assert len(rest) == len(expected)
     assert all(same(a, b) for a, b in zip(rest, expected, strict=True))
@@ -196,8 +200,8 @@ def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
     def batches(world_size: int, first_batch: int) -> dict[tuple[int, int], list[bytes]]:
         found = {}
         for rank in range(world_size):
-            share = Share(rank, world_size, 4)
-            span = Span(0, first_batch, 1)
+            share = RankShare(rank, world_size, 4)
+            span = EpochRange(0, first_batch, 1)
             made = all_tasks(
                 MemoryRecords(sizes), span, lanes=lanes, batch_size=batch_size, ahead=ahead, share=share
             )

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, StreamedOrder, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, SampleSequence, StreamedOrder, epoch_order
 from pcr_exp.system import MIB
 
 
 def both(
     lanes: EpochLanes, slots: range, num_slots: int, num_records: int, batch_size: int
 ) -> tuple[EpochOrder, StreamedOrder]:
-    whole = epoch_order([Uses.once(lanes.slot(slot, num_slots)) for slot in slots], batch_size)
-    stretches = [partial(lanes.stretches, slot, num_slots) for slot in slots]
-    return whole, StreamedOrder(stretches, num_records, batch_size)
+    whole = epoch_order([SampleSequence.once(lanes.slot(slot, num_slots)) for slot in slots], batch_size)
+    chunks = [partial(lanes.chunks, slot, num_slots) for slot in slots]
+    return whole, StreamedOrder(chunks, num_records, batch_size)
 
 
 def assert_equal(whole: EpochOrder, streamed: StreamedOrder, batches: list[int]) -> None:
@@ -84,7 +84,7 @@ def test_memory_holds_a_few_windows_however_long_the_epoch_is() -> None:
         tracemalloc.start()
         try:
             lanes = EpochLanes(sizes, seed=0, epoch=0, num_lanes=8, window=1)
-            order = StreamedOrder([partial(lanes.stretches, 0, 1)], num_records, 256)
+            order = StreamedOrder([partial(lanes.chunks, 0, 1)], num_records, 256)
             for batch in range(0, order.num_batches, 16):
                 order.uses(order.batch_start(batch), order.batch_start(batch + 1))
             return tracemalloc.get_traced_memory()[1] / MIB

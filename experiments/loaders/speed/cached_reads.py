@@ -24,7 +24,7 @@ import numpy as np
 
 from experiments.loaders.speed.study import Row, Study
 from pcr_exp.loading.lanes import EpochLanes
-from pcr_exp.loading.order import EpochOrder, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, SampleSequence, epoch_order
 from pcr_exp.storage.cache import CachedStorage, MemoryCache, PrefixCache
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.protocol import Storage
@@ -131,7 +131,7 @@ def epoch_reads(seed: int, epoch: int) -> EpochOrder:
     """The order of an epoch, as one process reads it with 8 lanes."""
     sizes = [IMAGES_PER_RECORD] * NUM_RECORDS
     places = EpochLanes(sizes, seed=seed, epoch=epoch, num_lanes=8, window=1).slot(0, 1)
-    return epoch_order([Uses.once(places)], BATCH_SIZE)
+    return epoch_order([SampleSequence.once(places)], BATCH_SIZE)
 
 
 def simulate(reading: Reading, kind: str, max_bytes: int, num_jobs: int) -> dict[str, float]:

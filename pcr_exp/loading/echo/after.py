@@ -18,7 +18,7 @@ from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.stage import Echo, EchoStage, Ints
-from pcr_exp.loading.order import Span
+from pcr_exp.loading.order import EpochRange
 from pcr_exp.loading.stage import StageInputs
 
 
@@ -43,7 +43,7 @@ class _Behind(EchoStage):
         super().__init__(config, inputs, num_items=num_items)
         self._start = start
 
-    def decoded_span(self, span: Span) -> Span:
+    def decoded_span(self, span: EpochRange) -> EpochRange:
         """The span of decoded batches that a span of the loader's batches is made of.
 
         Raises:
@@ -57,7 +57,7 @@ class _Behind(EchoStage):
                 "made of whole epochs. Open a loader without echo."
             )
         first_batch = self._start(self._echo(span.first_epoch), span.first_batch)
-        return Span(span.first_epoch, first_batch, span.num_epochs)
+        return EpochRange(span.first_epoch, first_batch, span.num_epochs)
 
 
 class EchoAfter(_Behind):
@@ -68,7 +68,7 @@ class EchoAfter(_Behind):
         super().__init__(config, inputs, num_items=inputs.num_samples, start=start)
         self.num_batches = -(-self.num_uses // inputs.batch_size)
 
-    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
+    def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:
         """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
         return echo_examples(decoded, self._echo, span, self._batch_size)
 
@@ -81,7 +81,7 @@ class EchoBatches(_Behind):
         super().__init__(config, inputs, num_items=num_fresh, start=batch_start)
         self.num_batches = self.num_uses
 
-    def batches(self, decoded: Iterator[Batch], span: Span) -> Iterator[Batch]:
+    def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:
         """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
         return echo_batches(decoded, self._echo, span)
 
@@ -108,7 +108,7 @@ def batch_start(echo: Echo, first_batch: int) -> int:
 
 
 def echo_examples(
-    fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span, batch_size: int
+    fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: EpochRange, batch_size: int
 ) -> Generator[Batch, None, None]:
     """Batches of samples that are used several times, and shuffled in between.
 
@@ -161,7 +161,7 @@ def echo_examples(
 
 
 def echo_batches(
-    fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: Span
+    fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: EpochRange
 ) -> Generator[Batch, None, None]:
     """Every batch several times in a row, each time in memory of its own.
 

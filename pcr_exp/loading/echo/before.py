@@ -17,7 +17,7 @@ from pcr_exp.images.codec import Buffer
 from pcr_exp.images.decode import WHOLE
 from pcr_exp.loading.echo.stage import Echo, EchoStage
 from pcr_exp.loading.lanes import Ints
-from pcr_exp.loading.order import EpochOrder, Order, Uses, epoch_order
+from pcr_exp.loading.order import EpochOrder, Order, SampleSequence, epoch_order
 from pcr_exp.loading.reads import Reads
 from pcr_exp.loading.stage import StageInputs
 from pcr_exp.records.groups import Extension, RecordPrefix
@@ -39,7 +39,7 @@ class EchoBefore(EchoStage):
         self.num_kept_in_use = config.buffer * len(inputs.slots) if config.buffer > 1 else 0
         self.highest_group = max(config.repeat_groups, default=0)
 
-    def order(self, fresh: Sequence[Uses], epoch: int) -> EpochOrder:
+    def order(self, fresh: Sequence[SampleSequence], epoch: int) -> EpochOrder:
         """The order in which a process reads; samples come in it several times."""
         uses = [
             echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
@@ -52,9 +52,9 @@ class EchoBefore(EchoStage):
         return EchoReads(order)
 
 
-def echoed(fresh: Uses, echo: Echo) -> Uses:
+def echoed(fresh: SampleSequence, echo: Echo) -> SampleSequence:
     """What a slot uses behind an echo in front of decoding: `echo` gives uses of the positions of `fresh`."""
-    return Uses(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
+    return SampleSequence(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
 
 
 def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int) -> None:

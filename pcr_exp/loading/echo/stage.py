@@ -20,7 +20,7 @@ from pcr_exp.loading.stage import Stage, StageInputs
 from pcr_exp.system.randomness import Purpose, stream
 
 if TYPE_CHECKING:
-    from pcr_exp.loading.stream import Effort
+    from pcr_exp.loading.stream import LoaderStats
 
 
 Ints = npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ class EchoStage(Stage):
 
 
 def stage_columns(
-    echo: EchoConfig, effort: Effort, *, num_workers: int, bytes_read: int, counters: Mapping[str, float]
+    echo: EchoConfig, stats: LoaderStats, *, num_workers: int, bytes_read: int, counters: Mapping[str, float]
 ) -> dict[str, float | None]:
     """The columns of a row that say how long a stage takes per image, had it never to wait for the other.
 
@@ -141,8 +141,8 @@ def stage_columns(
         where nothing was measured yet.
     """
     bytes_per_fresh = _over(counters["record_bytes"], counters["samples_seen"])
-    read_s = _times(_over(effort.read_s, bytes_read), bytes_per_fresh)
-    decode_s = _over(effort.decode_s, effort.num_decoded * max(1, num_workers))
+    read_s = _times(_over(stats.read_s, bytes_read), bytes_per_fresh)
+    decode_s = _over(stats.decode_s, stats.num_decoded * max(1, num_workers))
     train_s = _over(counters["train_s"], counters["samples_trained"])
     upstream_s, downstream_s = read_s, train_s
     if echo.repeats_decoded:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pcr_exp.config.components import register
 from pcr_exp.config.related_methods import EchoConfig
-from pcr_exp.loading.order import Uses, epoch_order
+from pcr_exp.loading.order import SampleSequence, epoch_order
 from pcr_exp.loading.stage import Stage, StageInputs
 
 
@@ -32,5 +32,5 @@ class ThereAndBack(Stage):
             there = np.arange(len(slot.records))
             way = np.concatenate([there, *[there[::-1]] * self._times])
             repeats = np.repeat(np.arange(1 + self._times), len(there))
-            uses.append(Uses(slot.records[way], slot.samples[way], repeats))
+            uses.append(SampleSequence(slot.records[way], slot.samples[way], repeats))
         return epoch_order(uses, self._batch_size)

@@ -14,17 +14,17 @@ from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.loading.batch import Files
 from pcr_exp.loading.loader import RecordLoader
-from pcr_exp.loading.shared_buffers import Slab, Slabs
+from pcr_exp.loading.shared_buffers import SharedBuffer, SharedBuffers
 from pcr_exp.loading.transform import TrainTransform
 
 OpenLoader = Callable[..., RecordLoader]
 
 
-def two_slabs(num_bytes: int) -> tuple[Slabs, Slab, Slab]:
-    slabs = Slabs(2, num_bytes, num_bytes)
-    first, second = slabs.take(), slabs.take()
+def two_slabs(num_bytes: int) -> tuple[SharedBuffers, SharedBuffer, SharedBuffer]:
+    shared_buffers = SharedBuffers(2, num_bytes, num_bytes)
+    first, second = shared_buffers.take(), shared_buffers.take()
     assert first is not None and second is not None
-    return slabs, first, second
+    return shared_buffers, first, second
 
 
 def test_what_a_child_writes_the_parent_reads() -> None:
@@ -44,16 +44,16 @@ def test_what_a_child_writes_the_parent_reads() -> None:
 @given(files=st.lists(st.lists(st.binary(max_size=30), min_size=1)), room=st.integers(0, 200))
 def test_files_keep_their_bytes_whether_a_slab_has_room_or_not(files: list[list[bytes]], room: int) -> None:
     _, first, second = two_slabs(max(1, room))
-    in_slab, alone = Files(first), Files()
+    in_shared, alone = Files(first), Files()
     for parts in files:
-        in_slab.add(parts)
+        in_shared.add(parts)
         alone.add(parts)
     first.pixels((max(1, room),))[:] = 1
     whole = [b"".join(parts) for parts in files]
     for given_files in (
-        in_slab,
+        in_shared,
         alone,
-        pickle.loads(pickle.dumps(in_slab)),
+        pickle.loads(pickle.dumps(in_shared)),
         pickle.loads(pickle.dumps(alone)),
     ):
         assert len(given_files) == len(files)
@@ -63,29 +63,29 @@ def test_files_keep_their_bytes_whether_a_slab_has_room_or_not(files: list[list[
 
 
 def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
-    slabs, _, second = two_slabs(300)
-    assert slabs.take() is None
+    shared_buffers, _, second = two_slabs(300)
+    assert shared_buffers.take() is None
     images = torch.from_numpy(second.receive((4, 5, 5, 3)))
     view, array = images[2:, :, ::2].permute(0, 3, 1, 2), images.numpy()[1]
     for name in ("images", "view"):
-        assert slabs.take() is None, f"before {name} is gone"
+        assert shared_buffers.take() is None, f"before {name} is gone"
         if name == "images":
             del images
         else:
             del view
     gc.collect()
-    assert slabs.take() is None
+    assert shared_buffers.take() is None
     assert (array == 0).all()
     del array
     gc.collect()
-    assert slabs.take() is second
+    assert shared_buffers.take() is second
 
 
 def test_slabs_that_are_gone_leave_their_batches_readable() -> None:
-    slabs, first, second = two_slabs(12)
+    shared_buffers, first, second = two_slabs(12)
     first.pixels((12,))[:] = 5
     images = first.receive((12,))
-    del slabs, first, second
+    del shared_buffers, first, second
     gc.collect()
     assert (images == 5).all()
 
@@ -102,7 +102,7 @@ def test_files_too_large_for_a_slab_travel_by_themselves(open_loader: OpenLoader
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_batches_that_are_kept_stay_as_they_were(open_loader: OpenLoader, num_workers: int) -> None:
-    """Of more batches than there are slabs, some kept and some dropped at once."""
+    """Of more batches than there are shared buffers, some kept and some dropped at once."""
     expected = [batch.images for batch in open_loader().batches(0, 0, 4)]
     kept = {}
     for number, batch in enumerate(open_loader(num_workers).batches(0, 0, 4)):
