@@ -1,6 +1,6 @@
 """How few bytes can training read and still reach its accuracy, and how much sooner?
 
-What users import stands here; each name is loaded from its room when it is first asked for, so that
+What users import stands here; each name is loaded from its module when it is first asked for, so that
 `import pcr_exp` costs nothing.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pcr_exp.runs.train_run import run_training
     from pcr_exp.storage.open import open_storage
 
-_ROOMS = {
+_MODULES = {
     "Batch": "pcr_exp.loading.batch",
     "EvalTransform": "pcr_exp.loading.transform",
     "PcrExpError": "pcr_exp.errors",
@@ -66,10 +66,10 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for from its room."""
-    if name not in _ROOMS:
+    """Import what is asked for from its module."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'pcr_exp' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_ROOMS[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ REPO = Path(__file__).parents[1]
 
 
 def test_every_name_is_there_and_named_twice_alike() -> None:
-    assert set(pcr_exp.__all__) == {*pcr_exp._ROOMS, "__version__"}
+    assert set(pcr_exp.__all__) == {*pcr_exp._MODULES, "__version__"}
     for name in pcr_exp.__all__:
         assert getattr(pcr_exp, name) is not None
     assert dir(pcr_exp) == sorted(pcr_exp.__all__)

@@ -397,7 +397,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             largest = int(self.records.index.sizes.max(initial=1))
             kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * largest))
             is_remote = self.records.storage.is_remote
-            threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-face") if is_remote else None
+            threads = ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-read") if is_remote else None
             self._reader = os.getpid(), SingleImages(self.records, kept), threads
         return self._reader[1], self._reader[2]
 
