@@ -95,9 +95,7 @@ def draw_first_page(rows: pd.DataFrame) -> Figure:
             _show(ax, row)
         _draw_accuracy(accuracy, rows[rows["panel"] == _ACCURACY])
         _draw_speed(speed, rows[rows["panel"] == _SPEED])
-        footer(
-            figure, "Bars: 95 % intervals over seeds; images/s: native ImageNet files."
-        )
+        footer(figure, "Bars: 95 % intervals over seeds; images/s: native ImageNet files.")
     return figure
 
 

@@ -220,4 +220,4 @@ def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
 
 def _setting_words(rows: pd.DataFrame, setting: str) -> str:
     """In what it differs (`distinguishing.with_settings`), or its key where that was not looked at."""
-    return str(rows["distinguishing"].iloc[0]) if "distinguishing" in rows else f"setting {setting}"
+    return str(rows["told_apart"].iloc[0]) if "told_apart" in rows else f"setting {setting}"

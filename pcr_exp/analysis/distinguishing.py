@@ -22,7 +22,7 @@ def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of runs or evaluations with two columns more, and levels that read on called so.
 
     * `image_px`: the side of the crops that are trained on.
-    * `distinguishing`: in what a run's setting differs from others of its dataset, label, model and storage,
+    * `told_apart`: in what a run's setting differs from others of its dataset, label, model and storage,
       such as `gradients=threelc, epochs=2`; empty where there is no other.
     * `scan` of a run whose echoed repeats read the next scans: `group_2 then 5` for what is read at first and
       at last.
@@ -37,7 +37,7 @@ def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     levels = zip(rows["scan"], rows["setting"], strict=True)
     return rows.assign(
         image_px=rows["setting"].map(sizes_px),
-        distinguishing=rows["setting"].map(setting_words(settings)),
+        told_apart=rows["setting"].map(setting_words(settings)),
         scan=[scan + _read_on(configs[setting]) for scan, setting in levels],
     )
 

@@ -149,15 +149,15 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
     labels = list(dict.fromkeys([config.label, *columns.labels]))
     more = [name for name in (columns.split, columns.group) if name is not None]
     beside = columns.fields
-    named = [columns.path, *labels, *more, *beside.values()]
+    words = [*labels, *more]  # a label may be the column of splits, too
+    named = [columns.path, *words, *beside.values()]
     cells, first = read_columns(looked.table(table), named, _REMEDY, as_json=beside.values())
     fields: dict[str, dict[str, Path | bytes]] = {}
     rows: dict[str, dict[str, str]] = {}
     for number, (path, *found) in enumerate(zip(*cells, strict=True), start=first):
-        row = dict(zip([*labels, *more], found, strict=False))
-        sources = {
-            kind: _source(kind, cell, root) for kind, cell in zip(beside, found[len(row) :], strict=True)
-        }
+        row = dict(zip(words, found, strict=False))
+        beside_it = zip(beside, found[len(words) :], strict=True)
+        sources = {kind: _source(kind, cell, root) for kind, cell in beside_it}
         reason = _why_unfit(path, row, rows, root, config) or _why_no_field(sources)
         if reason:
             looked.refused[f"row {number}" + (f" ({path})" if path else "")] = reason

@@ -29,7 +29,7 @@ def test_settings_are_told_apart_by_words_and_not_by_hashes(tmp_path: Path, make
             make_run(tmp_path, scan, more={"loader": LoaderConfig(decode=decode)})
     frame = run_frame(read_runs(tmp_path))
     curves = with_settings(eval_curves(frame), frame)
-    assert set(curves["image_px"]) == {64} and set(curves["distinguishing"]) == {
+    assert set(curves["image_px"]) == {64} and set(curves["told_apart"]) == {
         "decode=scaled",
         "decode=libjpeg",
     }
@@ -90,7 +90,7 @@ def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -
     frame = run_frame(read_runs(tmp_path))
     frame = with_settings(frame, frame)
     assert set(frame["scan"]) == {"group_2 then 5", "group_2"}
-    assert set(frame["distinguishing"]) == {"echo=example_before", "as it is"}
+    assert set(frame["told_apart"]) == {"echo=example_before", "as it is"}
 
 
 def test_one_setting_alone_needs_no_words_and_no_rows_none(tmp_path: Path, make_run: MakeRun) -> None:
@@ -98,7 +98,7 @@ def test_one_setting_alone_needs_no_words_and_no_rows_none(tmp_path: Path, make_
     (run,) = read_runs(tmp_path)
     assert words_of({"a": scientific_part(run.config)}) == {"a": ""}
     empty = with_settings(eval_curves(run_frame([])), run_frame([]))
-    assert empty.empty and {"image_px", "distinguishing"} <= set(empty.columns)
+    assert empty.empty and {"image_px", "told_apart"} <= set(empty.columns)
 
 
 def test_options_of_one_name_are_told_apart_by_what_differs(tmp_path: Path, make_run: MakeRun) -> None:
