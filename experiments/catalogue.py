@@ -44,11 +44,11 @@ run, with hours, bytes and disk, and runs nothing. Made by `python -m experiment
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabNote:
-    """What an experiment's file says of itself, below `note`; it may say more."""
+    """The note of an experiment's file; it may have more keys."""
 
     name: str
     says: str
-    """What it shows; its first sentence is in the catalogue."""
+    """The result it shows; its first sentence is in the catalogue."""
     papers: Sequence[str]
     """Figures and tables of the papers that it gives; none where it is ours."""
     command: str

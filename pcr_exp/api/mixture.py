@@ -194,6 +194,7 @@ class MixtureLoader(DatasetLoader):
         return MixedPolicy(policies, self._mixed.numbering)
 
     def _labels(self, batch: Batch) -> Tensor:
+        # Every batch that is handed out passes here once: where it is counted.
         sources = np.searchsorted(self._mixed.classes.starts, batch.labels.numpy(), side="right") - 1
         self._num_images += np.bincount(sources, minlength=len(self._num_images))
         return super()._labels(batch)

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from pcr_exp.errors import RecordError
-from pcr_exp.policies.policy import Decision, Probe, ScanPolicy, Update
+from pcr_exp.policies.policy import EpochPolicy, ScanPolicy
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.records.reader import RecordSet
@@ -139,11 +139,8 @@ class MixedRecords(RecordSet):
         )
 
 
-class MixedPolicy:
+class MixedPolicy(EpochPolicy):
     """Reads each source as its own policy says, of its own records; all decide by the epoch alone."""
-
-    by_epoch = True
-    kept_bytes: Mapping[int, int] | None = None
 
     def __init__(self, policies: Mapping[str, ScanPolicy], records: Numbering) -> None:
         self._policies = policies
@@ -157,20 +154,6 @@ class MixedPolicy:
         """That of its source."""
         i, own = self._records.place(record)
         return self._own[i].group(epoch, own)
-
-    def observe(self, update: Update) -> None:
-        """None of them follows training."""
-
-    def wanted_probe(self, epoch: int) -> Probe | None:  # noqa: ARG002
-        """None."""
-        return None
-
-    def decide(self, scores: Mapping[int, float]) -> None:
-        """There was no probe."""
-
-    def take_decision(self) -> Decision | None:
-        """There is nothing to decide."""
-        return None
 
     def state_dict(self) -> dict[str, Any]:
         """By source."""

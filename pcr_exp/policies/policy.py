@@ -202,18 +202,11 @@ def require_tuning(config: ScanConfig, num_tune: int) -> None:
     require(num_tune > 0 or not config.uses_tune_split, "scan.judge", "tune", wanted)
 
 
-class StaticScan:
-    """One scan group for the whole run."""
+class EpochPolicy:
+    """The members of a policy that follows epoch and record alone: nothing is observed, probed or saved."""
 
     by_epoch = True
     kept_bytes: Mapping[int, int] | None = None
-
-    def __init__(self, group: int) -> None:
-        self.candidates: tuple[int, ...] = (group,)
-
-    def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
-        """The one group."""
-        return self.candidates[0]
 
     def observe(self, update: Update) -> None:
         """Nothing that is observed changes it."""
@@ -235,6 +228,17 @@ class StaticScan:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """There is no state to continue from."""
+
+
+class StaticScan(EpochPolicy):
+    """One scan group for the whole run."""
+
+    def __init__(self, group: int) -> None:
+        self.candidates: tuple[int, ...] = (group,)
+
+    def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
+        """The one group."""
+        return self.candidates[0]
 
 
 @register("scan", "static", ScanConfig)

@@ -20,7 +20,7 @@ from pcr_exp.loading.transform import TrainTransform
 OpenLoader = Callable[..., RecordLoader]
 
 
-def two_slabs(num_bytes: int) -> tuple[SharedBuffers, SharedBuffer, SharedBuffer]:
+def two_buffers(num_bytes: int) -> tuple[SharedBuffers, SharedBuffer, SharedBuffer]:
     shared_buffers = SharedBuffers(2, num_bytes, num_bytes)
     first, second = shared_buffers.take(), shared_buffers.take()
     assert first is not None and second is not None
@@ -28,7 +28,7 @@ def two_slabs(num_bytes: int) -> tuple[SharedBuffers, SharedBuffer, SharedBuffer
 
 
 def test_what_a_child_writes_the_parent_reads() -> None:
-    _, first, second = two_slabs(1000)
+    _, first, second = two_buffers(1000)
     sent = pickle.dumps(second)
     assert len(sent) < 100
     child = os.fork()
@@ -42,8 +42,8 @@ def test_what_a_child_writes_the_parent_reads() -> None:
 
 
 @given(files=st.lists(st.lists(st.binary(max_size=30), min_size=1)), room=st.integers(0, 200))
-def test_files_keep_their_bytes_whether_a_slab_has_room_or_not(files: list[list[bytes]], room: int) -> None:
-    _, first, second = two_slabs(max(1, room))
+def test_files_keep_their_bytes_whether_a_buffer_has_room_or_not(files: list[list[bytes]], room: int) -> None:
+    _, first, second = two_buffers(max(1, room))
     in_shared, alone = Files(first), Files()
     for parts in files:
         in_shared.add(parts)
@@ -63,7 +63,7 @@ def test_files_keep_their_bytes_whether_a_slab_has_room_or_not(files: list[list[
 
 
 def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
-    shared_buffers, _, second = two_slabs(300)
+    shared_buffers, _, second = two_buffers(300)
     assert shared_buffers.take() is None
     images = torch.from_numpy(second.receive((4, 5, 5, 3)))
     view, array = images[2:, :, ::2].permute(0, 3, 1, 2), images.numpy()[1]
@@ -81,8 +81,8 @@ def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
     assert shared_buffers.take() is second
 
 
-def test_slabs_that_are_gone_leave_their_batches_readable() -> None:
-    shared_buffers, first, second = two_slabs(12)
+def test_buffers_that_are_gone_leave_their_batches_readable() -> None:
+    shared_buffers, first, second = two_buffers(12)
     first.pixels((12,))[:] = 5
     images = first.receive((12,))
     del shared_buffers, first, second
