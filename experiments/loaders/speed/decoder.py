@@ -1,18 +1,26 @@
-"""What decoding costs, by our decoder and by libjpeg-turbo: originals, and first scans of progressive files.
+"""What decoding costs, by our decoder and others: originals, and first scans of progressive files.
 
 `python -m experiments.loaders.speed.decoder` prints a table, kept as outputs/throughput/decoder.csv: CPU
-milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm, without
-block smoothing; each image by both, one after the other. `of_original` is over libjpeg-turbo's time for the
-originals in the same repeat. `area` is the part of the image that is decoded, around its centre.
+milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm; each
+image by all of them, one after the other. `of_original` is over libjpeg-turbo's time for the originals in the
+same repeat. `area` is the part of the image that is decoded, around its centre. Ours and `libjpeg-turbo` (by
+libturbojpeg) leave block smoothing out. Other packages, as users call them, decode whole images, and smooth
+first scans; one that is not installed is named and left out.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
+from typing import Any
+
+import numpy as np
 
 from experiments.loaders.speed.study import Row, Study, native_samples
 from pcr_exp.config.scan_scripts import DEFAULT
@@ -49,6 +57,47 @@ def files_of(original: bytes) -> dict[str, tuple[bytes, bytes]]:
     return found
 
 
+def by_pillow() -> Callable[[bytes], Any]:
+    """Pillow: RGB pixels as an array."""
+    image = importlib.import_module("PIL.Image")
+    return lambda jpeg: np.asarray(image.open(io.BytesIO(jpeg)).convert("RGB"))
+
+
+def by_opencv() -> Callable[[bytes], Any]:
+    """OpenCV, which turns its BGR itself."""
+    cv2 = importlib.import_module("cv2")
+    cv2.setNumThreads(0)
+    return lambda jpeg: cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
+
+
+def by_torchcodec() -> Callable[[bytes], Any]:
+    """TorchCodec, by which torch's loaders decode here: uint8 [3, H, W]."""
+    decode = importlib.import_module("torchcodec.decoders").decode_image
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    return lambda jpeg: decode(jpeg, mode="RGB")
+
+
+def by_kornia() -> Callable[[bytes], Any]:
+    """kornia-rs, by the faster of its two."""
+    decode = importlib.import_module("kornia_rs.io").decode_image_jpegturbo
+    return lambda jpeg: decode(jpeg, "rgb")
+
+
+PEERS = {"Pillow": by_pillow, "OpenCV": by_opencv, "TorchCodec": by_torchcodec, "kornia-rs": by_kornia}
+
+
+def peers() -> dict[str, Callable[[bytes], Any]]:
+    """By name, those that are installed; says which are not."""
+    found = {}
+    for name, load in PEERS.items():
+        try:
+            found[name] = load()
+        except ImportError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+    return found
+
+
 def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], object]:
     """What decodes the middle of the file; begins where both can."""
     frame = decoder.read_frame(jpeg)
@@ -75,6 +124,7 @@ def rows(given: Namespace) -> Iterator[Row]:
     if ours is None or turbo is None:
         sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
     decoders: list[tuple[str, PartDecoder]] = [("ours", ours), ("libjpeg-turbo", turbo)]
+    others = peers()
     calls: dict[tuple[str, float, str], list[Callable[[], object]]] = {}
     for sample in native_samples(given.num_images, given.images):
         try:
@@ -84,6 +134,10 @@ def rows(given: Namespace) -> Iterator[Row]:
                 for (what, jpegs), area in product(files.items(), AREAS)
                 for number, (name, decoder) in enumerate(decoders)
             }
+            of_image |= {
+                (what, 1.0, name): partial(decode, jpegs[0])
+                for (what, jpegs), (name, decode) in product(files.items(), others.items())
+            }
         except ImageError:  # CMYK, and what libjpeg cannot be kept from smoothing
             continue
         for case, call in of_image.items():
@@ -92,9 +146,9 @@ def rows(given: Namespace) -> Iterator[Row]:
     for repeat in range(-1, given.repeats):
         spent_s = dict.fromkeys(calls, 0.0)
         for i, case in product(range(num_measured), calls):
-            began_s = time.thread_time()
+            began_s = time.process_time()  # of all threads that a package may have
             calls[case][i]()
-            spent_s[case] += time.thread_time() - began_s
+            spent_s[case] += time.process_time() - began_s
         if repeat >= 0:
             for (what, area, name), seconds in spent_s.items():
                 yield {
