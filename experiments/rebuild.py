@@ -27,6 +27,7 @@ from experiments.pcr.quality_overview import save_overview
 from experiments.pcr.scan_scripts_page import write_page as write_scripts
 from experiments.pcr.time_to_target_page import write_projected
 from experiments.pcr.tolerance_slopes import measured_in, write_slopes
+from experiments.pcr.tolerance_vs_training import write_comparison
 from pcr_exp.analysis.evaluation import draw_evaluation
 from pcr_exp.analysis.figure import only_figures
 from pcr_exp.analysis.made_by import MADE_BY_FILE, made_by
@@ -138,6 +139,10 @@ def _plan(folder: Path, out: Path) -> None:
     report_plan(replace(plan, out=str(out)))
 
 
+def _tolerance_vs_training(folder: Path, out: Path, trained: Sequence[str]) -> None:
+    write_comparison(folder, [RESULTS / name for name in trained], out)
+
+
 def _activations(folder: Path, out: Path) -> None:
     for name in STUDY_FIGURES:
         if (folder / f"{name}.csv").exists():
@@ -192,5 +197,6 @@ PAGES: dict[str, Page] = {
     "throttle": redraw_throttle,
     "throughput": with_copy(report_throughput),
     "tolerance": lambda folder, out: write_tables(out, load_tolerance(folder)),
+    "tolerance_vs_training": _tolerance_vs_training,
 }
 """Pages by the names that made_by.yaml calls them by."""
