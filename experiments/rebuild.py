@@ -28,9 +28,9 @@ from experiments.pcr.scan_scripts_page import write_page as write_scripts
 from experiments.pcr.time_to_target_page import write_projected
 from experiments.pcr.tolerance_slopes import measured_in, write_slopes
 from experiments.pcr.tolerance_vs_training import write_comparison
+from experiments.results.made_by import MADE_BY_FILE, made_by
 from pcr_exp.analysis.evaluation import draw_evaluation
 from pcr_exp.analysis.figure import only_figures
-from pcr_exp.analysis.made_by import MADE_BY_FILE, made_by
 from pcr_exp.analysis.one_image import write_sample_image
 from pcr_exp.analysis.plan_page import report_plan
 from pcr_exp.analysis.quality import save_decode_modes

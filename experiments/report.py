@@ -37,7 +37,7 @@ def report(config: ReportConfig) -> str:
         RunError: there is no such folder, or a page or numerics.csv lacks what it must say.
     """
     from experiments.claims.page import write_claims
-    from pcr_exp.analysis.measured_under import write_measured
+    from experiments.results.measured_under import write_measured
     from pcr_exp.cli.terminal import show, track_files
 
     results = Path(config.results_root)

@@ -8,7 +8,7 @@ Run it before and after a change that should change nothing, on one machine: the
 from hashlib import sha256
 
 from experiments.rebuild import RESULTS, rebuild
-from pcr_exp.analysis.made_by import made_by
+from experiments.results.made_by import made_by
 
 if __name__ == "__main__":
     for folder, made in made_by(RESULTS).items():

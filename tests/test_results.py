@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from experiments.rebuild import RESULTS, rebuild
+from experiments.results.made_by import made_by
 from pcr_exp.analysis.figure import MAX_PNG_BYTES
-from pcr_exp.analysis.made_by import made_by
 from pcr_exp.analysis.runs import Run, read_runs
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
 

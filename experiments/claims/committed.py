@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from experiments.claims.power import found_at
 from experiments.claims.verdict import Range
+from experiments.results.made_by import hardware_of
+from experiments.results.measured_under import numerics_of, numerics_words
 from pcr_exp.analysis.frame import run_frame
-from pcr_exp.analysis.intervals import found_at, half_of
-from pcr_exp.analysis.made_by import hardware_of
-from pcr_exp.analysis.measured_under import numerics_of, numerics_words
+from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import page_frame, per_setting, seconds_of
-from pcr_exp.analysis.statistics import over_seeds, paired_difference, paired_ratio
+from experiments.results.methods import over_seeds, page_frame
+from pcr_exp.analysis.frame import per_setting, seconds_of
+from pcr_exp.analysis.statistics import paired_difference, paired_ratio
 from pcr_exp.analysis.style import scan_words
 from pcr_exp.config.describe import network_label
 from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig, GradientsConfig, NetworkConfig

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from experiments.combined.frame import OFF, PANEL_KEYS, PLACES, combined_frame, combined_summary
+from experiments.results.methods import speedup_cell
 from pcr_exp.analysis.figure import (
     PANEL_WIDTH_IN,
     alone_mark,
@@ -22,7 +23,7 @@ from pcr_exp.analysis.figure import (
 )
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import upright_guessing_lines
-from pcr_exp.analysis.page import Output, sections
+from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.statistics import interval_words
@@ -36,7 +37,6 @@ from pcr_exp.analysis.tables import (
     number,
     score_cells,
     span,
-    speedup_cell,
     spread_cell,
     three_figures,
     timed,
@@ -60,7 +60,7 @@ def write_combined(output: Output) -> None:
 
 def combined_markdown(summary: pd.DataFrame) -> str:
     """One table per panel: where bytes went, with their share of all off in brackets."""
-    return sections(summary, PANEL_KEYS, None, _facts, _columns)
+    return joined(sections(summary, PANEL_KEYS, None, _facts, _columns))
 
 
 def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from experiments.echoing.frame import BASELINE, PANEL_KEYS, SERIES_KEYS
+from experiments.results.methods import target_words
 from pcr_exp.analysis.figure import (
     BELOW,
     MAX_CURVES,
@@ -30,7 +31,7 @@ from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, level_of, scan_levels, scan_words, style
-from pcr_exp.analysis.tables import span, target_words, with_unit
+from pcr_exp.analysis.tables import span, with_unit
 
 # None is a scan level's colour (`style.OTHER_LOOKS`); shapes for readers without colour.
 _LOOKS = {

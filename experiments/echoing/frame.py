@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import GROUP_KEYS, page_frame
-from pcr_exp.analysis.statistics import over_seeds, paired_difference
+from experiments.results.methods import over_seeds, page_frame
+from pcr_exp.analysis.frame import GROUP_KEYS
+from pcr_exp.analysis.statistics import paired_difference
 from pcr_exp.config.related_methods import EchoConfig
 
 BASELINE = "baseline"

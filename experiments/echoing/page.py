@@ -20,8 +20,9 @@ from experiments.echoing.figures import (
     name_of,
 )
 from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
+from experiments.results.methods import target_words
 from pcr_exp.analysis.distinguishing import setting_words
-from pcr_exp.analysis.page import Output, sections
+from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import interval_words
@@ -34,7 +35,6 @@ from pcr_exp.analysis.tables import (
     reached_cell,
     score_cells,
     spread_cell,
-    target_words,
     three_figures,
     timed,
 )
@@ -109,7 +109,7 @@ def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None =
 
     `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
     """
-    return sections(summary, PANEL_KEYS, settings, _facts, _columns, in_order)
+    return joined(sections(summary, PANEL_KEYS, settings, _facts, _columns, in_order))
 
 
 def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:

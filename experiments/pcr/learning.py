@@ -17,7 +17,7 @@ from pcr_exp.analysis.distinguishing import setting_words
 from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL
 from pcr_exp.analysis.front import TESTED_AT
 from pcr_exp.analysis.over_images import with_intervals
-from pcr_exp.analysis.page import Output, sections
+from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
@@ -184,7 +184,8 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
             f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
         )
 
-    return sections(table, GROUP_KEYS, words, facts, _columns, lambda rows: rows.drop_duplicates("scan"))
+    by_scan = sections(table, GROUP_KEYS, words, facts, _columns, lambda rows: rows.drop_duplicates("scan"))
+    return joined(by_scan)
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:

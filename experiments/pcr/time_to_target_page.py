@@ -19,7 +19,7 @@ from experiments.pcr.time_to_target import OVERSHOT, modelled_images_per_s, proj
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import draw_panels, save_figure
 from pcr_exp.analysis.frame import run_frame
-from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.analysis.style import scan_levels, scan_words

@@ -14,17 +14,34 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pcr_exp.analysis.tables import markdown_table, percent
-from pcr_exp.analysis.tolerance import Facts, Measured, scores_of, weights_of
+from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.tolerance.answer import interval
+from pcr_exp.measuring.tolerance.answer import image_weights, interval, score
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 REFERENCE = "libjpeg"
 """The decoder's own output, which the papers trained on."""
+
+
+def weights_of(measured: Measured) -> NDArray[np.float64]:
+    """Of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
+    return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
+
+
+def scores_of(
+    measured: Measured, group: int, deployment: str, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The headline of a classifier that learned at a group and is used so, one for each row of weights."""
+    facts, predictions = measured.facts, measured.predictions
+    train = list(facts.groups).index(group)
+    test = train if deployment == "same" else len(facts.groups) - 1
+    classes, outputs = predictions.classes[train, test], predictions.outputs[train, test]
+    return score(facts.headline, classes, outputs, measured.labels, weights)
 
 
 def mode_table(measured: Sequence[Measured]) -> pd.DataFrame:

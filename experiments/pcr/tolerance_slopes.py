@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments.pcr.accuracy_vs_mssim import LEAST_LEVELS
+from experiments.pcr.tolerance_modes import scores_of, weights_of
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.marks import group_handles
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import markdown_table, task_title
-from pcr_exp.analysis.tolerance import Measured, scores_of, similarity_name, weights_of
+from pcr_exp.analysis.tolerance import Measured, similarity_name
 from pcr_exp.analysis.tolerance_figures import WORDS, subtitle_of
 from pcr_exp.analysis.tolerance_page import META_FILE, caption_of, load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS

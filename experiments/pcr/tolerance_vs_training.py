@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from experiments.pcr.tolerance_slopes import measured_in
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, recorded_hardware
+from experiments.results.made_by import recorded_hardware
+from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, points_axis, save_figure
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style

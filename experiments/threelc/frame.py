@@ -13,9 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import page_frame, seconds_of
+from experiments.results.methods import over_seeds, page_frame
+from pcr_exp.analysis.frame import seconds_of
 from pcr_exp.analysis.runs import evaluations_at
-from pcr_exp.analysis.statistics import over_seeds, paired_difference, paired_ratio
+from pcr_exp.analysis.statistics import paired_difference, paired_ratio
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.runs.rows import Row
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.results.methods import speedup_cell, target_words
 from experiments.threelc.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
@@ -26,7 +27,7 @@ from experiments.threelc.frame import (
     gradient_table,
     published,
 )
-from pcr_exp.analysis.distinguishing import setting_words, titles_apart, values_of
+from pcr_exp.analysis.distinguishing import setting_words, titles_apart
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.statistics import interval_words
@@ -38,9 +39,7 @@ from pcr_exp.analysis.tables import (
     percent,
     reached_cell,
     score_cells,
-    speedup_cell,
     spread_cell,
-    target_words,
     three_figures,
     timed,
 )
@@ -83,7 +82,8 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
     parts = []
     notes = Footnotes()
     found = [(f"{title}, {link}", rows) for title, _, link, rows in gradient_links(table)]
-    titles = titles_apart([(title, values_of(rows, PANEL_KEYS)) for title, rows in found], settings)
+    groups = [(title, {key: rows[key].iloc[0] for key in PANEL_KEYS}) for title, rows in found]
+    titles = titles_apart(groups, settings)
     for title, (_, rows) in zip(titles, found, strict=True):
         guess, cell = list(score_cells(rows).items())[-1]
         majority = f"{guess} {cell(rows.iloc[0].to_dict())}"

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.made_by import hardware_of
 from pcr_exp.analysis.tables import span, task_title
 from pcr_exp.config.describe import storage_label
 
@@ -23,7 +21,7 @@ NOT_TIMED = "no storage: nothing was timed"
 MAX_NAMED = 3
 """Tasks that a title names; panels of more say theirs."""
 _UNLIMITED = "unlimited"
-_NOT_RECORDED = "hardware not recorded"
+NOT_RECORDED = "hardware not recorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +90,13 @@ def hardware_words(measured: Mapping[str, Any]) -> str:
     """What a measurement computed on, as the json beside it says."""
     processor = measured.get("gpu") or measured.get("cpu") or measured.get("hardware")
     if not processor:
-        return _NOT_RECORDED
+        return NOT_RECORDED
     cores = measured.get("num_cores")
     return _one_core(f"{processor}, {cores} cores") if cores else str(processor)
 
 
 def _one_core(hardware: str) -> str:
     return re.sub(r"\b1 cores", "1 core", hardware)
-
-
-def recorded_hardware(folder: Path) -> str:
-    """What the tables of a folder were measured on, as results/made_by.yaml says."""
-    return hardware_of(folder.resolve()) or _NOT_RECORDED
 
 
 def storage_words(config: Mapping[str, Any]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from pcr_exp.analysis.distinguishing import changed_settings
 from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.primary_metric import headline_of
-from pcr_exp.analysis.statistics import DIFFERENCE, REPEAT, SEEDS_ALONE, paired_difference, spread
+from pcr_exp.analysis.statistics import DIFFERENCE, SEEDS_ALONE, paired_difference, repeat_of, spread
 from pcr_exp.analysis.style import INK, MUTED, scan_words, style
 from pcr_exp.analysis.tables import (
     NOTHING,
@@ -30,15 +31,8 @@ SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
 _FACTS = ["majority_share", "headline"]
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.36, 1.6
 COMPARISON_COLUMNS = [
-    *SIDE_BY_SIDE,
-    "value",
-    "n",
-    "score_mean",
-    "score_min",
-    "score_max",
-    *DIFFERENCE,
-    "majority_share",
-    "headline",
+    *(*SIDE_BY_SIDE, "value", "n", "score_mean", "score_min", "score_max"),
+    *(*DIFFERENCE, *_FACTS),
 ]
 
 
@@ -57,14 +51,15 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
     """
-    frame = runs.assign(score=runs["final_score"], value=_values(runs, key))
+    values = [_value(run, key) for run in runs[["run_id", "config"]].to_dict("records")]
+    frame = runs.assign(score=runs["final_score"], value=_as_text(values))
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
     # Runs that differ in workers or hardware alone learned the same: one of them counts.
-    repeat = [key for key in REPEAT if key in frame]
-    frame = frame.drop_duplicates([*SIDE_BY_SIDE, "value", *repeat, "setting"])
-    twice = frame[frame.duplicated([*SIDE_BY_SIDE, "value", *repeat], keep=False)]
+    repeat = [*SIDE_BY_SIDE, "value", *repeat_of(frame)]
+    frame = frame.drop_duplicates([*repeat, "setting"])
+    twice = frame[frame.duplicated(repeat, keep=False)]
     if len(twice):
         raise RunError(
             f"compare={key}: runs differ in more than it: {', '.join(twice['run_id'].head(2))}. Put runs "
@@ -72,7 +67,7 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
         )
     rows = []
     for _, level in frame.groupby(SIDE_BY_SIDE):
-        for value in reference_first(level["value"], reference):
+        for value in sorted(set(level["value"]), key=lambda value: (value != reference, value)):
             ours = level[level["value"] == value]
             row: dict[Any, Any] = {**level.iloc[0][SIDE_BY_SIDE].to_dict(), "value": value, "n": len(ours)}
             row |= level.iloc[0][_FACTS].to_dict() | spread(ours, ["score"])
@@ -102,10 +97,6 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
     return f"{text}\n\n{notes}" if str(notes) else text
 
 
-def _values(runs: pd.DataFrame, key: str) -> list[str]:
-    return _as_text([_value(run, key) for run in runs[["run_id", "config"]].to_dict("records")])
-
-
 def _value(run: Mapping[Any, Any], key: str) -> Any:
     value: Any = run["config"]
     for part in key.split("."):
@@ -118,20 +109,12 @@ def _value(run: Mapping[Any, Any], key: str) -> Any:
 def _as_text(values: Sequence[Any]) -> list[str]:
     """`error_bounded, error_model=paper` for a group of settings; anything else as it is."""
     groups = [value for value in values if isinstance(value, Mapping)]
-    texts = []
-    for value in values:
-        if not isinstance(value, Mapping):
-            texts.append(str(value))
-            continue
-        alike = [group for group in groups if group.get("name") == value.get("name")]
-        differing = [key for key in value if any(group.get(key) != value[key] for group in alike)]
-        texts.append(", ".join([str(value.get("name")), *(f"{key}={value[key]}" for key in differing)]))
-    return texts
-
-
-def reference_first(values: Iterable[str], reference: str) -> list[str]:
-    """Distinct values, the reference before the others."""
-    return sorted(set(values), key=lambda value: (value != reference, value))
+    return [
+        ", ".join([str(value.get("name")), *changed_settings(value, groups)])
+        if isinstance(value, Mapping)
+        else str(value)
+        for value in values
+    ]
 
 
 def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:

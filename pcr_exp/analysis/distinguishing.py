@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.frame import SCAN_AND_SEED
+from pcr_exp.analysis.frame import SCAN_AND_SEED, without
 from pcr_exp.runs.identity import differences
 
 _NEVER_NAMED = ("seed", "dataset", "storage")
@@ -55,11 +55,6 @@ def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> d
     return words
 
 
-def values_of(rows: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
-    """What all rows have in these columns."""
-    return {key: rows[key].iloc[0] for key in keys}
-
-
 def titles_apart(
     sections: Sequence[tuple[str, Mapping[str, Any]]], words: Mapping[str, str] | None = None
 ) -> list[str]:
@@ -90,7 +85,11 @@ def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()
     """
     if len(sciences) < 2:
         return dict.fromkeys(sciences, "")
-    parts = {setting: _without(science, less) for setting, science in sciences.items()}
+    # Of a dataset nothing but how it is augmented differs.
+    parts = {
+        setting: without({**science, "augment": (science.get("dataset") or {}).get("augment")}, less)
+        for setting, science in sciences.items()
+    }
     first, *others = parts.values()
     keys = {key for other in others for key in differences(first, other)}
     groups = sorted({key.partition(".")[0] for key in keys} - set(_NEVER_NAMED))
@@ -101,27 +100,19 @@ def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()
     }
 
 
-def _without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
-    found = {group: dict(value) if isinstance(value, Mapping) else value for group, value in part.items()}
-    found["augment"] = (found.get("dataset") or {}).get("augment")  # of a dataset nothing else differs
-    for name in less:
-        group, _, key = name.partition(".")
-        if not key:
-            found.pop(group, None)
-        elif isinstance(found.get(group), dict):
-            found[group].pop(key, None)
-    return found
-
-
 def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> list[str]:
     value = part.get(group)
     if not isinstance(value, Mapping):
         return [] if value is None else [f"{group}={value}"]
     there = [other[group] for other in parts if isinstance(other.get(group), Mapping)]
-    alike = [other for other in there if other.get("name") == value.get("name")]
-    changed = [key for key in value if any(other.get(key) != value[key] for other in alike)]
     named = [f"{group}={value['name']}"] if "name" in value else []
-    return [*named, *(f"{key}={value[key]}" for key in changed)]
+    return [*named, *changed_settings(value, there)]
+
+
+def changed_settings(value: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
+    """`error_model=paper`: the settings in which a group differs from others of the same name."""
+    alike = [other for other in others if other.get("name") == value.get("name")]
+    return [f"{key}={value[key]}" for key in value if any(other.get(key) != value[key] for other in alike)]
 
 
 def _read_on(config: Mapping[str, Any]) -> str:

@@ -61,6 +61,8 @@ _FEW_TICKS, _MOST_TICKS = 3, 6
 """On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
 _MARKER_ROOM = 0.04
 """Of an axis of points, at both ends: markers lie on it whole."""
+MARGIN = ("axes fraction", "data")
+"""Coordinates of words in a margin, at a value of y."""
 MAX_PNG_BYTES = 150_000
 _LINES = [(256, 1.0), (256, 0.9), (256, 0.8), (256, 0.65)]
 _PHOTOGRAPHS = [(256, 1.0), (256, 0.7), (256, 0.5), (128, 0.5), (64, 0.5)]
@@ -265,15 +267,12 @@ def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) ->
     subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
     ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
     if subtitle:
-        ax.annotate(
-            subtitle,
-            (0, 1),
-            xytext=(0, 7),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            color=MUTED,
-            fontsize=8.5,
-        )
+        note(ax, subtitle, (0, 1), (0, 7), "axes fraction", color=MUTED, fontsize=8.5)
+
+
+def note(ax: Axes, words: str, at: Any, offset_pt: Any, coords: Any = "data", **look: Any) -> None:
+    """Words near a point of the axes, so many points of type to the right of it and above it."""
+    ax.annotate(words, at, offset_pt, coords, "offset points", **look)
 
 
 def target_line(ax: Axes, target: float) -> None:
@@ -284,16 +283,7 @@ def target_line(ax: Axes, target: float) -> None:
 def named_line(ax: Axes, y: float, words: str, *, fontsize: float = 8, dashes: str = ":") -> None:
     """A line at `y`, named in the right margin."""
     ax.axhline(y, color=MUTED, linewidth=1, linestyle=dashes, zorder=1)
-    ax.annotate(
-        words,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center",
-        color=MUTED,
-        fontsize=fontsize,
-    )
+    note(ax, words, (1, y), (3, 0), MARGIN, va="center", color=MUTED, fontsize=fontsize)
 
 
 def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:

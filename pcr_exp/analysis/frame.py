@@ -1,13 +1,13 @@
 """The frame of runs: one row per run, with all that tables and figures say of it, computed once.
 
 What a reader of tables wants to know stands in columns of its own (RUN_COLUMNS are those of runs.csv).
-`config`, `science` and `rows` hold a run's plain files, of which a page makes its own columns (`page_frame`).
+`config`, `science` and `rows` hold a run's plain files, of which a page makes its own columns.
 Time to a target is derived here from rows, and never logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,32 +194,6 @@ def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.Da
     return frame.assign(setting=setting_keys(frame))
 
 
-def page_frame(
-    frame: pd.DataFrame,
-    own: Callable[[Mapping[Any, Any]], dict[str, Any]],
-    *,
-    less: Sequence[str],
-    keep: Sequence[str] = (),
-    times: Sequence[str] = (),
-) -> pd.DataFrame:
-    """The frame of runs with a page's own columns, in place of what has their names.
-
-    Args:
-        frame: As `run_frame` makes it.
-        own: A page's columns of a run, by name.
-        less: What the page compares, and `setting` does not stand for (`setting_key`).
-        keep: What of it `setting` stands for all the same.
-        times: Columns of seconds and rates: NaN where `timing_excluded_because` says why.
-    """
-    columns = pd.DataFrame([own(run) for run in frame.to_dict("records")], index=frame.index)
-    found = frame.assign(
-        setting=setting_keys(frame, less, keep), **{str(key): columns[key] for key in columns}
-    )
-    if len(found):
-        found.loc[found["timing_excluded_because"] != "", list(times)] = NAN
-    return found
-
-
 def with_more(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """The columns, SHARE if any run's records have another scan script than libjpeg's, and `fold` if any has.
 
@@ -254,16 +228,23 @@ def setting_key(run: Mapping[Any, Any], less: Iterable[str] = SCAN_AND_SEED, kee
     if run["fold"]:  # the key of the images says how they are divided as well
         part["images"] = run["num_images"]
         del part["dataset"]["fold"]
-    for name in less:
-        group, _, key = name.partition(".")
-        if key and group in part:
-            part[group] = {other: value for other, value in part[group].items() if other != key}
-        elif not key:
-            part.pop(group, None)
+    part = without(part, less)
     for name in keep:
         group, _, key = name.partition(".")
         part[group] = {**part.get(group, {}), key: run["config"][group][key]}
     return key_of(part)
+
+
+def without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
+    """A part of a configuration without some groups (`echo`) and dotted keys (`training.epochs`)."""
+    left = dict(part)
+    for name in less:
+        group, _, key = name.partition(".")
+        if not key:
+            left.pop(group, None)
+        elif isinstance(left.get(group), Mapping):
+            left[group] = {other: value for other, value in left[group].items() if other != key}
+    return left
 
 
 def per_setting(

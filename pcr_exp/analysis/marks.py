@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from pcr_exp.analysis.figure import BELOW
+from pcr_exp.analysis.figure import BELOW, MARGIN, note
 from pcr_exp.analysis.primary_metric import guessed_of, headline_of
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, scan_words
 from pcr_exp.config.describe import in_script
@@ -20,7 +20,9 @@ _SAME, _NEAR = 0.0005, 0.1
 
 _DASH_DOTTED, _DOTTED = "-.", (0, (1, 2))
 
-_NAME: dict[str, Any] = {"textcoords": "offset points", "color": MUTED, "fontsize": 7, "zorder": 5}
+_NAME: dict[str, Any] = {"color": MUTED, "fontsize": 7, "zorder": 5}
+
+_UPRIGHT = ("data", "axes fraction")
 
 _ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 
@@ -62,14 +64,8 @@ def guessing_lines(ax: Axes, rows: pd.DataFrame) -> None:
     guesses = guesses_of(rows)
     for guess in guesses:
         ax.axhline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=1)
-        ax.annotate(
-            f"{guess.words}\n{_percent(guess.at)}",
-            (1, guess.at),
-            xycoords=("axes fraction", "data"),
-            xytext=(3, 0),
-            va=_side(guess, guesses),
-            **_NAME,
-        )
+        words, side = f"{guess.words}\n{_percent(guess.at)}", _side(guess, guesses)
+        note(ax, words, (1, guess.at), (3, 0), MARGIN, va=side, **_NAME)
 
 
 def _side(guess: Guess, guesses: list[Guess]) -> str:
@@ -90,10 +86,10 @@ def upright_guessing_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) 
             named = [guess] if bars else [*below, guess]
             words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
         ax.axvline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=4 if bars else 1)
-        place: dict[str, Any] = {"xy": (guess.at, 0), "xytext": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
+        place: dict[str, Any] = {"offset_pt": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
         if bars:
-            place = {"xy": (guess.at, 1), "xytext": (0, 3), "ha": "center"}
-        ax.annotate(words, xycoords=("data", "axes fraction"), va="bottom", **place, **_NAME)
+            place = {"offset_pt": (0, 3), "ha": "center"}
+        note(ax, words, (guess.at, int(bars)), coords=_UPRIGHT, va="bottom", **place, **_NAME)
 
 
 def _percent(share: float) -> str:
@@ -102,13 +98,12 @@ def _percent(share: float) -> str:
 
 def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
     """What a legend says of the scan groups of a script, which are drawn as points."""
-    return [
-        Line2D(
-            [], [], linestyle="none", marker=group_marker(g), color=color_in_script(g, script), label=words
-        )
-        for g in groups
-        for words in [scan_words(in_script(f"group_{g}", script))]
-    ]
+
+    def handle(group: int) -> Line2D:
+        label, color = scan_words(in_script(f"group_{group}", script)), color_in_script(group, script)
+        return Line2D([], [], linestyle="none", marker=group_marker(group), color=color, label=label)
+
+    return [handle(group) for group in groups]
 
 
 def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:

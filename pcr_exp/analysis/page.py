@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class Output:
 
 Page = Callable[[Output], None]
 """Writes what there is data for; nothing, if there is none."""
+Section = tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]
 
 
 def sections(
@@ -69,8 +70,8 @@ def sections(
     facts: Callable[[Mapping[str, Any], pd.DataFrame], str],
     columns: Callable[[pd.DataFrame, Footnotes], dict[str, Cell]],
     shown: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows,
-) -> str:
-    """A table in Markdown for every group of comparable runs, each below a title of its own.
+) -> Iterator[Section]:
+    """A table for every group of comparable runs, each below a title of its own (`tables.section`).
 
     Args:
         table: With `keys`, among them dataset, label, model and `setting`.
@@ -79,11 +80,17 @@ def sections(
         facts: What stands above a table: given the values of its keys, and its rows.
         columns: The cells of a table by their headers: given its rows, and its footnotes.
         shown: The rows that have a line, in their order.
+
+    Yields:
+        Title, facts, rows, columns and footnotes, which are whole once all cells are made.
     """
     found = list(per_setting(table, keys))
     titles = titles_apart([(title, group) for title, group, _ in found], words)
-    parts = []
     for title, (_, group, rows) in zip(titles, found, strict=True):
         notes = Footnotes()
-        parts.append(section(title, facts(group, rows), shown(rows), columns(rows, notes), notes))
-    return "\n".join(parts)
+        yield title, facts(group, rows), shown(rows), columns(rows, notes), notes
+
+
+def joined(found: Iterable[Section]) -> str:
+    """All sections of a page in Markdown."""
+    return "\n".join(section(*each) for each in found)

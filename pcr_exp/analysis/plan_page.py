@@ -17,6 +17,7 @@ from pcr_exp.analysis.caption import Caption, storage_words
 from pcr_exp.analysis.figure import (
     BELOW,
     LEGEND_LINE_IN,
+    note,
     panel_title,
     panels,
     rate_axis,
@@ -35,6 +36,7 @@ from pcr_exp.analysis.style import INK, MUTED, level_of, scan_levels, scan_words
 from pcr_exp.analysis.tables import kilobytes, markdown_table, three_figures
 from pcr_exp.config.throughput import PlanConfig
 from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
 
 
 def draw_roofline(predictions: pd.DataFrame) -> Figure:
@@ -96,27 +98,15 @@ def _draw_roofline(ax: Axes, levels: pd.DataFrame, model: str) -> None:
     ax.set_xlabel("mean bytes per image (log scale)")
     ax.set_ylabel("images/s (log scale)")
     ax.legend(**BELOW, ncols=2, title="scan · bytes per image · limit", alignment="left")
-    workers = int(first["workers"])
     seek_ms = 1e3 * limits["seek_s_per_image"]
-    panel_title(
-        ax,
-        f"roofline · {model}",
-        f"predicted; {workers:,} worker{'s' if workers != 1 else ''}, "
-        f"W = {first['bandwidth_mib_per_s']:,.0f} MiB/s"
-        + (f", {seek_ms:.2g} ms of seeks per image" if seek_ms else ""),
-    )
+    seeks = f", {seek_ms:.2g} ms of seeks per image" if seek_ms else ""
+    workers, bandwidth = counted(int(first["workers"]), "worker"), first["bandwidth_mib_per_s"]
+    panel_title(ax, f"roofline · {model}", f"predicted; {workers}, W = {bandwidth:,.0f} MiB/s{seeks}")
 
 
 def _mark_knee(ax: Axes, knee: float, compute: float) -> None:
     ax.plot(knee, compute, marker="x", color=INK, markersize=8, markeredgewidth=1.8, zorder=5)
-    ax.annotate(
-        f"knee: {kilobytes(knee)}",
-        (knee, compute),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize=8.5,
-    )
+    note(ax, f"knee: {kilobytes(knee)}", (knee, compute), (0, 9), ha="center", fontsize=8.5)
 
 
 def draw_workers(predictions: pd.DataFrame) -> Figure:
@@ -166,18 +156,9 @@ def _draw_workers(ax: Axes, rows: pd.DataFrame, model: str) -> None:
 
 def _name_affordable(ax: Axes, rows: pd.DataFrame) -> None:
     for row in affordable(rows).to_dict("records"):
-        number = f"{row['group']:g}"
-        ax.annotate(
-            f"({number})" if row["waits"] else number,
-            (row["workers"], 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -11),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8.5,
-            fontweight="bold",
-            color=MUTED if row["waits"] else INK,
-        )
+        number, color = (f"({row['group']:g})", MUTED) if row["waits"] else (f"{row['group']:g}", INK)
+        look = {"ha": "center", "fontsize": 8.5, "fontweight": "bold", "color": color}
+        note(ax, number, (row["workers"], 1), (0, -11), ("data", "axes fraction"), **look)
 
 
 PREDICTIONS_FILE = "predictions.csv"
@@ -193,9 +174,7 @@ _FILLED_WHERE = {
     "$/epoch": "dollars_per_epoch",
     "$ to accuracy": "dollars_to_accuracy",
 }
-
-
-# Headers of the table that stand only where some row has this column, other than 0.
+"""Headers of the table that stand only where some row has this column, other than 0."""
 
 
 def report_plan(plan: PlanConfig) -> list[Path]:
@@ -215,16 +194,10 @@ def report_plan(plan: PlanConfig) -> list[Path]:
     tables[1].write_text(to_markdown(plan, predictions, growing))
     figures: list[Path] = []
     if plan.storage.bandwidth_mib_per_s is not None:
-        figures += save_figure(
-            draw_roofline, predictions, out, "roofline", caption_of(plan, "Predicted roofline")
-        )
-        figures += save_figure(
-            draw_workers,
-            growing,
-            out,
-            "workers",
-            caption_of(plan, "Predicted images/s over workers"),
-        )
+        caption = caption_of(plan, "Predicted roofline")
+        figures += save_figure(draw_roofline, predictions, out, "roofline", caption)
+        caption = caption_of(plan, "Predicted images/s over workers")
+        figures += save_figure(draw_workers, growing, out, "workers", caption)
     return [*tables, *figures]
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from pcr_exp.analysis.caption import Caption, of_runs
-from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, panel_title, panels, save_figure
+from pcr_exp.analysis.figure import BELOW, MAX_CURVES, footer, note, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import has_policy, seconds_of
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.reporting_rules import NAN
@@ -25,6 +25,7 @@ from pcr_exp.policies.policy import describe_measure
 from pcr_exp.policies.schedule import probabilities
 from pcr_exp.runs.rows import Row
 from pcr_exp.system import MIB
+from pcr_exp.system.words import counted
 
 TRACE_COLUMNS = [
     *("epoch", "step", "seconds", "group", "measure", "candidate", "score"),
@@ -45,11 +46,11 @@ def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.Data
     (`saved_by`), the same in every row. `threshold` is what a candidate's score has to reach: the policy's
     own (the argument), or of a supply the images/s that training took until then; NaN where there is none.
     """
-    if not any(row["kind"] == "policy" for row in rows):
+    decisions = [row for row in rows if row["kind"] == "policy"]
+    if not decisions:
         return pd.DataFrame(columns=TRACE_COLUMNS)
     saved_bytes, saved_share = saved_by(rows)
     whole = {"run_saved_bytes": saved_bytes, "run_saved_share": saved_share}
-    decisions = [row for row in rows if row["kind"] == "policy"]
     trace = [
         entry
         for row in decisions
@@ -114,13 +115,13 @@ def draw_policy_trace(
         _label_groups(axes[0])
         share = decisions["run_saved_share"].iloc[-1]
         saved = "bytes saved: not known" if share != share else f"{share:.0%} of all bytes saved, probes paid"
-        decided = "each record draws its group" if shares else _counted(len(decisions), "decision")
+        decided = "each record draws its group" if shares else counted(len(decisions), "decision")
         panel_title(axes[0], policy, f"n = 1 run, {decided}; whole run:\n{saved}")
         if len(scored):
             _draw_scores(axes[1], scored, script, end_s)
             probes = decisions.iloc[-1]
             cost = f"probes: {probes['probe_s']:.3g} s, {probes['probe_bytes'] / MIB:.3g} MiB"
-            panel_title(axes[1], " ", f"n = {_counted(scored['step'].nunique(), 'comparison')}; {cost}")
+            panel_title(axes[1], " ", f"n = {counted(scored['step'].nunique(), 'comparison')}; {cost}")
         for ax in axes:
             _draw_probes(ax, decisions)
             ax.set_xlim(0, max(end_s, 1e-9))
@@ -130,22 +131,12 @@ def draw_policy_trace(
     return figure
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _draw_groups(ax: Axes, decisions: pd.DataFrame, script: str, end_s: float) -> None:
     seconds, groups = decisions["seconds"].tolist(), decisions["group"].tolist()
     ax.step([*seconds, end_s], [*groups, groups[-1]], where="post", color=INK)
     for second, group in zip(seconds, groups, strict=True):
-        ax.plot(
-            second,
-            group,
-            group_marker(group),
-            color=color_in_script(group, script),
-            markeredgecolor="white",
-            clip_on=False,
-        )
+        look: dict[str, Any] = {"color": color_in_script(group, script), "markeredgecolor": "white"}
+        ax.plot(second, group, group_marker(group), clip_on=False, **look)
 
 
 def _draw_shares(ax: Axes, shares: Mapping[int, float], script: str, end_s: float) -> None:
@@ -155,7 +146,7 @@ def _draw_shares(ax: Axes, shares: Mapping[int, float], script: str, end_s: floa
         words = f"{share:.0%} of records"
         # Inwards of the line: above the highest group is no room.
         where, aligned = ((0, -5), "top") if group > NUM_GROUPS / 2 else ((0, 5), "bottom")
-        ax.annotate(words, (end_s / 2, group), where, textcoords="offset points", ha="center", va=aligned)
+        note(ax, words, (end_s / 2, group), where, ha="center", va=aligned)
 
 
 def _label_groups(ax: Axes) -> None:

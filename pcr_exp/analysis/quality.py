@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
-from pcr_exp.analysis.figure import BELOW, panel_title, panels, save_figure, ticks_in_bytes
+from pcr_exp.analysis.figure import BELOW, note, panel_title, panels, save_figure, ticks_in_bytes
 from pcr_exp.analysis.frame import WHOLE, crops_of, ms_ssim_words
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, group_marker, style
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, span
@@ -225,8 +225,7 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
         look: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "zorder": 4}
         ax.plot(position, mean, group_marker(group), color=color, **look)
         if group in NAMED_GROUPS:
-            label = f"{mean:.3f}"
-            ax.annotate(label, (position, mean), xytext=(5, -12), textcoords="offset points", fontsize=8.5)
+            note(ax, f"{mean:.3f}", (position, mean), (5, -12), fontsize=8.5)
     ax.set_ylabel(ms_ssim_words([WHOLE]))
     ax.set_ylim(top=1.01)
 
@@ -262,15 +261,8 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
                 box.set(facecolor=group_color(group), edgecolor="none")
             whiskers = [float(np.percentile(size, 95)) for size in sizes]
             for position, (size, whisker) in enumerate(zip(sizes, whiskers, strict=True)):
-                ax.annotate(
-                    f"{100 * size.mean() / sizes[-1].mean():.3g}%",
-                    (position, whisker),
-                    xytext=(0, 4),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
-                    color=MUTED,
-                )
+                share = f"{100 * size.mean() / sizes[-1].mean():.3g}%"
+                note(ax, share, (position, whisker), (0, 4), ha="center", fontsize=8, color=MUTED)
             low, high = float(np.percentile(sizes[0], 5)) / 1.3, max(whiskers) * 1.3
             ax.set_yscale("log")
             ax.set_ylim(low, high)
@@ -327,7 +319,6 @@ def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
 
 _OF_ANY_FOLDER = "folder"
 """The dataset of images that have no name of their own: they are called after where they were measured."""
-"""The side of crops, where neither the json nor its command says another."""
 
 _Metas = Mapping[str, Mapping[str, Any]]
 
@@ -347,7 +338,7 @@ def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: st
 def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | Path) -> list[Path]:
     """Save `decode_modes` of the crops that were measured beside the json of `measured_in`."""
     metas = _metas(measured_in)
-    sides = sorted({_crop_px(meta) for meta in metas.values()})
+    sides = sorted({int(meta["crop_size_px"]) for meta in metas.values()})
     size = " / ".join(map(crops_of, sides))
     caption = _caption(metas, "Quality of crops by decode mode", size)
 
@@ -380,7 +371,3 @@ def _caption(metas: _Metas, shows: str, size: str) -> Caption:
         hardware=" / ".join(hardware),
         storage=NOT_TIMED,
     )
-
-
-def _crop_px(meta: Mapping[str, Any]) -> int:
-    return int(meta["crop_size_px"])

@@ -16,7 +16,7 @@ from pcr_exp.analysis.accuracy import (
 from pcr_exp.analysis.distinguishing import setting_words, with_settings
 from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front
-from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.page import Output, Page
 from pcr_exp.analysis.policies import write_traces
 from pcr_exp.analysis.quality import load_quality, save_quality_figures

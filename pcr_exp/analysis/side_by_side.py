@@ -10,10 +10,12 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.figure import (
+    MARGIN,
     PANEL_WIDTH_IN,
     alone_mark,
     footer,
     new_figure,
+    note,
     panel_title,
     percent_axis,
     points_axis,
@@ -113,18 +115,8 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
         if len(there) == len(values):
             ax.plot([values.mean()] * 2, [place - 0.36, place + 0.36], color=color, linewidth=2.2, zorder=2)
         else:
-            missed = _why_missing(runs, measure)
-            ax.annotate(
-                missed,
-                (1, place),
-                xycoords=("axes fraction", "data"),
-                xytext=(-3, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=7.5,
-                color=MUTED,
-            )
+            missed, side = _why_missing(runs, measure), {"ha": "right", "va": "center"}
+            note(ax, missed, (1, place), (-3, 0), MARGIN, fontsize=7.5, color=MUTED, **side)
         if measure == DIFFERENCE:
             _draw_interval(ax, place, level, runs)
     most = max(len(runs) for _, runs in levels)
@@ -143,7 +135,7 @@ def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -
     """The 95 % interval of a level's mean difference; of the baseline its score."""
     if level.encoding == "baseline":
         score = f"{100 * distinct_seeds(runs)['final_score'].mean():.1f}%"
-        ax.annotate(score, (0, place), (7, 0), textcoords="offset points", va="center", fontsize=8)
+        note(ax, score, (0, place), (7, 0), va="center", fontsize=8)
         return
     differences = distinct_seeds(runs)[DIFFERENCE].dropna()
     mean, half = differences.mean(), half_width(differences)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pcr_exp.analysis.intervals import CONFIDENCE
-from pcr_exp.analysis.reporting_rules import NAN, UNLIKE, all_hardware, distinct, may_say_speedup
+from pcr_exp.analysis.intervals import half_of
+from pcr_exp.analysis.reporting_rules import NAN, may_say_speedup
 
 REPEAT = ("seed", "fold")
 """What tells apart the runs of one setting and level; tables that compare no folds have no column of them."""
@@ -18,9 +18,7 @@ REPEAT = ("seed", "fold")
 SEEDS_ALONE = "t over seeds alone"
 """An interval that knows nothing of other images: of runs that kept no predictions per image."""
 
-DIFFERENCE = [
-    *("difference_n", "difference_mean", "difference_ci95", "difference_freedom", "difference_interval"),
-]
+DIFFERENCE = [f"difference_{part}" for part in ("n", "mean", "ci95", "freedom", "interval")]
 """Columns of a difference (`paired_difference`)."""
 
 
@@ -30,9 +28,7 @@ def half_width(values: Iterable[float]) -> float:
     mean ± half_width holds the true mean of 95 of 100 such experiments, if values scatter normally.
     """
     found = np.asarray(list(values), dtype=float)
-    if len(found) < 2:
-        return NAN
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(found) - 1) * stats.sem(found))
+    return float(half_of(stats.sem(found), len(found) - 1)) if len(found) > 1 else NAN
 
 
 def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
@@ -45,15 +41,19 @@ def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def by_repeat(runs: pd.DataFrame) -> pd.DataFrame:
-    """The first run of each seed (and fold), by REPEAT: others differ in workers or hardware alone."""
-    repeat = [key for key in REPEAT if key in runs]
-    return runs.drop_duplicates(repeat).set_index(repeat)
+def repeat_of(runs: pd.DataFrame) -> list[str]:
+    """Those of REPEAT that a table has."""
+    return [key for key in REPEAT if key in runs]
 
 
 def distinct_seeds(runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `by_repeat`, with all their columns."""
-    return runs.drop_duplicates([key for key in REPEAT if key in runs])
+    """The first run of each seed (and fold): others differ in workers or hardware alone."""
+    return runs.drop_duplicates(repeat_of(runs))
+
+
+def by_repeat(runs: pd.DataFrame) -> pd.DataFrame:
+    """`distinct_seeds`, with REPEAT as their index."""
+    return distinct_seeds(runs).set_index(repeat_of(runs))
 
 
 def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str) -> dict[str, Any]:
@@ -102,31 +102,3 @@ def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[
         return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NAN)
     ratios = paired_ratios(over, under, measure)
     return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}
-
-
-def over_seeds(
-    runs: pd.DataFrame, same: Iterable[str], measures: Iterable[str], times: Iterable[str]
-) -> dict[str, Any]:
-    """One row for the runs of one series, each seed once.
-
-    Args:
-        runs: Rows of `frame.page_frame`.
-        same: Columns that these runs share: taken from the first.
-        measures: Columns that `spread` is made of.
-        times: Those of `measures` that are seconds or rates: NaN also where runs are of unlike hardware.
-
-    Returns:
-        `same`; `n` seeds; `timing_excluded_because`; `hardware`; `<measure>_mean`, `_min`, `_max`.
-    """
-    seeds = distinct_seeds(runs)
-    row: dict[str, Any] = {
-        **{key: seeds[key].iloc[0] for key in same},
-        "n": len(seeds),
-        "timing_excluded_because": " / ".join(distinct(seeds["timing_excluded_because"])),
-        "hardware": all_hardware(seeds),
-        **spread(seeds, measures),
-    }
-    if not row["timing_excluded_because"] and seeds["timing"].nunique() > 1:
-        row["timing_excluded_because"] = UNLIKE
-        row |= {f"{measure}_{part}": NAN for measure in times for part in ("mean", "min", "max")}
-    return row

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pcr_exp.analysis.distinguishing import titles_apart
-from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words, per_setting
+from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words
 from pcr_exp.analysis.over_images import with_intervals
+from pcr_exp.analysis.page import Section, sections
 from pcr_exp.analysis.primary_metric import headline_of
 from pcr_exp.analysis.reporting_rules import NAN, all_hardware, distinct
-from pcr_exp.analysis.statistics import REPEAT, distinct_seeds, interval_words, paired_ratio, spread
+from pcr_exp.analysis.statistics import distinct_seeds, interval_words, paired_ratio, repeat_of, spread
 from pcr_exp.analysis.style import scan_words
 from pcr_exp.analysis.tables import (
     NOTHING,
@@ -42,11 +42,7 @@ def to_markdown(
 
     `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
     """
-    parts = []
-    for title, facts, rows, columns, notes in _tables(summary, words):
-        parts.append(section(title, facts, rows, columns, notes))
-    if not parts:
-        parts.append("No finished runs.\n")
+    parts = [section(*each) for each in _sections(summary, words)] or ["No finished runs.\n"]
     if unfinished is not None and len(unfinished):
         listed = "\n".join(f"* `{row['run_id']}`: {row['status']}" for row in unfinished.to_dict("records"))
         parts.append(f"Not in the tables, because they did not finish:\n\n{listed}\n")
@@ -56,12 +52,12 @@ def to_markdown(
 def to_rich(summary: pd.DataFrame) -> list[Table]:
     """The same tables for `rich.print`."""
     tables = []
-    for title, facts, rows, columns, notes in _tables(summary):
+    for title, facts, rows, columns, notes in _sections(summary):
         # One line per level, also in a terminal of 80 columns.
         table = Table(title=title, box=SIMPLE_HEAD, padding=0, pad_edge=False)
         table.title_justify = table.caption_justify = "left"
         for i, name in enumerate(columns):
-            table.add_column(_broken(name), justify="left" if i == 0 else "right")
+            table.add_column(name.replace(" ", "\n"), justify="left" if i == 0 else "right")
         for row in rows.to_dict("records"):
             table.add_row(*(cell(row) for cell in columns.values()))
         table.caption = " ".join([facts, str(notes)])
@@ -69,35 +65,19 @@ def to_rich(summary: pd.DataFrame) -> list[Table]:
     return tables
 
 
-def _broken(name: str) -> str:
-    """A column's name on as many lines as it has words."""
-    return name.replace(" ", "\n")
-
-
-def _tables(
-    summary: pd.DataFrame, words: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]]:
-    """(title, facts, rows, columns, footnotes) of every group of comparable runs.
-
-    Footnotes are complete once all cells are made.
-    """
-    if summary.empty:
-        return
-    found = list(per_setting(summary, [*GROUP_KEYS, "timing"]))
-    titles = titles_apart([(title, group) for title, group, _ in found], words)
-    for title, (_, group, rows) in zip(titles, found, strict=True):
-        hardware = all_hardware(rows)
+def _sections(summary: pd.DataFrame, words: Mapping[str, str] | None = None) -> Iterable[Section]:
+    def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         apart = summary.loc[summary["setting"] == group["setting"], "timing"].nunique() > 1
         timing = f"; timing {group['timing']}" if apart else ""
-        facts = (
+        return (
             f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
             f"validation {headline_of(rows).words}; "
             "mean over n seeds (smallest to largest); differences are of runs of one seed, ± half their 95 % "
             f"interval ({interval_words(rows)}); time is training + data wait + probes; "
-            f"setting {group['setting']}; {hardware}{timing}."
+            f"setting {group['setting']}; {all_hardware(rows)}{timing}."
         )
-        notes = Footnotes()
-        yield title, facts, rows, _columns(rows, notes), notes
+
+    return [] if summary.empty else sections(summary, [*GROUP_KEYS, "timing"], words, facts, _columns)
 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
@@ -172,8 +152,7 @@ def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
 
 def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of each seed's and scan level's first run, wherever it ran; `timing` tells nothing apart."""
-    repeat = [key for key in REPEAT if key in rows]
-    first = rows.groupby([*GROUP_KEYS, "scan", *repeat])["run_id"].transform("first")
+    first = rows.groupby([*GROUP_KEYS, "scan", *repeat_of(rows)])["run_id"].transform("first")
     return rows[rows["run_id"] == first].assign(timing="")
 
 
@@ -211,24 +190,20 @@ def _summary(
     level: pd.DataFrame, timed: pd.DataFrame, baseline: pd.DataFrame, difference: Mapping[str, Any]
 ) -> dict[str, Any]:
     seeds = distinct_seeds(level)
-    first = seeds.iloc[0]
+    first: dict[Any, Any] = seeds.iloc[0].to_dict()
     same_timing = baseline[baseline["timing"] == timed["timing"].iloc[0]]
     reasons = distinct(timed["timing_excluded_because"])
     speed = spread(timed, SPEED)
     if reasons:
         speed = dict.fromkeys(speed, NAN)
-    row: dict[str, Any] = {
-        "encoding": first["encoding"],
-        "group": first["group"],
+    row = {
+        **{key: first[key] for key in ("encoding", "group")},
         "n": len(seeds),
         "mean_image_bytes": seeds["mean_image_bytes"].mean(),
         "ms_ssim": seeds["ms_ssim"].mean(skipna=False),
         "num_scales": seeds["num_scales"].min(),
         "ms_ssim_of": " / ".join(distinct(seeds["ms_ssim_of"].fillna(""))),
-        "target_score": first["target_score"],
-        "majority_share": first["majority_share"],
-        "num_classes": first["num_classes"],
-        "headline": first["headline"],
+        **{key: first[key] for key in ("target_score", "majority_share", "num_classes", "headline")},
         **spread(seeds, ACCURACY),
         **difference,
         "num_reached": int(seeds["epochs_to_target"].notna().sum()),

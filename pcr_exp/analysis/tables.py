@@ -26,8 +26,6 @@ SINGLE_RUN_NOTE = "n = 1: one run, with no spread and no interval"
 
 _NUMBERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-_ENDS = {"mean": "", "min": "_min", "max": "_max"}
-
 Cell = Callable[[Mapping[Any, Any]], str]
 
 
@@ -106,16 +104,6 @@ def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
     return cell
 
 
-def speedup_cell(show: Callable[[float], str]) -> Cell:
-    """`speedup` of a row, with `speedup_min` and `_max` (`statistics.paired_ratio`)."""
-
-    def cell(row: Mapping[Any, Any]) -> str:
-        renamed = {f"x_{part}": row[f"speedup{end}"] for part, end in _ENDS.items()}
-        return spread_cell(renamed, "x", show)
-
-    return cell
-
-
 def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
     """`+0.4 ± 1.2`: a paired difference in points and half its 95 % interval; marked where n = 1."""
     if math.isnan(row["difference_mean"]):
@@ -148,11 +136,6 @@ def with_unit(words: str, column: str) -> str:
 def task_title(dataset: str, label: str, model: str) -> str:
     """`cars · make · resnet18`: what a run learned, above its table or panel."""
     return f"{dataset} · {label} · {model}"
-
-
-def target_words(rows: pd.DataFrame) -> str:
-    """`target 75%`: the target that the rows share."""
-    return f"target {100 * rows['target_score'].iloc[0]:g}%"
 
 
 def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:

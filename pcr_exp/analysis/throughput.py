@@ -26,20 +26,19 @@ MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first
 BOUND = ["bound_images_per_s", "bound_cpu_s_per_image"]
 """What decoding and cropping alone gave around a measurement of ours; nothing where that was not measured."""
 
-LATER_COLUMNS = ["cores", *BOUND]
-"""Measurements from before there were these lack them: all cores, no bound."""
-
 ROW_COLUMNS = [
     *("repeat", *CASE, *LIMITS),
     *("num_epochs", "num_images", "total_s", *MEASURES),
     *("epoch_bytes", "num_files", "cached_share"),
     *BOUND,
 ]
-"""One row per measurement. `images_per_s` counts whole epochs in the middle of a stream, neither the loader's
-start (`first_batch_s`) nor its end (in measurements without BOUND's columns it counts from opening the
-loader); `cores` is how many the loader was confined to, nothing for all; `wait_share` is the share of time in
-which the consumer had no batch; `epoch_bytes` is what one epoch reads; `cached_share` is how much of the
-files lay in the page cache before, nothing where the kernel did not tell."""
+"""One row per measurement.
+
+`images_per_s` counts whole epochs in the middle of a stream, neither the loader's start (`first_batch_s`) nor
+its end; where BOUND is empty it counts from opening the loader. `cores` is how many the loader was confined
+to, nothing for all. `wait_share` is the share of time in which the consumer had no batch. `epoch_bytes` is
+what one epoch reads. `cached_share` is how much of the files lay in the page cache before, nothing where the
+kernel did not tell."""
 
 FORMAT_COLUMNS = ["format", "num_images", "num_files", "num_bytes", "build_s", "build_cpu_s"]
 
@@ -169,8 +168,6 @@ def load_throughput(folder: str | Path) -> Throughput:
         rows = pd.read_csv(folder / ROWS_FILE)
         formats = pd.read_csv(folder / FORMATS_FILE)
         absent = meta["absent"]
-    if not set(LATER_COLUMNS) & set(rows.columns):
-        rows = rows.reindex(columns=ROW_COLUMNS)
     require_columns(folder / ROWS_FILE, rows, ROW_COLUMNS, REMEDY)
     require_columns(folder / FORMATS_FILE, formats, FORMAT_COLUMNS, REMEDY)
     return Throughput(rows, formats, absent, meta)

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import Caption, hardware_words
-from pcr_exp.analysis.figure import footer, panel_title, panels, rate_axis, save_figure
-from pcr_exp.analysis.style import INK, MUTED, ScanLevel, style
+from pcr_exp.analysis.figure import draw_panels, note, rate_axis, save_figure
+from pcr_exp.analysis.style import INK, MUTED, ScanLevel
 from pcr_exp.analysis.tables import markdown_table, median_cell, span, three_figures
 from pcr_exp.analysis.throughput import (
     UNLIMITED,
@@ -45,16 +45,12 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
     limit, bandwidth / bytes per image). Logarithmic: groups and throttles differ by factors.
     """
     ours = summary[summary["loader"].map(is_level)]
-    with style():
-        decodes = list(dict.fromkeys(ours["decode"]))
-        figure, axes = panels(len(decodes), max_columns=2)
-        for ax, decode in zip(axes, decodes, strict=True):
-            lines = ours[ours["decode"] == decode]
-            _draw_panel(ax, lines)
-            panel_title(ax, f"decode={decode}", f"n = {lines['n'].min()}, median, smallest to largest")
-        if len(bounds(ours)):
-            footer(figure, "lines, and dashes at the baseline: min(compute, W / bytes)")
-    return figure
+    found = [
+        (f"decode={decode}", f"n = {lines['n'].min()}, median, smallest to largest", lines)
+        for decode, lines in ours.groupby("decode", sort=False)
+    ]
+    words = "lines, and dashes at the baseline: min(compute, W / bytes)" if len(bounds(ours)) else ""
+    return draw_panels(found, _draw_panel, max_columns=2, words=words)
 
 
 def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
@@ -98,15 +94,10 @@ def limit_words(row: Mapping[Any, Any]) -> str:
 def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
     for row in lines.to_dict("records"):
         x, level = position[row["loader"]], level_of_loader(row["loader"])
-        color = level.color
-        ax.vlines(x, row["images_per_s_min"], row["images_per_s_max"], color=color, linewidth=2.2, zorder=3)
-        ax.plot(
-            *(x, row["images_per_s_median"], level.marker),
-            color=color,
-            markersize=6,
-            markeredgecolor="white",
-            zorder=4,
-        )
+        ends = (row["images_per_s_min"], row["images_per_s_max"])
+        ax.vlines(x, *ends, color=level.color, linewidth=2.2, zorder=3)
+        look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "zorder": 4}
+        ax.plot(x, row["images_per_s_median"], level.marker, color=level.color, **look)
 
 
 def level_of_loader(name: str) -> ScanLevel:
@@ -126,16 +117,7 @@ def _name_lines(ax: Axes, named: list[tuple[str, pd.DataFrame]], position: dict[
     for height, name in sorted(ends, reverse=True):
         at = min(height, free_below)
         free_below = at - _BETWEEN_NAMES
-        ax.annotate(
-            name,
-            (1, at),
-            xycoords="axes fraction",
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=INK,
-        )
+        note(ax, name, (1, at), (3, 0), "axes fraction", va="center", fontsize=8, color=INK)
 
 
 PAGE_FILE = "throughput.md"

@@ -16,7 +16,7 @@ from pcr_exp.analysis.plan import bandwidth_images_per_s
 from pcr_exp.config.describe import storage_label
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.measuring import DEPLOYMENTS
-from pcr_exp.measuring.tolerance.answer import deployed, image_weights, loss_matrix, score
+from pcr_exp.measuring.tolerance.answer import deployed, loss_matrix
 from pcr_exp.measuring.tolerance.classifier import Predictions, Targets
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
@@ -110,22 +110,6 @@ def matrix_of(measured: Measured) -> pd.DataFrame:
         num_resamples=facts.num_resamples,
         seed=facts.seed,
     )
-
-
-def weights_of(measured: Measured) -> NDArray[np.float64]:
-    """Of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
-    return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
-
-
-def scores_of(
-    measured: Measured, group: int, deployment: str, weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The headline of a classifier that learned at a group and is used so, one for each row of weights."""
-    facts, predictions = measured.facts, measured.predictions
-    train = list(facts.groups).index(group)
-    test = train if deployment == "same" else len(facts.groups) - 1
-    classes, outputs = predictions.classes[train, test], predictions.outputs[train, test]
-    return score(facts.headline, classes, outputs, measured.labels, weights)
 
 
 def bytes_table(measured: Measured) -> pd.DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,6 +11,7 @@ from pcr_exp.analysis.figure import (
     footer,
     named_line,
     new_figure,
+    note,
     panel_title,
     panels,
     points_axis,
@@ -57,29 +56,20 @@ def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
     Below each the ends of its 95 % interval.
     """
     groups = list(facts.groups)
-    values, lows, highs = (
-        100
-        * matrix.pivot_table(index="train_group", columns="test_group", values=name)
-        .loc[groups, groups]
-        .to_numpy()
-        for name in ("loss", "loss_low", "loss_high")
-    )
+    names = ["loss", "loss_low", "loss_high"]
+    pairs = 100 * matrix.pivot_table(index="train_group", columns="test_group", values=names)
+    values, lows, highs = (pairs[name].loc[groups, groups].to_numpy() for name in names)
     with style():
         figure = new_figure(_AROUND_IN + _CELL_IN * len(groups), _AROUND_IN + 0.72 * _CELL_IN * len(groups))
         ax = figure.subplots()
         reach = max(1.0, float(np.abs(values).max()))
         image = ax.imshow(values, cmap="BrBG_r", vmin=-reach, vmax=reach, aspect="auto")
         for i, j in np.ndindex(values.shape):
-            look: dict[str, Any] = {
-                "textcoords": "offset points",
-                "ha": "center",
-                "va": "center",
-                "color": "white" if abs(values[i, j]) > 0.6 * reach else INK,
-            }
-            ax.annotate(f"{values[i, j]:.1f}", (j, i), (0, 5), fontsize=8, **look)
+            color = "white" if abs(values[i, j]) > 0.6 * reach else INK
+            look = {"ha": "center", "va": "center", "color": color}
+            note(ax, f"{values[i, j]:.1f}", (j, i), (0, 5), fontsize=8, **look)
             if lows[i, j] < highs[i, j]:
-                ends = f"{lows[i, j]:.1f} to {highs[i, j]:.1f}"
-                ax.annotate(ends, (j, i), (0, -6), fontsize=6, **look)
+                note(ax, f"{lows[i, j]:.1f} to {highs[i, j]:.1f}", (j, i), (0, -6), fontsize=6, **look)
         ax.set_xticks(range(len(groups)), [str(group) for group in groups])
         ax.set_yticks(range(len(groups)), [str(group) for group in groups])
         ax.grid(visible=False)
@@ -125,11 +115,10 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     ax.set_xscale("log")
     ax.plot(rows["image_bytes"], -100 * rows["loss"], color=MUTED, linewidth=1, zorder=2)
     for row in rows.to_dict("records"):
-        group, color = row["train_group"], color_in_script(row["train_group"], facts.scans)
-        place = row["image_bytes"]
-        ax.vlines(
-            place, -100 * row["loss_high"], -100 * row["loss_low"], color=color, linewidth=2.2, alpha=0.6
-        )
+        group, place = row["train_group"], row["image_bytes"]
+        color = color_in_script(group, facts.scans)
+        ends = (-100 * row["loss_high"], -100 * row["loss_low"])
+        ax.vlines(place, *ends, color=color, linewidth=2.2, alpha=0.6)
         fill = color if row["verdict"] == TOLERATED else "white"
         ax.plot(place, -100 * row["loss"], group_marker(group), color=color, markerfacecolor=fill, zorder=4)
     ax.axhline(0, color=INK, linewidth=0.8, zorder=1)

@@ -15,7 +15,7 @@ from pcr_exp.analysis.comparison import (
 )
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.frame import run_frame
-from pcr_exp.analysis.measured_under import measured_line
+from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.report import Page, Report, write_report
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.summary import to_rich

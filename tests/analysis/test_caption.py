@@ -14,10 +14,10 @@ from PIL import Image
 
 import pcr_exp
 from experiments.rebuild import RESULTS
+from experiments.results.made_by import made_by
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, of_runs, task_words
 from pcr_exp.analysis.figure import footer, panel_title, panels, put_caption
 from pcr_exp.analysis.frame import eval_curves, run_frame
-from pcr_exp.analysis.made_by import made_by
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.style import style
 from pcr_exp.analysis.summary import summary_table, to_markdown

@@ -36,12 +36,11 @@ from pcr_exp.analysis.one_run import draw_training_curve
 from pcr_exp.analysis.quality import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.statistics import half_width
-from pcr_exp.analysis.style import INK, ScanLevel, group_color, group_marker, style
+from pcr_exp.analysis.style import INK, group_color, group_marker, style
 from pcr_exp.analysis.tables import kilobytes
 from pcr_exp.runs.rows import read_rows
 
 BYTES = [(100, 200), (900, 2_500), (3e3, 40e3), (500, 5e6), (1e3, 2e9), (80e6, 1.1e9)]
-GROUP_5 = ScanLevel("group_5", "pcr", 5)
 
 
 @pytest.fixture(scope="module")
@@ -212,19 +211,20 @@ def test_bytes_per_group_draws_quartiles_and_shares(quality: pd.DataFrame) -> No
 
 def test_training_curve_of_one_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl"))
-    losses, accuracy = draw_training_curve(rows, "a-run", GROUP_5, target=0.6).axes
+    (run,) = read_runs(tmp_path)
+    facts = run_frame([run]).iloc[0].to_dict()
+    losses, accuracy = draw_training_curve(rows, facts).axes
     assert line_ending_with(losses, "training").tolist() == [[10, 1], [20, 0.5], [30, pytest.approx(1 / 3)]]
     assert line_ending_with(losses, "validation")[:, 1].tolist() == pytest.approx([1.2, 0.6, 0.4])
     assert np.asarray(accuracy.lines[0].get_xydata()).tolist() == [[10, 0.3], [20, 0.6], [30, 0.9]]
     assert "32 validation images" in texts(accuracy)
-    (run,) = read_runs(tmp_path)
-    _, again = draw_training_curve(pd.DataFrame(run.rows), "a-run", GROUP_5, target=0.6).axes
+    _, again = draw_training_curve(pd.DataFrame(run.rows), facts).axes
     assert np.array_equal(again.lines[0].get_xydata(), accuracy.lines[0].get_xydata()), "read or as logged"
 
 
 def test_a_run_that_has_no_evaluation_yet_can_be_drawn(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     rows = pd.DataFrame(read_rows(make_run(tmp_path, "group_5") / "rows.jsonl")[:1])
-    losses, _ = draw_training_curve(rows, "a-run", GROUP_5, target=0.6).axes
+    losses, _ = draw_training_curve(rows, run_frame(read_runs(tmp_path)).iloc[0].to_dict()).axes
     assert len(line_ending_with(losses, "training")) == 1
 
 

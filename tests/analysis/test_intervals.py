@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from experiments.claims.power import found_at
 from pcr_exp.analysis.intervals import (
     INFLUENCES,
     Differences,
     differences,
-    found_at,
     half_of,
     of_folds,
     of_shared_images,

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from experiments.pcr.accuracy_vs_mssim import line_through, tolerance_fits
+from experiments.results.methods import over_seeds
 from pcr_exp.analysis.frame import GROUP_KEYS, first_reached
 from pcr_exp.analysis.reporting_rules import UNLIKE
 from pcr_exp.analysis.statistics import (
@@ -17,7 +18,6 @@ from pcr_exp.analysis.statistics import (
     distinct_seeds,
     half_width,
     interval_words,
-    over_seeds,
     paired_difference,
     paired_ratio,
     paired_ratios,

@@ -13,8 +13,8 @@ import pytest
 from experiments.loaders.figures import draw_file_per_image, draw_loaders, is_charged
 from experiments.loaders.page import beside_to_markdown, report_throughput, to_markdown
 from pcr_exp.analysis.throughput import (
+    BOUND,
     FORMAT_COLUMNS,
-    LATER_COLUMNS,
     ROW_COLUMNS,
     bounds,
     load_throughput,
@@ -163,11 +163,11 @@ def test_baseline_records_stand_beside_peers_that_filter_as_they_do() -> None:
     assert beside_to_markdown(pd.DataFrame(rows[:2])[ROW_COLUMNS]) == ""
 
 
-def test_a_measurement_from_before_there_were_bounds_is_read(folder: Path) -> None:
-    rows = pd.read_csv(folder / "throughput.csv").drop(columns=LATER_COLUMNS)
+def test_a_measurement_without_bounds_says_how_it_counts(folder: Path) -> None:
+    rows = pd.read_csv(folder / "throughput.csv").assign(**dict.fromkeys(BOUND))
     rows.to_csv(folder / "throughput.csv", index=False)
     found = load_throughput(folder)
-    assert found.rows[LATER_COLUMNS].isna().all(axis=None)
+    assert found.rows[BOUND].isna().all(axis=None)
     assert "from opening the loader" in to_markdown(found) and "alone" not in to_markdown(found)
 
 

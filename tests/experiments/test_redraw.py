@@ -10,9 +10,9 @@ import pytest
 from experiments import rebuild as redrawing
 from experiments.rebuild import RESULTS, rebuild, redraw, with_copy
 from experiments.redraw import main
+from experiments.results.made_by import hardware_of, made_by
 from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.figure import new_figure, only_figures, save_figure
-from pcr_exp.analysis.made_by import hardware_of, made_by
 from pcr_exp.errors import RunError
 
 ENDINGS = ("png", "csv")

@@ -13,7 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import Caption, recorded_hardware
+from experiments.results.made_by import recorded_hardware
+from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
 from pcr_exp.analysis.tables import span

@@ -12,14 +12,13 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.caption import repeats_words
 from pcr_exp.analysis.frame import run_frame
+from pcr_exp.analysis.measured import COMMIT_DIGITS, MeasuredSet, set_of_runs
 from pcr_exp.analysis.over_images import INTERVALS
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.analysis.statistics import SEEDS_ALONE
@@ -32,40 +31,6 @@ from pcr_exp.system.atomic import write_atomic
 NUMERICS_FILE = "numerics.csv"
 BEGIN, END = "<!-- measured: python -m experiments.report -->", "<!-- end of measured -->"
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-_COMMIT_DIGITS = 7
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSet:
-    """Some numbers that were measured alike."""
-
-    of: str
-    n: str
-    interval: str
-    numerics: tuple[int, ...]
-    commits: tuple[str, ...]
-
-
-def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> MeasuredSet:
-    """Of `run_frame` of one run or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
-    known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
-    commits = (commit or "not recorded" for commit in frame["git_sha"])
-    return MeasuredSet(
-        of,
-        repeats_words(frame),
-        f"{' / '.join(known)}, 95 %" if known else "none",
-        tuple(sorted(set(frame["numerics"]))),
-        tuple(dict.fromkeys(commit[:_COMMIT_DIGITS] if " " not in commit else commit for commit in commits)),
-    )
-
-
-def measured_line(frame: pd.DataFrame, intervals: Iterable[str]) -> str:
-    """The last line of a page of tables that were made of some runs, with a blank one before it."""
-    found = set_of_runs("", frame, intervals)
-    return (
-        f"\nMeasured: n = {found.n}; interval: {found.interval}; NUMERICS "
-        f"{' and '.join(map(str, found.numerics))}; commit {', '.join(found.commits)}.\n"
-    )
 
 
 def sets_below(folder: Path) -> list[MeasuredSet]:
@@ -198,7 +163,7 @@ def _commits_of_json(folder: Path) -> list[str]:
     paths = [path for path in sorted(folder.rglob("*.json")) if path.name != RUNS_FILE]
     said = [json.loads(path.read_text()) for path in paths]
     return [
-        str(one["git_sha"])[:_COMMIT_DIGITS] for one in said if isinstance(one, dict) and one.get("git_sha")
+        str(one["git_sha"])[:COMMIT_DIGITS] for one in said if isinstance(one, dict) and one.get("git_sha")
     ]
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pcr_exp.analysis import measured_under
-from pcr_exp.analysis.frame import run_frame
-from pcr_exp.analysis.measured_under import (
+from experiments.results import measured_under
+from experiments.results.measured_under import (
     BEGIN,
     END,
-    measured_line,
     measured_words,
     numerics_of,
     numerics_words,
@@ -23,6 +21,8 @@ from pcr_exp.analysis.measured_under import (
     with_measured,
     write_measured,
 )
+from pcr_exp.analysis.frame import run_frame
+from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS

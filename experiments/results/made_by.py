@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from pcr_exp.analysis.caption import NOT_RECORDED
 from pcr_exp.errors import RunError
 
 MADE_BY_FILE = "made_by.yaml"
@@ -50,3 +51,8 @@ def hardware_of(folder: Path) -> str | None:
         return None
     known = made_by(results)
     return next((known[one].hardware for one in above if one in known and known[one].hardware), None)
+
+
+def recorded_hardware(folder: Path) -> str:
+    """The hardware for a figure's caption; says so where there is none."""
+    return hardware_of(folder.resolve()) or NOT_RECORDED

@@ -1,0 +1,45 @@
+"""Under what the numbers of a page were measured: n, interval, NUMERICS and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pcr_exp.analysis.caption import repeats_words
+
+COMMIT_DIGITS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSet:
+    """Some numbers that were measured alike."""
+
+    of: str
+    n: str
+    interval: str
+    numerics: tuple[int, ...]
+    commits: tuple[str, ...]
+
+
+def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> MeasuredSet:
+    """Of `run_frame` of one run or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
+    known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
+    commits = (commit or "not recorded" for commit in frame["git_sha"])
+    return MeasuredSet(
+        of,
+        repeats_words(frame),
+        f"{' / '.join(known)}, 95 %" if known else "none",
+        tuple(sorted(set(frame["numerics"]))),
+        tuple(dict.fromkeys(commit[:COMMIT_DIGITS] if " " not in commit else commit for commit in commits)),
+    )
+
+
+def measured_line(frame: pd.DataFrame, intervals: Iterable[str]) -> str:
+    """The last line of a page of tables that were made of some runs, with a blank one before it."""
+    found = set_of_runs("", frame, intervals)
+    return (
+        f"\nMeasured: n = {found.n}; interval: {found.interval}; NUMERICS "
+        f"{' and '.join(map(str, found.numerics))}; commit {', '.join(found.commits)}.\n"
+    )
