@@ -318,7 +318,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         """An image as a JPEG file, at a scan group or with all."""
         record, i = self._place(index)
         wanted = self.records.index.num_groups if group is None else group
-        return self._open()[0].read(record, i, wanted).encoded
+        return self._open()[0].read(record, i, wanted)
 
     def loader(self, batch_size: int, **settings: Any) -> DatasetLoader:
         """Batches of these images, for training: see `DatasetLoader` for the settings and what it raises.

@@ -36,11 +36,12 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any, NamedTuple
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
-from pcr_exp.records.groups import checksum, pack_group
+from pcr_exp.records.groups import REMEDY, checksum, pack_group
 from pcr_exp.records.strict_json import (
     Check,
     UnfitError,
@@ -64,7 +65,6 @@ MAX_SAMPLES = 2**20
 """Samples in a record. This and the next are so large that they are no limits: a number above is damage."""
 MAX_GROUPS = 64
 MAX_HEADER_BYTES = 2**28
-REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
 
 _PREAMBLE = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<Q")
@@ -203,17 +203,7 @@ def _build(encoded: bytes) -> RecordHeader:
     for place, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
             raise UnfitError(f"{place} has {len(values)} entries, wanted num_samples, {num_samples}")
-    return RecordHeader(
-        dataset=content["dataset"],
-        split=content["split"],
-        encoding=content["encoding"],
-        fingerprint=content["fingerprint"],
-        num_groups=content["num_groups"],
-        ids=content["ids"],
-        labels=content["labels"],
-        images=content["images"],
-        scans=content["scans"],
-    )
+    return RecordHeader(**{field.name: content[field.name] for field in dataclass_fields(RecordHeader)})
 
 
 def is_later(content: dict[str, Any], known: int = MINOR) -> bool:

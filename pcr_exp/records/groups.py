@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -19,7 +19,7 @@ MAX_PIECE_BYTES = 2**32 - 1
 _CHECKSUM = struct.Struct("<Q")
 _FEW = 32
 _LENGTH, _PIECE_CHECKSUM = np.dtype("<u4"), np.dtype("<u8")
-_REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
+REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
 
 
 class Table(NamedTuple):
@@ -63,8 +63,12 @@ def table_bytes(num_samples: int) -> int:
     return num_samples * (_LENGTH.itemsize + _PIECE_CHECKSUM.itemsize) + _CHECKSUM.size
 
 
-def unpack_group(data: bytes, start: int, end: int, num_samples: int, where: str) -> list[int]:
+def unpack_group(
+    data: bytes, start: int, end: int, num_samples: int, where: str, damaged: set[int] | None = None
+) -> list[int]:
     """Verify the group in `data[start:end]`; the N + 1 offsets in `data` that bound its pieces.
+
+    With `damaged`, the numbers of damaged pieces are added to it, and not refused.
 
     Raises:
         RecordError: lengths, checksum or pieces do not agree; the message names `where`.
@@ -72,7 +76,7 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, where: str
     pieces_start = start + table_bytes(num_samples)
     if not 0 <= start <= pieces_start <= end <= len(data):
         raise RecordError(
-            f"{where} does not fit: its index puts it at bytes {start} to {end} of {len(data)}. {_REMEDY}"
+            f"{where} does not fit: its index puts it at bytes {start} to {end} of {len(data)}. {REMEDY}"
         )
     view = memoryview(data)
     table = view[start : pieces_start - _CHECKSUM.size]
@@ -81,33 +85,14 @@ def unpack_group(data: bytes, start: int, end: int, num_samples: int, where: str
     else:
         bounds = _few(table, num_samples, pieces_start)
     (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
-    if stated != checksum(table, view[pieces_start:end]):
-        which = _first_damaged(view, table, bounds, end)
-        told = "" if which is None else f" (first in its image {which} of 0 to {num_samples - 1})"
-        raise RecordError(f"{where} is damaged: the checksum does not match{told}. {_REMEDY}")
-    if bounds[-1] != end:
-        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
+    if damaged is None and stated != checksum(table, view[pieces_start:end]):
+        first = next(_damaged_pieces(view, table, bounds), None) if bounds[-1] == end else None
+        told = "" if first is None else f" (first in its image {first} of 0 to {num_samples - 1})"
+        raise RecordError(f"{where} is damaged: the checksum does not match{told}. {REMEDY}")
+    _require_end(bounds[-1], end, where)
+    if damaged is not None:
+        damaged.update(_damaged_pieces(view, table, bounds))
     return bounds
-
-
-def unpack_damaged_group(
-    data: bytes, start: int, end: int, num_samples: int, where: str
-) -> tuple[list[int], set[int]]:
-    """As `unpack_group`; but single pieces may be damaged, and which are is told besides.
-
-    Raises:
-        RecordError: the lengths do not fit, so that no piece can be found.
-    """
-    pieces_start = start + table_bytes(num_samples)
-    table = data[start : pieces_start - _CHECKSUM.size]
-    bounds = _bounds(table, num_samples, pieces_start)
-    if bounds[-1] != end:
-        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
-    view, stated = memoryview(data), _piece_checksums(table, num_samples).tolist()
-    pieces = (view[first:last] for first, last in pairwise(bounds.tolist()))
-    return bounds.tolist(), {
-        i for i, piece in enumerate(pieces) if xxhash.xxh3_64_intdigest(piece) != stated[i]
-    }
 
 
 def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: str) -> Table:
@@ -120,10 +105,9 @@ def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: st
     """
     wanted = table_bytes(num_samples)
     if len(table) != wanted:
-        raise RecordError(f"{where} is cut short: {len(table)} of {wanted} bytes are there. {_REMEDY}")
+        raise RecordError(f"{where} is cut short: {len(table)} of {wanted} bytes are there. {REMEDY}")
     bounds = _bounds(memoryview(table), num_samples, start + wanted)
-    if bounds[-1] != end:
-        raise RecordError(f"{where} is damaged: its pieces end at byte {bounds[-1]}, wanted {end}. {_REMEDY}")
+    _require_end(int(bounds[-1]), end, where)
     return Table(bounds, _piece_checksums(table, num_samples))
 
 
@@ -144,24 +128,25 @@ def _piece_checksums(table: bytes | memoryview, num_samples: int) -> npt.NDArray
     return np.frombuffer(table, _PIECE_CHECKSUM, num_samples, offset=num_samples * _LENGTH.itemsize)
 
 
-def _first_damaged(view: memoryview, table: memoryview, bounds: list[int], end: int) -> int | None:
-    """The first piece that does not match its checksum; None if the lengths themselves do not fit."""
-    if bounds[-1] != end:
-        return None
-    stated = _piece_checksums(table, len(bounds) - 1)
-    for i, wanted in enumerate(stated.tolist()):
-        if xxhash.xxh3_64_intdigest(view[bounds[i] : bounds[i + 1]]) != wanted:
-            return i
-    return None
+def _damaged_pieces(view: memoryview, table: memoryview, bounds: list[int]) -> Iterator[int]:
+    """The numbers of the pieces that do not match their checksums."""
+    stated = _piece_checksums(table, len(bounds) - 1).tolist()
+    for i, (start, end) in enumerate(pairwise(bounds)):
+        if xxhash.xxh3_64_intdigest(view[start:end]) != stated[i]:
+            yield i
+
+
+def _require_end(found: int, end: int, where: str) -> None:
+    if found != end:
+        raise RecordError(f"{where} is damaged: its pieces end at byte {found}, wanted {end}. {REMEDY}")
 
 
 def check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
     """Raise RecordError unless as many bytes came as the groups `after` + 1 to `group` take."""
     if len(data) != num_bytes:
         raise RecordError(
-            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, "
-            f"{len(data)} are there. Copy the file again from where it was made, or delete the records' "
-            "folder and encode again."
+            f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, {len(data)} are "
+            f"there. {REMEDY}"
         )
 
 

@@ -18,12 +18,11 @@ from pcr_exp.records.groups import (
     Extension,
     RecordPrefix,
     check_length,
-    unpack_damaged_group,
     unpack_group,
 )
 from pcr_exp.records.headers import KnownHeaders
 from pcr_exp.records.index import RecordEntry, RecordIndex
-from pcr_exp.records.index_table import read_index
+from pcr_exp.records.index_table import path_below, read_index
 from pcr_exp.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
@@ -59,19 +58,15 @@ class RecordSet:
         self._stored: RecordIndex = index or read_index(storage, folder)
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
-        self._storage = storage
+        self.storage = storage
+        """Where the bytes come from."""
         self._headers = KnownHeaders(self.index)
         self.codec = codec or find_codec(self.index.scans, self.path_of("index.json"))
 
     @property
-    def storage(self) -> Storage:
-        """Where the bytes come from."""
-        return self._storage
-
-    @property
     def reads_many(self) -> bool:
         """Whether several records come sooner by one call: as the storage says."""
-        return self._storage.reads_many
+        return self.storage.reads_many
 
     def read_range(self, record: int, start: int, end: int) -> bytes:
         """The bytes `start` to `end` of a record, as they are: not verified, and fewer at its end.
@@ -79,7 +74,7 @@ class RecordSet:
         Raises:
             StorageError: the storage could not deliver.
         """
-        return self._storage.read(self.path(record), start, end - start)
+        return self.storage.read(self.path(record), start, end - start)
 
     def path(self, record: int) -> str:
         """Where a record lies in the storage."""
@@ -87,7 +82,7 @@ class RecordSet:
 
     def path_of(self, file: str) -> str:
         """Where a file of the folder lies in the storage."""
-        return f"{self.folder}/{file}" if self.folder else file
+        return path_below(self.folder, file)
 
     def open_decoder(self, mode: str) -> Decoder:
         """The decoder of these records' images, for `loader.decode=<mode>`."""
@@ -106,16 +101,16 @@ class RecordSet:
         try:
             return read()
         except RecordError as error:
-            was_cached = self._storage.forget(self.path(record))
-            if not (was_cached or self._storage.is_remote):
+            was_cached = self.storage.forget(self.path(record))
+            if not (was_cached or self.storage.is_remote):
                 raise
-            log.warning("%s It is read once more, since it came from %s.", error, self._storage)
+            log.warning("%s It is read once more, since it came from %s.", error, self.storage)
         try:
             return read()
         except RecordError as error:
-            self._storage.forget(self.path(record))
+            self.storage.forget(self.path(record))
             raise RecordError(
-                f"{error} It was read twice from {self._storage}, and was wrong both times: either it is "
+                f"{error} It was read twice from {self.storage}, and was wrong both times: either it is "
                 "damaged there, or something on the way (a proxy, a cache) damages it each time."
             ) from error
 
@@ -127,7 +122,7 @@ class RecordSet:
         """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
-        return f"{self.path(record)} ({what}) from {self._storage}"
+        return f"{self.path(record)} ({what}) from {self.storage}"
 
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
@@ -160,7 +155,7 @@ class RecordSet:
         """
         sizes = [self.index.prefix_bytes(*one) for one in wanted]
         places = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
-        found = self._storage.read_many(places)
+        found = self.storage.read_many(places)
         return [
             self._prefix_of(data, record, group, size)
             for data, (record, group), size in zip(found, wanted, sizes, strict=True)
@@ -201,17 +196,15 @@ class RecordSet:
             return Extension(after, group, 0, ByteRange(b"", []))
         start = self._start(record, after)
         num_bytes = self.index.prefix_bytes(record, group) - start
-        return self.read_verified(
-            record, lambda: self._read_extension(record, after, group, start, num_bytes)
-        )
 
-    def _read_extension(self, record: int, after: int, group: int, start: int, num_bytes: int) -> Extension:
-        entry = self.stored(record)
-        where = f"record {self.path(record)}"
-        data = self.read_range(record, start, start + num_bytes)
-        check_length(data, num_bytes, after, group, where)
-        bounds = self._unpack_groups(data, 0, entry, after, group, where)
-        return Extension(after, group, num_bytes, ByteRange(data, bounds))
+        def read() -> Extension:
+            where = f"record {self.path(record)}"
+            data = self.read_range(record, start, start + num_bytes)
+            check_length(data, num_bytes, after, group, where)
+            bounds = self._unpack_groups(data, 0, self.stored(record), after, group, where)
+            return Extension(after, group, num_bytes, ByteRange(data, bounds))
+
+        return self.read_verified(record, read)
 
     def _start(self, record: int, after: int) -> int:
         return self.index.prefix_bytes(record, after) if after else 0
@@ -243,11 +236,6 @@ class RecordSet:
         for number in range(after + 1, group + 1):
             end = entry.group_ends[number - 1] - offset
             which = f"group {number} of {where}"
-            if damaged is None:
-                bounds.append(unpack_group(data, start, end, entry.num_samples, which))
-            else:
-                found, of_group = unpack_damaged_group(data, start, end, entry.num_samples, which)
-                bounds.append(found)
-                damaged |= of_group
+            bounds.append(unpack_group(data, start, end, entry.num_samples, which, damaged))
             start = end
         return bounds

@@ -11,20 +11,19 @@ import xxhash
 from pcr_exp.errors import RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE
-from pcr_exp.records.groups import Table
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.local import LocalStorage
 
 
-class _Record(NamedTuple):
-    """A record in both encodings: where its pieces are, and what they and the original files match."""
+class _Stored(NamedTuple):
+    """Where an image lies in both encodings."""
 
-    records: RecordSet
-    number: int
-    groups: list[Table]
-    originals: Table
+    cut: SingleImages
+    whole: SingleImages
+    record: int
+    i: int
 
 
 class StoredImages:
@@ -57,7 +56,7 @@ class StoredImages:
                 f"with <split>/pcr/{INDEX_FILE} and <split>/baseline/{INDEX_FILE} in it."
             )
         self._lock = threading.Lock()
-        self._places: dict[str, tuple[_Record, int]] | None = None
+        self._known: dict[str, _Stored] | None = None
 
     def groups(self, image_id: str, original: bytes) -> list[bytes] | None:
         """The pieces, one per scan group, of the image with this id and these bytes; None if there is none.
@@ -67,57 +66,48 @@ class StoredImages:
             StorageError: they cannot be read.
         """
         with self._lock:
-            if self._places is None:
-                self._places = self._find_all()
-        record, i = self._places.get(image_id, (None, 0))
-        if record is None:
+            if self._known is None:
+                self._known = self._find_all()
+        if image_id not in self._known:
             return None
-        bounds, checksums = record.originals
+        cut, whole, record, i = self._known[image_id]
+        bounds, checksums = whole.table(record, 1)
         is_same_length = len(original) == bounds[i + 1] - bounds[i]
         if not is_same_length or xxhash.xxh3_64_intdigest(original) != checksums[i]:
             return None
-        pieces = []
-        for group, table in enumerate(record.groups, start=1):
-            start, end = table.bounds[i : i + 2].tolist()
-            piece = record.records.read_range(record.number, start, end) if end > start else b""
-            if xxhash.xxh3_64_intdigest(piece) != table.checksums[i]:
-                where = f"group {group} of record {self.folder}/{record.records.path(record.number)}"
-                raise RecordError(
-                    f"{image_id} in {where} is damaged: the checksum does not match. {self._remedy}"
-                )
-            pieces.append(piece)
+        try:
+            pieces = [cut.read_piece(record, i, group + 1) for group in range(self._codec.num_groups)]
+        except RecordError as error:
+            raise RecordError(f"{image_id} in {self.folder}: {error} {self._remedy}") from error
         if self._codec.split(b"".join(self._codec.join(pieces))) != pieces:
             raise RecordError(f"{image_id} in {self.folder} is not cut into its scans. Please report this.")
         with self._lock:
             self.num_taken += 1
         return pieces
 
-    def _find_all(self) -> dict[str, tuple[_Record, int]]:
+    def _find_all(self) -> dict[str, _Stored]:
         storage = LocalStorage(self.folder)
-        places: dict[str, tuple[_Record, int]] = {}
+        known: dict[str, _Stored] = {}
         for split in self._splits:
-            whole, cut = (RecordSet(storage, f"{split}/{encoding}") for encoding in ("baseline", "pcr"))
-            wanted = self._codec.num_groups, self._codec.name
-            if (cut.index.num_groups, cut.index.scans) != wanted:
+            whole, cut = (_open(storage, f"{split}/{encoding}") for encoding in ("baseline", "pcr"))
+            index, wanted = cut.records.index, (self._codec.num_groups, self._codec.name)
+            if (index.num_groups, index.scans) != wanted:
                 raise RecordError(
-                    f"records.reuse_from={self.folder}: {split} is cut into {cut.index.num_groups} groups by "
-                    f"the script {cut.index.scans!r}, wanted {wanted[0]} by {wanted[1]!r}. {self._remedy}"
+                    f"records.reuse_from={self.folder}: {split} is cut into {index.num_groups} groups by "
+                    f"the script {index.scans!r}, wanted {wanted[0]} by {wanted[1]!r}. {self._remedy}"
                 )
-            for number in range(min(len(cut.index.records), len(whole.index.records))):
-                ids, groups = _tables(cut, number)
-                ids_of_originals, (originals,) = _tables(whole, number)
-                if ids != ids_of_originals:
+            for record in range(min(len(index.records), len(whole.records.index.records))):
+                ids = cut.header(record).ids
+                if ids != whole.header(record).ids:
                     raise RecordError(
-                        f"records.reuse_from={self.folder}: record {number} of {split} holds other images in "
+                        f"records.reuse_from={self.folder}: record {record} of {split} holds other images in "
                         f"baseline than in pcr. {self._remedy}"
                     )
-                record = _Record(cut, number, groups, originals)
-                places.update((image_id, (record, i)) for i, image_id in enumerate(ids))
-        return places
+                known.update((image_id, _Stored(cut, whole, record, i)) for i, image_id in enumerate(ids))
+        return known
 
 
-def _tables(records: RecordSet, number: int) -> tuple[list[str], list[Table]]:
-    """A record's ids, and where the pieces of each group are, with their checksums."""
-    images = SingleImages(records)
-    num_groups = records.index.num_groups
-    return images.header(number).ids, [images.table(number, group + 1) for group in range(num_groups)]
+def _open(storage: LocalStorage, folder: str) -> SingleImages:
+    """The images of a split in one encoding; it is kept where all of their pieces are."""
+    records = RecordSet(storage, folder)
+    return SingleImages(records, kept_tables=len(records.index.records) * records.index.num_groups)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,22 +13,10 @@ import xxhash
 
 from pcr_exp.errors import RecordError
 from pcr_exp.records.format import RecordHeader
-from pcr_exp.records.groups import Table, table_bytes, unpack_table
+from pcr_exp.records.groups import REMEDY, Table, table_bytes, unpack_table
 from pcr_exp.records.reader import RecordSet
 
 _KEPT_TABLES = 256
-
-_REMEDY = "Copy the file again from where it was made, or delete the records' folder and encode again."
-
-
-@dataclass(frozen=True, slots=True)
-class SingleImage:
-    """One image at the fidelity of `group`; `labels` are class indexes by label."""
-
-    id: str
-    labels: dict[str, int]
-    group: int
-    encoded: bytes
 
 
 class Range(NamedTuple):
@@ -72,7 +59,7 @@ class SingleImages:
         self._found = functools.lru_cache(kept_tables)(self._find)
         self._table = functools.lru_cache(kept_tables)(self._read_table)
 
-    def read(self, record: int, i: int, group: int) -> SingleImage:
+    def read(self, record: int, i: int, group: int) -> bytes:
         """Image i of a record as a JPEG file: its pieces of groups 1 to `group`.
 
         Raises:
@@ -80,17 +67,20 @@ class SingleImages:
             RecordError: the records lack the group; the image is cut short or damaged.
             StorageError: the storage could not deliver.
         """
+        self._require(record, [i], group)
+
+        def read() -> bytes:
+            pieces = [self._read_piece(record, i, number) for number in range(1, group + 1)]
+            return b"".join(self.records.codec.join(pieces))
+
+        return self.records.read_verified(record, read)
+
+    def _require(self, record: int, numbers: Sequence[int], group: int) -> None:
         self.records.index.check_group(group)
         num_samples = self.records.index.records[record].num_samples
-        if not 0 <= i < num_samples:
-            raise IndexError(f"sample {i} of a record of {num_samples}")
-        return self.records.read_verified(record, lambda: self._read(record, i, group))
-
-    def _read(self, record: int, i: int, group: int) -> SingleImage:
-        header, _ = self._open(record)
-        pieces = [self._read_piece(record, i, number) for number in range(1, group + 1)]
-        labels = {name: values[i] for name, values in header.labels.items()}
-        return SingleImage(header.ids[i], labels, group, b"".join(self.records.codec.join(pieces)))
+        for i in numbers:
+            if not 0 <= i < num_samples:
+                raise IndexError(f"sample {i} of a record of {num_samples}")
 
     def read_piece(self, record: int, i: int, group: int) -> bytes:
         """What one scan group adds to image i of a record. Raises as `read` does."""
@@ -103,11 +93,7 @@ class SingleImages:
 
         Pieces with at most `max_gap_bytes` between them come with one read.
         """
-        self.records.index.check_group(group)
-        num_samples = self.records.index.records[record].num_samples
-        outside = [i for i in numbers if not 0 <= i < num_samples]
-        if outside:
-            raise IndexError(f"sample {outside[0]} of a record of {num_samples}")
+        self._require(record, numbers, group)
         return self.records.read_verified(
             record, lambda: self._read_several(record, numbers, group, max_gap_bytes)
         )
@@ -150,7 +136,7 @@ class SingleImages:
                 kept.cache_clear()
             raise RecordError(
                 f"image {i} in group {group} of record {self.records.path(record)} is cut short or damaged: "
-                f"the checksum does not match. {_REMEDY}"
+                f"the checksum does not match. {REMEDY}"
             )
 
     def header(self, record: int) -> RecordHeader:
@@ -219,4 +205,4 @@ def extract_image(records: RecordSet, record: int, i: int, group: int, *, pieces
     if pieces_only:
         records.index.check_group(group)
         return b"".join(images.read_piece(record, i, number) for number in range(1, group + 1))
-    return images.read(record, i, group).encoded
+    return images.read(record, i, group)

@@ -28,7 +28,7 @@ OpenLoader = Callable[..., RecordLoader]
 def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num_workers: int) -> None:
     throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.05))
     records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = ThrottledStorage(records._storage, throttle)
+    records.storage = ThrottledStorage(records.storage, throttle)
     loader = open_loader(num_workers, group=10, records=records)
     stream = loader.batches(0, 0, 100)
     next(stream)
@@ -54,7 +54,7 @@ class InterruptingStorage(ThrottledStorage):
 def test_an_interrupt_while_waiting_leaves_nothing_behind(split: Path, open_loader: OpenLoader) -> None:
     throttle = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=0.001))
     records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = InterruptingStorage(records._storage, throttle)
+    records.storage = InterruptingStorage(records.storage, throttle)
     stream = open_loader(1, records=records).batches(0, 0, 1)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):

@@ -155,7 +155,7 @@ def test_slow_storage_is_waited_for_while_reads_end(split: Path, open_loader: Op
     config = LoaderConfig(num_workers=1, shuffle_records=4, timeout_s=0.3)
     throttle = Throttle.create(StorageConfig(name="slow", requests_per_s=7))
     records = RecordSet(LocalStorage(split), "pcr")
-    records._storage = ThrottledStorage(records._storage, throttle)
+    records.storage = ThrottledStorage(records.storage, throttle)
     assert len(list(open_loader(records=records, config=config).batches(0, 0, 1))) == 9
 
 

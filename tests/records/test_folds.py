@@ -101,7 +101,7 @@ def test_a_damaged_fold_is_named_with_what_to_do(folded: FolderConfig, records: 
     data = bytearray(record.read_bytes())
     data[-3] ^= 0xFF
     record.write_bytes(data)
-    with pytest.raises(RecordError, match=f"is damaged.*Delete .*{folder.name}, which is then made again"):
+    with pytest.raises(RecordError, match=f"damaged.*Delete .*{folder.name}, which is then made again"):
         prepare_records(replace(folded, fold=1), records)
 
 

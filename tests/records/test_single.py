@@ -33,9 +33,10 @@ def test_it_is_the_image_of_the_prefix(files: dict[str, bytes], encoding: str, n
         for group in range(1, num_groups + 1):
             prefix = records.read_prefix(record, group)
             for i in reversed(range(len(prefix))):
-                image = images.read(record, i, group)
-                assert (image.id, image.group, image.encoded) == (prefix.ids[i], group, prefix.encoded(i))
-                assert image.labels == {name: values[i] for name, values in prefix.labels.items()}
+                assert images.read(record, i, group) == prefix.encoded(i)
+                assert images.header(record).ids[i] == prefix.ids[i]
+                labels = {name: values[i] for name, values in images.labels(record).items()}
+                assert labels == {name: values[i] for name, values in prefix.labels.items()}
 
 
 def test_reads_are_small_and_one_for_each_group(tmp_path: Path) -> None:
@@ -52,12 +53,12 @@ def test_reads_are_small_and_one_for_each_group(tmp_path: Path) -> None:
     assert sorted(read for read in storage.reads if read in tables) == tables
     assert len(storage.reads) == 10
     assert sum(length for *_, length in storage.reads) == (
-        entry.header_bytes + 5 * (12 * 10 + 8) + len(image.encoded) - 2
+        entry.header_bytes + 5 * (12 * 10 + 8) + len(image) - 2
     )
     storage.reads.clear()
     image = images.read(0, 7, 5)
     assert len(storage.reads) == 5  # what finds the pieces is kept
-    assert sum(length for *_, length in storage.reads) == len(image.encoded) - 2
+    assert sum(length for *_, length in storage.reads) == len(image) - 2
 
 
 @given(st.data())
@@ -75,7 +76,7 @@ def test_damage_is_noticed_where_it_matters(files: dict[str, bytes], data: st.Da
     num_damaged = 0
     for i in range(len(wanted)):
         try:
-            assert images.read(0, i, 10).encoded == wanted.encoded(i)
+            assert images.read(0, i, 10) == wanted.encoded(i)
         except RecordError as error:
             assert path in str(error)
             num_damaged += 1
@@ -97,9 +98,9 @@ def test_a_damaged_piece_is_named_and_others_are_had(files: dict[str, bytes]) ->
         RecordError, match=r"image 1 in group 2 of record out/pcr/record-000000\.pcr is cut short"
     ):
         images.read(0, 1, 2)
-    assert images.read(0, 1, 1).encoded == records.read_prefix(0, 1).encoded(1)
+    assert images.read(0, 1, 1) == records.read_prefix(0, 1).encoded(1)
     for i in (0, 2, 3):
-        assert images.read(0, i, 10).encoded == records.read_prefix(0, 10).encoded(i)
+        assert images.read(0, i, 10) == records.read_prefix(0, 10).encoded(i)
     with pytest.raises(RecordError, match=r"group 2 of .* does not match \(first in its image 1 of 0 to 3\)"):
         damaged.read_prefix(0, 2)
 
