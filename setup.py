@@ -2,7 +2,7 @@
 
 Hydra looks for launchers in `hydra_plugins`, which it shares with other packages. And libraries in C are
 built where there is a compiler; without, nothing is missing but speed (pcr_exp/images/decoder.py and
-pcr_exp/storage/many_reads.py).
+pcr_exp/storage/local.py).
 """
 
 from setuptools import Extension, find_packages, setup

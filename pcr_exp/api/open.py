@@ -18,7 +18,7 @@ from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import PerProcessStorage
-from pcr_exp.storage.opening import opening
+from pcr_exp.storage.protocol import opening
 
 
 def open(

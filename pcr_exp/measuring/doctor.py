@@ -20,8 +20,8 @@ from pcr_exp.images import decoder as jpeg_decoder
 from pcr_exp.images.decoder import find_decoder
 from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.transcode import find_transcoder
-from pcr_exp.storage import many_reads
-from pcr_exp.storage.many_reads import find_many_reads
+from pcr_exp.storage import local
+from pcr_exp.storage.local import find_many_reads
 from pcr_exp.system import MIB
 from pcr_exp.system.machine import drop
 from pcr_exp.system.provenance import num_cores
@@ -112,7 +112,7 @@ def _own_libraries() -> Iterator[Finding]:
         (
             "many small reads",
             reads.path if (reads := find_many_reads()) else None,
-            many_reads.library_path(),
+            local.library_path(),
             "files are read one after the other",
         ),
     ):

@@ -27,8 +27,7 @@ from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.hub import HubStorage
 from pcr_exp.storage.open import open_remote
-from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import Below, WritableStorage
+from pcr_exp.storage.protocol import Below, WritableStorage, opening
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 log = logging.getLogger(__name__)

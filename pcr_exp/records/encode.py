@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,8 +17,7 @@ from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
-from pcr_exp.records.append import plan_append
-from pcr_exp.records.fingerprint import fingerprint, images_key, sample_bytes
+from pcr_exp.records.fingerprint import content_key, fingerprint, images_key, sample_bytes
 from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
 from pcr_exp.records.ray_engine import make_on_ray
 from pcr_exp.records.receipts import (
@@ -104,23 +104,29 @@ def encode_split(
     """
     started = time.monotonic()
     tasks = [(sample, sample_bytes(sample)) for sample in samples]
-    scans = {encoding: codec.name for encoding, codec in codecs.items()}
-    key = fingerprint(
-        tasks,
-        classes,
+    key_of = partial(
+        fingerprint,
+        classes=classes,
         dataset=dataset,
         split=split,
         images_per_record=images_per_record,
-        scans=scans,
+        scans={encoding: codec.name for encoding, codec in codecs.items()},
         fields=fields,
     )
     writer = SplitWriter(
-        folder, dataset, split, classes, images_key(tasks), key, codecs=codecs, fields=fields or {}
+        folder,
+        dataset,
+        split,
+        classes,
+        images_key(tasks),
+        key_of(tasks),
+        codecs=codecs,
+        fields=fields or {},
     )
     if on_change == "reencode":
         writer.remove_indexes_of_others()
     if on_change == "append" and known is not None:
-        tasks, writer = plan_append(tasks, writer, known, images_per_record)
+        tasks, writer = _plan_append(tasks, writer, known, key_of)
     num_turned, num_reused = None, 0
     if not writer.is_finished() or has_receipts(folder):
         make_folder(folder)
@@ -131,9 +137,8 @@ def encode_split(
                 load = partial(
                     load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"], fields=fields
                 )
-                receipts = _encode_records(
-                    tasks, writer, images_per_record, on_error, num_workers, ray_address, progress, load
-                )
+                encoder = _Encoder(writer, load, images_per_record, on_error, num_workers, ray_address)
+                receipts = encoder.run(tasks, progress)
                 writer.finish(receipts)
                 num_turned = sum(receipt.num_turned for receipt in receipts)
                 num_reused = _num_taken(reuse) - num_taken_before
@@ -155,88 +160,121 @@ def _num_taken(reuse: StoredImages | None) -> int:
     return 0 if reuse is None else reuse.num_taken
 
 
-def _encode_records(
-    tasks: list[Task],
-    writer: SplitWriter,
-    images_per_record: int,
-    on_error: str,
-    num_workers: int,
-    ray_address: str | None,
-    progress: Progress,
-    load: Load,
-) -> list[Receipt]:
-    num_done = 0
+def _plan_append(
+    tasks: list[Task], writer: SplitWriter, known: Collection[str], key_of: Callable[[list[Task]], str]
+) -> tuple[list[Task], SplitWriter]:
+    """The tasks left to encode, and who writes them: indexes that list the old records and then the new.
 
-    def step(num_images: int) -> None:
-        nonlocal num_done
-        num_done += num_images
-        progress(num_done, len(tasks))
+    The images' key is that of all images, as if they had been encoded at once; the fingerprint is another.
+    The indexes are written one after the other, that of `pcr` last: so it says what was there before.
 
-    receipts = read_receipts(writer.folder, writer.fingerprint)
-    earlier = {part.file for entries in writer.earlier.values() for entry in entries for part in entry.files}
-    remove_leftovers(writer.folder, list(ENCODINGS), receipts, keep=earlier)
-    for encoding in ENCODINGS:
-        make_folder(writer.folder / encoding)
-    starts = range(0, len(tasks), images_per_record)
-    records = [tasks[start : start + images_per_record] for start in starts]
-    numbered = dict(enumerate(records, start=writer.first_number))
-    missing = {number: record for number, record in numbered.items() if number not in receipts}
-    if ray_address == NO_RAY:
-        made = _made_here(missing, writer, images_per_record, on_error, num_workers, load, step)
-    else:
-        made = _made_on_ray(missing, writer, on_error, ray_address, load, step)
-    finished = dict(receipts)
-    with closing(made):
-        for number, record in numbered.items():
-            if number in receipts:
-                if on_error == "fail" and receipts[number].rejected:  # begun with skip, continued with fail
-                    raise explain(*receipts[number].rejected[0])
+    Args:
+        tasks: all images of the split.
+        writer: of an encode of all of them.
+        known: ids of those that the records were made of.
+        key_of: gives the fingerprint of an encode of some tasks.
+
+    Raises:
+        RecordError: the classes or the fields are others than those of the records.
+    """
+    indexes = writer.parse_indexes()
+    if indexes.keys() != ENCODINGS.keys():
+        return tasks, writer
+    before = indexes["pcr"]
+    if before.classes != writer.classes:
+        raise RecordError(
+            f"{writer.folder} holds records of other classes than {writer.dataset} has now, so that no image "
+            "can be added to them: labels are numbers of classes in order. Make them anew with "
+            "records.on_change=reencode."
+        )
+    if before.fields != writer.fields:
+        raise RecordError(
+            f"{writer.folder} holds records with the fields {dict(before.fields)}, and {writer.dataset} "
+            f"gives {dict(writer.fields)}, so that no image can be added to them. Make them anew with "
+            "records.on_change=reencode."
+        )
+    if before.images == writer.images:
+        return [], replace(writer, fingerprint=before.fingerprint)
+    new = [task for task in tasks if task[0].id not in known]
+    earlier = {
+        encoding: [
+            replace(entry, fingerprint=entry.fingerprint or before.fingerprint)
+            for entry in index.records[: len(before.records)]
+        ]
+        for encoding, index in indexes.items()
+    }
+    parts = [writer.fingerprint, key_of(new), sorted({str(entry.fingerprint) for entry in earlier["pcr"]})]
+    return new, replace(writer, fingerprint=content_key(json.dumps(parts).encode()), earlier=earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoder:
+    """Makes those records of a split that are missing."""
+
+    writer: SplitWriter
+    load: Load
+    images_per_record: int
+    on_error: str
+    num_workers: int
+    ray_address: str | None
+
+    def run(self, tasks: list[Task], progress: Progress) -> list[Receipt]:
+        """The receipts of all records, in order."""
+        num_done = 0
+
+        def step(num_images: int) -> None:
+            nonlocal num_done
+            num_done += num_images
+            progress(num_done, len(tasks))
+
+        writer = self.writer
+        receipts = read_receipts(writer.folder, writer.fingerprint)
+        earlier = {
+            file.file for entries in writer.earlier.values() for entry in entries for file in entry.files
+        }
+        remove_leftovers(writer.folder, receipts, keep=earlier)
+        for encoding in ENCODINGS:
+            make_folder(writer.folder / encoding)
+        starts = range(0, len(tasks), self.images_per_record)
+        records = (tasks[start : start + self.images_per_record] for start in starts)
+        numbered = dict(enumerate(records, start=writer.first_number))
+        missing = {number: record for number, record in numbered.items() if number not in receipts}
+        with closing((self._here if self.ray_address == NO_RAY else self._on_ray)(missing, step)) as made:
+            for number, record in numbered.items():
+                if number in missing:
+                    receipts[number] = next(made)
+                    continue
+                rejected = receipts[number].rejected
+                if self.on_error == "fail" and rejected:  # begun with skip, continued with fail
+                    raise explain(*rejected[0])
                 step(len(record))
-                continue
-            finished[number] = next(made)
-    return [finished[number] for number in numbered]
+        return [receipts[number] for number in numbered]
 
+    def _here(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[Receipt, None, None]:
+        """Receipts of the records, which this process makes one by one, from images that threads load."""
+        pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="encode")
+        try:
+            tasks = (task for record in records.values() for task in record)
+            outcomes = _in_order(pool, self.load, tasks, self.images_per_record)
+            for number, record in records.items():
+                loaded = []
+                for (sample, _), outcome in zip(record, outcomes, strict=False):
+                    if self.on_error == "fail" and isinstance(outcome, ImageError):
+                        raise explain(str(sample.path), str(outcome))
+                    loaded.append((sample, outcome))
+                    step(1)
+                yield self.writer.write_record(number, loaded)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-def _made_here(
-    records: Mapping[int, list[Task]],
-    writer: SplitWriter,
-    ahead: int,
-    on_error: str,
-    num_workers: int,
-    load: Load,
-    step: _Step,
-) -> Generator[Receipt, None, None]:
-    """Receipts of the records, which this process makes one by one, from images that threads load."""
-    pool = ThreadPoolExecutor(num_workers, thread_name_prefix="encode")
-    try:
-        outcomes = _in_order(pool, load, (task for record in records.values() for task in record), ahead)
-        for number, record in records.items():
-            loaded = []
-            for (sample, _), outcome in zip(record, outcomes, strict=False):
-                if on_error == "fail" and isinstance(outcome, ImageError):
-                    raise explain(str(sample.path), str(outcome))
-                loaded.append((sample, outcome))
-                step(1)
-            yield writer.write_record(number, loaded)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _made_on_ray(
-    records: Mapping[int, list[Task]],
-    writer: SplitWriter,
-    on_error: str,
-    address: str | None,
-    load: Load,
-    step: _Step,
-) -> Generator[Receipt, None, None]:
-    """Receipts of the records, in order, which machines of a cluster make."""
-    make = partial(make_record, writer=writer, on_error=on_error, load=load)
-    for number, made in make_on_ray(make, records, address):
-        if isinstance(made, ImageError):
-            raise made
-        step(len(records[number]))
-        yield made
+    def _on_ray(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[Receipt, None, None]:
+        """Receipts of the records, in order, which machines of a cluster make."""
+        make = partial(make_record, writer=self.writer, on_error=self.on_error, load=self.load)
+        for number, made in make_on_ray(make, records, self.ray_address):
+            if isinstance(made, ImageError):
+                raise made
+            step(len(records[number]))
+            yield made
 
 
 def _in_order(

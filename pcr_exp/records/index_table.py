@@ -40,8 +40,7 @@ from pcr_exp.records.index import (
     row_type,
 )
 from pcr_exp.records.strict_json import MAX_HEX_KEY, MAX_WORD, UnfitError
-from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import Storage
+from pcr_exp.storage.protocol import Storage, opening
 from pcr_exp.system.atomic import write_atomic
 
 MAGIC = b"\x89PCT\r\n\x1a\n"

@@ -22,8 +22,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.receipts import FIELDS_SUFFIX, record_file
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.open import PerProcessStorage
-from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import Storage
+from pcr_exp.storage.protocol import Storage, opening
 
 SUFFIX = ".pcr"
 

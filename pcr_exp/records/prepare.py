@@ -95,13 +95,14 @@ def prepare_records(
             "an object store with `python -m experiments.prepare`."
         )
     folder = _path(dataset, records)
+    encode = partial(_encode, dataset, records, folder, progress, on_report)
     opened = None
     if is_finished(folder):
         comparison = Comparison(dataset, records, folder, stored)
         if comparison.settle(thorough=thorough):
             return folder
         if comparison.changes is None:  # the encoder compares; on a read-only disk, too, which has no lock
-            _encode_anew(comparison, dataset, records, folder, progress, on_report)
+            encode(*_outdated(comparison, records, folder))
             return folder
     else:
         opened = keep_fields(open_dataset(dataset), records.fields)
@@ -110,29 +111,23 @@ def prepare_records(
         # Whoever was waited for may have made them, or changed what is there.
         if not is_finished(folder):
             opened = opened or keep_fields(open_dataset(dataset), records.fields)
-            _encode(opened, look(opened), dataset, records, folder, progress, on_report)
+            encode(opened, look(opened), None)
             return folder
         comparison = Comparison(dataset, records, folder, stored)
         if not comparison.settle(thorough=thorough):
-            _encode_anew(comparison, dataset, records, folder, progress, on_report)
+            encode(*_outdated(comparison, records, folder))
     return folder
 
 
-def _encode_anew(
-    comparison: Comparison,
-    dataset: DatasetConfig,
-    records: RecordsConfig,
-    folder: Path,
-    progress: Progress | None,
-    on_report: OnReport | None,
-) -> None:
-    """What `records.on_change` asks for, of finished records that are out of date."""
+def _outdated(
+    comparison: Comparison, records: RecordsConfig, folder: Path
+) -> tuple[Dataset, dict[str, SourceImage], Collection[str] | None]:
+    """The images to encode again, and the ids of those that finished records were made of."""
     assert comparison.opened is not None
     for split in comparison.splits_of_other_bytes() if records.on_change == "reencode" else ():
         for encoding in ENCODINGS:  # of the same sizes, they would be taken for encoded already
             (folder / split / encoding / INDEX_FILE).unlink(missing_ok=True)
-    opened, images = comparison.opened, comparison.images
-    _encode(opened, images, dataset, records, folder, progress, on_report, comparison.known)
+    return comparison.opened, comparison.images, comparison.known
 
 
 def _tell_wait(folder: Path, holder: str) -> None:
@@ -190,14 +185,14 @@ def read_remarks(folder: Path) -> list[str]:
 
 
 def _encode(
-    opened: Dataset,
-    images: dict[str, SourceImage],
     dataset: DatasetConfig,
     records: RecordsConfig,
     folder: Path,
     progress: Progress | None,
     on_report: OnReport | None,
-    known: Collection[str] | None = None,
+    opened: Dataset,
+    images: dict[str, SourceImage],
+    known: Collection[str] | None,
 ) -> None:
     num_images = len(images)
     num_before = 0

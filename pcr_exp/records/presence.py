@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pcr_exp.errors import MissingFileError, RecordError
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.storage.opening import opening
-from pcr_exp.storage.protocol import Storage
+from pcr_exp.storage.protocol import Storage, opening
 
 _MAX_LOCAL, _MAX_REMOTE = 2**14, 64
 """Records that are looked at; of more, as many at random: a tenth of a second, and a few requests."""

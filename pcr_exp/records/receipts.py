@@ -50,22 +50,24 @@ class Receipt:
     """By encoding, as `group_ends`, of the files of fields; none where there are no fields."""
     field_header_bytes: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def file(self) -> str:
-        return record_file(self.number)
-
     def entry(self, encoding: str) -> RecordEntry:
-        """What the index of an encoding says of the record."""
-        ends, header_bytes = self.group_ends[encoding], self.header_bytes[encoding]
+        """The record's entry in the index of an encoding."""
+        beside = None
+        if encoding in self.field_ends:
+            ends = tuple(self.field_ends[encoding])
+            header_bytes = self.field_header_bytes[encoding]
+            beside = RecordEntry(fields_file(self.number), self.num_samples, ends, header_bytes)
         return RecordEntry(
-            self.file, self.num_samples, tuple(ends), header_bytes, fields=self._fields(encoding)
+            record_file(self.number),
+            self.num_samples,
+            tuple(self.group_ends[encoding]),
+            self.header_bytes[encoding],
+            fields=beside,
         )
 
-    def _fields(self, encoding: str) -> RecordEntry | None:
-        if encoding not in self.field_ends:
-            return None
-        ends, header_bytes = self.field_ends[encoding], self.field_header_bytes[encoding]
-        return RecordEntry(fields_file(self.number), self.num_samples, tuple(ends), header_bytes)
+    def files(self) -> list[tuple[str, RecordEntry]]:
+        """(encoding, entry) of every file that was written."""
+        return [(encoding, file) for encoding in self.group_ends for file in self.entry(encoding).files]
 
 
 def record_file(number: int) -> str:
@@ -87,7 +89,7 @@ def record_number(file: str) -> int:
 def write_receipt(folder: Path, receipt: Receipt) -> None:
     """Note that a record is done; only to be called when its files are synced."""
     make_folder(folder / _RECEIPTS_FOLDER)
-    path = folder / _RECEIPTS_FOLDER / f"{receipt.file}.json"
+    path = folder / _RECEIPTS_FOLDER / f"{record_file(receipt.number)}.json"
     write_atomic(path, [json.dumps(asdict(receipt)).encode()])
 
 
@@ -136,22 +138,13 @@ def _parse_receipt(data: bytes) -> Receipt:
     return receipt
 
 
-def remove_leftovers(
-    folder: Path, encodings: Sequence[str], receipts: dict[int, Receipt], keep: Collection[str] = ()
-) -> None:
+def remove_leftovers(folder: Path, receipts: dict[int, Receipt], keep: Collection[str]) -> None:
     """Remove what an encode that was stopped left behind without a receipt, but the files of `keep`."""
-    done = [
-        part
-        for receipt in receipts.values()
-        for name in receipt.group_ends
-        for part in receipt.entry(name).files
-    ]
-    kept = {part.file for part in done} | set(keep)
-    for encoding in encodings:
+    kept = {file.file for receipt in receipts.values() for _, file in receipt.files()} | set(keep)
+    for encoding in SCANS:
         for path in (folder / encoding).glob("*"):
             is_record = path.match("record-*.pcr") or path.match(f"record-*{FIELDS_SUFFIX}")
-            is_record = is_record and path.name not in kept
-            if is_record or path.name.endswith(TEMPORARY_SUFFIX):
+            if (is_record and path.name not in kept) or path.name.endswith(TEMPORARY_SUFFIX):
                 path.unlink()
 
 
@@ -193,9 +186,5 @@ def read_rejected(folder: Path) -> list[list[str]]:
 
 
 def _is_stored(folder: Path, receipt: Receipt) -> bool:
-    for encoding in receipt.group_ends:
-        for part in receipt.entry(encoding).files:
-            path = folder / encoding / part.file
-            if not path.is_file() or path.stat().st_size != part.group_ends[-1]:
-                return False
-    return True
+    files = [(folder / encoding / file.file, file.group_ends[-1]) for encoding, file in receipt.files()]
+    return all(path.is_file() and path.stat().st_size == num_bytes for path, num_bytes in files)

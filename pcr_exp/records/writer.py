@@ -69,8 +69,18 @@ class SplitWriter:
     def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
         """Store the images of one record, in order, and leave out those that came as an error."""
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
-        packed = {name: self._write(name, number, kept) for name in ENCODINGS} if kept else {}
-        beside = {name: self._write_fields(name, number, kept) for name in packed if self.fields}
+        packed: dict[str, PackedRecord] = {}
+        beside: dict[str, PackedRecord] = {}
+        for encoding, codec in self.codecs.items() if kept else ():
+            pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in kept]
+            packed[encoding] = self._write(
+                encoding, record_file(number), kept, pieces, codec.num_groups, codec.name
+            )
+            if names := sorted(self.fields):  # laid out as a record is, with a field in place of each group
+                pieces = [[image.fields[name] for name in names] for _, image in kept]
+                beside[encoding] = self._write(
+                    encoding, fields_file(number), kept, pieces, len(names), fields_id(self.fields)
+                )
         receipt = Receipt(
             fingerprint=self.fingerprint,
             number=number,
@@ -86,23 +96,6 @@ class SplitWriter:
         return receipt
 
     def _write(
-        self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]
-    ) -> PackedRecord:
-        codec = self.codecs[encoding]
-        pieces = [image.groups if encoding == "pcr" else [image.original] for _, image in images]
-        return self._write_file(encoding, record_file(number), images, pieces, codec.num_groups, codec.name)
-
-    def _write_fields(
-        self, encoding: str, number: int, images: Sequence[tuple[Sample, StoredImage]]
-    ) -> PackedRecord:
-        """As a record is laid out, with a field in place of each group."""
-        names = sorted(self.fields)
-        pieces = [[image.fields[name] for name in names] for _, image in images]
-        return self._write_file(
-            encoding, fields_file(number), images, pieces, len(names), fields_id(self.fields)
-        )
-
-    def _write_file(
         self,
         encoding: str,
         file: str,

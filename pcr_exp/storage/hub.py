@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from pcr_exp.config.credentials import how_to_give_credentials
 from pcr_exp.errors import MissingFileError, RefusedError, StorageError
 from pcr_exp.storage import failures
-from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.failures import Body, SeenTags, require_record
 from pcr_exp.storage.protocol import Counts, WritableStorage
 from pcr_exp.storage.remote import SILENCE_TIMEOUT_S
 
@@ -106,13 +106,6 @@ class HubStorage(WritableStorage):
     def size(self, path: str) -> int:
         """Length of a file in bytes. Raises StorageError as `read` does."""
         return self._ask(lambda: self._range(path, 0, 1)[1], path)
-
-    def size_or_none(self, path: str) -> int | None:
-        """The same; None if there is no such file."""
-        try:
-            return self.size(path)
-        except MissingFileError:
-            return None
 
     def names(self, folder: str) -> set[str] | None:
         """Names of the files right in a folder. Raises StorageError as `read` does."""
@@ -275,13 +268,9 @@ class HubStorage(WritableStorage):
             raise self._explained(where, error) from error
 
     def _explained(self, where: str, error: Exception) -> StorageError:
-        from pcr_exp.storage.retry import GaveUpError, retry_after_s
+        from pcr_exp.storage.retry import last_failure
 
-        often, reason = "", error
-        if isinstance(error, GaveUpError):
-            assert isinstance(error.error, Exception)
-            reason = error.error
-            often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason))
+        reason, often = last_failure(error)
         status, code = _status_and_code(reason)
         if code in ("RepoNotFound", "GatedRepo"):
             kind = "bucket" if self._is_bucket else "dataset"

@@ -82,13 +82,9 @@ def first_line(error: BaseException) -> str:
 
 def explained(where: str, error: Exception) -> StorageError:
     """What a user can do about an error of obstore's, or about the last of several (`GaveUpError`)."""
-    from pcr_exp.storage.retry import GaveUpError, retry_after_s
+    from pcr_exp.storage.retry import last_failure
 
-    often, reason = "", error
-    if isinstance(error, GaveUpError):
-        assert isinstance(error.error, Exception)
-        reason = error.error
-        often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason))
+    reason, often = last_failure(error)
     name, text = type(reason).__name__, str(reason)
     if isinstance(reason, FileNotFoundError):
         return failures.missing(where)

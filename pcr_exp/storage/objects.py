@@ -14,10 +14,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pcr_exp.config.credentials import how_to_give_credentials
-from pcr_exp.errors import MissingFileError, StorageError
+from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
-from pcr_exp.storage import failures
-from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.failures import Body, SeenTags, require_record
 from pcr_exp.storage.object_errors import (
     explained,
     first_line,
@@ -130,13 +129,6 @@ class ObjectStorage(WritableStorage):
 
     def size(self, path: str) -> int:
         """Length of an object in bytes. Raises StorageError as `read` does."""
-        size = self.size_or_none(path)
-        if size is None:
-            raise failures.missing(f"{self.url}/{path}")
-        return size
-
-    def size_or_none(self, path: str) -> int | None:
-        """The same; None if there is no such object."""
         import obstore
 
         def attempt() -> int:
@@ -144,10 +136,7 @@ class ObjectStorage(WritableStorage):
             require_record(f"{self.url}/{path}", answer.attributes)
             return int(answer.meta["size"])
 
-        try:
-            return self._ask(attempt, path)
-        except MissingFileError:
-            return None
+        return self._ask(attempt, path)
 
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
         """(path, bytes) of every object below a folder. Raises StorageError as `read` does."""

@@ -11,7 +11,7 @@ from http.client import HTTPException, HTTPResponse
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
-from pcr_exp.storage.answers import require_no_page, require_record
+from pcr_exp.storage.failures import require_no_page, require_record
 from pcr_exp.storage.remote import request_headers
 from pcr_exp.storage.retry import retry_after_s
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from operator import add, sub
 from typing import TypeAlias
+
+from pcr_exp.errors import MissingFileError
 
 Range: TypeAlias = tuple[str, int, int]
 """Path, offset and length."""
@@ -69,9 +73,12 @@ class Storage(ABC):
 class WritableStorage(Storage):
     """One that records can be sent to."""
 
-    @abstractmethod
     def size_or_none(self, path: str) -> int | None:
         """As `size`; None if there is no such file."""
+        try:
+            return self.size(path)
+        except MissingFileError:
+            return None
 
     @abstractmethod
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
@@ -163,3 +170,26 @@ class Below(Wrapped):
 
     def __str__(self) -> str:
         return f"{self.inner}/{self._folder}"
+
+
+_this_thread = threading.local()
+
+
+@contextmanager
+def opening() -> Iterator[None]:
+    """Within, a request of this thread that is refused at once is made once more at most.
+
+    Who opens an address may have misspelt it, and waits for the answer. A run that is under way has read from
+    there before: it goes on asking (`storage.retry`).
+    """
+    before = is_opening()
+    _this_thread.opens = True
+    try:
+        yield
+    finally:
+        _this_thread.opens = before
+
+
+def is_opening() -> bool:
+    """Whether this thread is within `opening`."""
+    return getattr(_this_thread, "opens", False)

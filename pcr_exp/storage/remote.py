@@ -15,7 +15,7 @@ from pcr_exp.config.credentials import HTTP_AUTHORIZATION
 from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
 from pcr_exp.storage import failures
-from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.failures import Body, SeenTags, require_record
 from pcr_exp.storage.protocol import Counts, Storage
 
 if TYPE_CHECKING:
@@ -170,14 +170,10 @@ class FsspecStorage(Storage):
 def _over_http(where: str, error: Exception) -> StorageError:
     import aiohttp
 
-    from pcr_exp.storage.retry import GaveUpError, is_refused, is_unknown_name, reason_of, retry_after_s
+    from pcr_exp.storage.retry import is_refused, is_unknown_name, last_failure, reason_of
 
-    often = ""
-    reason: BaseException = error
-    if isinstance(error, GaveUpError):
-        reason = error.error
-        often = failures.often(error.num_attempts, error.elapsed_s, retry_after_s(reason_of(reason)))
-    reason = reason_of(reason)
+    last, often = last_failure(error)
+    reason = reason_of(last)
     status = getattr(reason, "status", None)
     if isinstance(reason, StorageError):
         return reason

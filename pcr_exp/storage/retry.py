@@ -15,8 +15,8 @@ import tenacity
 
 from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
-from pcr_exp.storage.failures import in_short
-from pcr_exp.storage.opening import is_opening
+from pcr_exp.storage.failures import in_short, often
+from pcr_exp.storage.protocol import is_opening
 from pcr_exp.storage.throttle import sleep
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,16 @@ class GaveUpError(Exception):
         self.elapsed_s = elapsed_s
 
 
+def last_failure(error: Exception) -> tuple[Exception, str]:
+    """The failure that counts, and how often it was met, in words: of `GaveUpError` the last attempt's."""
+    if not isinstance(error, GaveUpError):
+        return error, ""
+    reason = error.error
+    assert isinstance(reason, Exception)
+    asked_s = retry_after_s(reason_of(reason))
+    return reason, often(error.num_attempts, error.elapsed_s, asked_s)
+
+
 class Retrying:
     """Calls that are made again, counted. Thread safe."""
 
@@ -74,7 +84,7 @@ class Retrying:
 
         Raises:
             GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S; or records
-                are opened (`storage.opening`), and it was refused twice.
+                are opened (`storage.protocol.opening`), and it was refused twice.
             ReadCancelledError: this thread's `interruptible` event was set while it waited.
         """
         retrying = tenacity.Retrying(

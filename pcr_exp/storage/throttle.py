@@ -190,13 +190,12 @@ class ThrottledStorage(Wrapped):
     def read(self, path: str, offset: int, length: int) -> bytes:
         """As the inner storage's `read`, which overlaps the wait.
 
-        Charged for `length`, whatever comes back; but a read that goes beyond the end of the file does not
-        wait.
+        Charged whatever comes back; but a read that goes beyond the end of the file does not wait.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
-        due_ns = self.throttle.reserve(length)
+        due_ns = self.throttle.reserve(self._charged(length))
         data = self.inner.read(path, offset, length)
         if len(data) == length:  # else an error follows, and hours of waiting would only put it off
             self.throttle.wait_until(due_ns)
@@ -236,6 +235,7 @@ def share_at(elapsed_s: float, changes_s: Sequence[float], shares: Sequence[floa
 class ChangingStorage(ThrottledStorage):
     """A read at a share s of the bandwidth is charged like one of 1 / s times the bytes.
 
+    The share is that of the moment at which the read begins.
     Time counts from the first read of this process: a resumed run begins anew, and every process of a host
     has its own beginning.
     """
@@ -255,17 +255,6 @@ class ChangingStorage(ThrottledStorage):
         self._now = now
         self._lock = threading.Lock()
         self._began_s: float | None = None
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`, at the bandwidth of the moment that it begins.
-
-        Raises:
-            ReadCancelledError: `interruptible`'s event was set meanwhile.
-        """
-        due_ns = self.throttle.reserve(self._charged(length))
-        data = self.inner.read(path, offset, length)
-        self.throttle.wait_until(due_ns)
-        return data
 
     def _charged(self, length: int) -> int:
         return round(length / self._share())

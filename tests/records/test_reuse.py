@@ -128,7 +128,9 @@ def damaged(path: Path) -> None:
 def test_damage_is_not_taken_over(samples: list[Sample], tmp_path: Path) -> None:
     encode(samples, tmp_path / "old/train")
     damaged(tmp_path / "old/train/pcr/record-000001.pcr")
-    with pytest.raises(RecordError, match=r"group 10 of record .*train/pcr/record-000001\.pcr is cut short or damaged"):
+    with pytest.raises(
+        RecordError, match=r"group 10 of record .*train/pcr/record-000001\.pcr is cut short or damaged"
+    ):
         encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
 
 

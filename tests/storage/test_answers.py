@@ -13,7 +13,7 @@ from storage_http_server import RangeServer, range_server
 
 from pcr_exp.errors import MissingFileError, RefusedError, StorageError
 from pcr_exp.storage import failures
-from pcr_exp.storage.answers import Body, SeenTags, require_record
+from pcr_exp.storage.failures import Body, SeenTags, require_record
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.remote import FsspecStorage
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
-from pcr_exp.storage import local, many_reads
-from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.many_reads import ManyReads, find_many_reads
+from pcr_exp.storage import local
+from pcr_exp.storage.local import LocalStorage, ManyReads, find_many_reads
 from pcr_exp.storage.open import open_storage
 
-SOURCE = Path(many_reads.__file__).with_suffix(".c")
+SOURCE = Path(local.__file__).with_name("many_reads.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 SIZES = {"a": 0, "b": 1, "c": 5000, "sub/d é.pcr": 70_000}
 RANGES = st.tuples(st.sampled_from(sorted(SIZES)), st.integers(0, 80_000), st.integers(0, 80_000))
@@ -88,10 +87,10 @@ def test_a_throttle_reads_several_by_one_call(files: LocalStorage, monkeypatch: 
 
 
 def test_a_library_that_does_not_fit_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_many_reads() is None or find_many_reads().path == many_reads.library_path()
+    assert find_many_reads() is None or find_many_reads().path == library_path()
     (tmp_path / "it.so").write_bytes(b"no library")
     for path in (None, str(tmp_path / "it.so")):
-        monkeypatch.setattr(many_reads, "library_path", lambda path=path: path)
+        monkeypatch.setattr(local, "library_path", lambda path=path: path)
         find_many_reads.cache_clear()
         try:
             assert find_many_reads() is None
@@ -100,6 +99,6 @@ def test_a_library_that_does_not_fit_is_not_used(tmp_path: Path, monkeypatch: py
 
 
 def test_a_library_of_another_version_is_refused(library: ManyReads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many_reads, "VERSION", 3)
+    monkeypatch.setattr(local, "MANY_READS_VERSION", 3)
     with pytest.raises(AttributeError, match=r"is of version 2, wanted 3: install pcr-exp again"):
         ManyReads(library.path)

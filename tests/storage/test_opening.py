@@ -19,8 +19,7 @@ from pcr_exp.records.inspect import find_records
 from pcr_exp.storage import open as storage_open
 from pcr_exp.storage.object_errors import explained, is_refusal
 from pcr_exp.storage.objects import ObjectStorage
-from pcr_exp.storage.opening import is_opening, opening
-from pcr_exp.storage.protocol import Storage
+from pcr_exp.storage.protocol import Storage, is_opening, opening
 from pcr_exp.storage.remote import FsspecStorage
 
 for package in ("aiohttp", "obstore", "tenacity"):
