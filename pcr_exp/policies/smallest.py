@@ -9,8 +9,10 @@ of a pretrained network says what the labels lose (`pcr_exp.measuring.tolerance`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pcr_exp.config.check import SHARE, Bound, at_least, one_of
@@ -22,9 +24,50 @@ from pcr_exp.policies.policy import (
     Decision,
     OneGroup,
     PolicyInputs,
+    Probe,
     SimilarityProbe,
     ToleranceProbe,
 )
+
+
+class SmallestScan(OneGroup):
+    """Nothing of an epoch is read before its probe; then the smallest candidate whose score is enough."""
+
+    def __init__(
+        self,
+        group: int,
+        probe: Probe,
+        full: int,
+        is_enough: Callable[[float], bool],
+        measure: str,
+        *,
+        first_epoch: int = 0,
+        every_epochs: int | None = None,
+    ) -> None:
+        """Begin with `group`, and probe before `first_epoch`; then every `every_epochs`, or never again.
+
+        Args:
+            probe: Gives the candidates their scores, which are of the kind `measure`.
+            full: The records' highest group, which is taken if no score is enough.
+            is_enough: Says so of a score.
+        """
+        super().__init__(group, [*probe.candidates, full], undecided_from=first_epoch)
+        self._probe = probe
+        self._full = full
+        self._is_enough = is_enough
+        self._measure = measure
+        self._every_epochs = every_epochs
+
+    def wanted_probe(self, epoch: int) -> Probe | None:
+        """The scores of all candidates, when they are due."""
+        return self._probe if self.group(epoch, 0) is None else None
+
+    def decide(self, scores: Mapping[int, float]) -> None:
+        """Take the smallest group whose score is enough."""
+        assert self.undecided_from is not None  # nothing is probed otherwise
+        chosen = min((group for group, score in scores.items() if self._is_enough(score)), default=self._full)
+        again = None if self._every_epochs is None else self.undecided_from + self._every_epochs
+        self.choose(Decision(chosen, self._measure, scores), undecided_from=again)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -37,36 +80,11 @@ class MssimConfig(CandidatesConfig):
     """Training images that are compared."""
 
 
-def smallest_reaching(similarities: Mapping[int, float], threshold: float) -> int | None:
-    """The lowest group whose similarity is at least the threshold; None if there is none."""
-    return min((group for group, value in similarities.items() if value >= threshold), default=None)
-
-
-class MssimScan(OneGroup):
-    """Nothing is read before the sample was measured; from then on one group, or all if none will do."""
-
-    def __init__(self, candidates: Sequence[int], full: int, *, threshold: float, num_images: int) -> None:
-        """`full` is the records' highest group."""
-        super().__init__(full, candidates, undecided_from=0)
-        self._probe = SimilarityProbe(tuple(candidates), num_images)
-        self._threshold = threshold
-
-    def wanted_probe(self, epoch: int) -> SimilarityProbe | None:
-        """The similarity of every candidate, before the first epoch."""
-        return self._probe if self.group(epoch, 0) is None else None
-
-    def decide(self, scores: Mapping[int, float]) -> None:
-        """Take the smallest group that reaches the threshold."""
-        chosen = smallest_reaching(scores, self._threshold)
-        self.choose(Decision(chosen or self.current, "ms_ssim", scores))
-
-
 @register("scan", "mssim", MssimConfig)
-def open_mssim(config: MssimConfig, run: PolicyInputs) -> MssimScan:
+def open_mssim(config: MssimConfig, run: PolicyInputs) -> SmallestScan:
     """Needs the number of groups of the run's records."""
-    return MssimScan(
-        config.candidates, run.index.num_groups, threshold=config.threshold, num_images=config.num_images
-    )
+    full, probe = run.index.num_groups, SimilarityProbe(tuple(config.candidates), config.num_images)
+    return SmallestScan(full, probe, full, partial(operator.le, config.threshold), "ms_ssim")
 
 
 _COSINE = Bound(lambda value: -1 <= value < 1, "a cosine in [-1, 1)")
@@ -90,55 +108,17 @@ class CosineConfig(CandidatesConfig):
         return {"first_epoch": 1, "every_epochs": 1, "num_images": 16}, 2
 
 
-def smallest_exceeding(similarities: Mapping[int, float], threshold: float) -> int | None:
-    """The lowest group whose similarity is above the threshold; None if there is none."""
-    return min((group for group, value in similarities.items() if value > threshold), default=None)
-
-
-class CosineScan(OneGroup):
-    """Begins with a given group and probes after `first_epoch` epochs, then after every `every_epochs`."""
-
-    def __init__(
-        self,
-        group: int,
-        candidates: Sequence[int],
-        full: int,
-        *,
-        threshold: float,
-        first_epoch: int,
-        every_epochs: int,
-        num_images: int,
-    ) -> None:
-        """`full`, the records' highest group, is taken if no candidate exceeds the threshold."""
-        super().__init__(group, [*candidates, full], undecided_from=first_epoch)
-        self._probe = CosineProbe(tuple(candidates), num_images)
-        self._full = full
-        self._threshold = threshold
-        self._every_epochs = every_epochs
-
-    def wanted_probe(self, epoch: int) -> CosineProbe | None:
-        """The cosine of every candidate, when it is due."""
-        return self._probe if self.group(epoch, 0) is None else None
-
-    def decide(self, scores: Mapping[int, float]) -> None:
-        """Take the smallest group that exceeds the threshold, until the next probe."""
-        assert self.undecided_from is not None  # nothing is probed otherwise
-        chosen = smallest_exceeding(scores, self._threshold) or self._full
-        following = self.undecided_from + self._every_epochs
-        self.choose(Decision(chosen, "cosine", scores), undecided_from=following)
-
-
 @register("scan", "cosine", CosineConfig)
-def open_cosine(config: CosineConfig, run: PolicyInputs) -> CosineScan:
+def open_cosine(config: CosineConfig, run: PolicyInputs) -> SmallestScan:
     """Needs the number of groups of the run's records."""
-    return CosineScan(
+    return SmallestScan(
         config.group,
-        config.candidates,
+        CosineProbe(tuple(config.candidates), config.num_images),
         run.index.num_groups,
-        threshold=config.threshold,
+        partial(operator.lt, config.threshold),
+        "cosine",
         first_epoch=config.first_epoch,
         every_epochs=config.every_epochs,
-        num_images=config.num_images,
     )
 
 
@@ -156,33 +136,9 @@ class TolerancePolicyConfig(CandidatesConfig):
     """Pixels of a side of what the pretrained network sees."""
 
 
-def smallest_within(loss_bounds: Mapping[int, float], margin: float) -> int | None:
-    """The lowest group whose loss is below the margin for sure; None if there is none."""
-    return min((group for group, bound in loss_bounds.items() if bound < margin), default=None)
-
-
-class TolerancePolicy(OneGroup):
-    """Nothing is read before the sample was measured; from then on one group, or all if none will do."""
-
-    def __init__(self, config: TolerancePolicyConfig, full: int) -> None:
-        """`full` is the records' highest group."""
-        super().__init__(full, config.candidates, undecided_from=0)
-        self._margin = config.margin
-        self._probe = ToleranceProbe(
-            tuple(config.candidates), config.num_images, config.image_size, config.deployment
-        )
-
-    def wanted_probe(self, epoch: int) -> ToleranceProbe | None:
-        """A probe of every candidate's loss, before the first epoch."""
-        return self._probe if self.group(epoch, 0) is None else None
-
-    def decide(self, scores: Mapping[int, float]) -> None:
-        """Take the smallest group that loses less than the margin."""
-        chosen = smallest_within(scores, self._margin)
-        self.choose(Decision(chosen or self.current, "loss_bound", scores))
-
-
 @register("scan", "tolerance", TolerancePolicyConfig)
-def open_tolerance(config: TolerancePolicyConfig, run: PolicyInputs) -> TolerancePolicy:
+def open_tolerance(config: TolerancePolicyConfig, run: PolicyInputs) -> SmallestScan:
     """Needs the number of groups of the run's records."""
-    return TolerancePolicy(config, run.index.num_groups)
+    full = run.index.num_groups
+    probe = ToleranceProbe(tuple(config.candidates), config.num_images, config.image_size, config.deployment)
+    return SmallestScan(full, probe, full, partial(operator.gt, config.margin), "loss_bound")

@@ -13,7 +13,7 @@ from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.pace import Interval, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
-from pcr_exp.policies.smallest import CosineScan
+from pcr_exp.policies.smallest import SmallestScan
 from pcr_exp.storage.protocol import Counts
 
 # The shares of ImageNet's bytes, of a mean of 108 kB.
@@ -236,13 +236,14 @@ def test_it_never_reads_below_its_floor() -> None:
 
 
 def test_a_floor_that_probes_is_asked_through_it() -> None:
-    floor = CosineScan(5, [2, 5], 10, threshold=0.8, first_epoch=1, every_epochs=2, num_images=8)
+    probe = CosineProbe((2, 5), 8)
+    floor = SmallestScan(5, probe, 10, lambda cosine: cosine > 0.8, "cosine", first_epoch=1, every_epochs=2)
     simulation = Simulation(lambda _: 1e6, 1000.0)
     policy = balanced(simulation, floor)
     assert [policy.group(epoch, 0) for epoch in (0, 1)] == [5, None]
     assert policy.take_decision() == Decision(5, "given")
     assert policy.wanted_probe(0) is None
-    assert policy.wanted_probe(1) == CosineProbe((2, 5), 8)
+    assert policy.wanted_probe(1) == probe
     policy.decide({2: 0.9, 5: 0.95})
     assert policy.take_decision() == Decision(2, "cosine", {2: 0.9, 5: 0.95})
     assert [policy.group(epoch, 0) for epoch in (1, 2, 3)] == [2, 2, None]

@@ -22,7 +22,7 @@ from pcr_exp.policies.policy import (
     open_policy,
 )
 from pcr_exp.policies.schedule import MixtureConfig, ScheduleConfig, probabilities, scheduled_group
-from pcr_exp.policies.smallest import CosineConfig, MssimConfig, smallest_exceeding, smallest_reaching
+from pcr_exp.policies.smallest import CosineConfig, MssimConfig
 from pcr_exp.records.index import RecordEntry, RecordIndex
 
 INDEX = RecordIndex(
@@ -118,12 +118,20 @@ def test_mixture_is_a_function_of_seed_epoch_and_record() -> None:
     assert drawn(opened(config, seed=1), range(4)) != first
 
 
-def test_thresholds() -> None:
-    similarities = {1: 0.5, 2: 0.8, 5: 0.9, 10: 1.0}
-    assert smallest_reaching(similarities, 0.8) == 2
-    assert smallest_exceeding(similarities, 0.8) == 5
-    assert smallest_reaching({1: 0.5}, 0.6) is None
-    assert smallest_exceeding({1: 0.5}, 0.5) is None
+@pytest.mark.parametrize(
+    ("config", "chosen"),
+    [
+        (MssimConfig(name="mssim", threshold=0.8), 2),
+        (CosineConfig(name="cosine", threshold=0.8, first_epoch=0), 5),
+        (CosineConfig(name="cosine", threshold=0.99, first_epoch=0), 10),
+    ],
+)
+def test_mssim_takes_what_reaches_the_threshold_and_cosine_what_exceeds_it(
+    config: ScanConfig, chosen: int
+) -> None:
+    policy = opened(config)
+    policy.decide({1: 0.5, 2: 0.8, 5: 0.99})
+    assert policy.group(0, 0) == chosen
 
 
 def test_cheapest_within_tolerance_of_the_best() -> None:

@@ -9,7 +9,7 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.errors import ConfigError
 from pcr_exp.policies.policy import Decision, ToleranceProbe, open_policy
-from pcr_exp.policies.smallest import TolerancePolicyConfig, smallest_within
+from pcr_exp.policies.smallest import TolerancePolicyConfig
 
 
 def opened(**given: Any) -> Any:
@@ -38,8 +38,9 @@ def test_all_scans_are_read_where_none_is_shown_to_be_enough() -> None:
 
 
 def test_the_smallest_group_within_the_margin() -> None:
-    assert smallest_within({1: 0.02, 2: 0.004, 5: 0.0}, 0.01) == 2
-    assert smallest_within({1: 0.02}, 0.02) is None
+    policy = opened(margin=0.01)
+    policy.decide({1: 0.02, 2: 0.004, 5: 0.0})
+    assert policy.group(0, 0) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import StorageError
 from pcr_exp.storage import local
-from pcr_exp.storage.local import LocalStorage, ManyReads, find_many_reads
+from pcr_exp.storage.local import LocalStorage, ManyReads, find_many_reads, library_path
 from pcr_exp.storage.open import open_storage
 
 SOURCE = Path(local.__file__).with_name("many_reads.c")
