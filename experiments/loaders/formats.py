@@ -21,8 +21,8 @@ from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import ConfigError
 from pcr_exp.records.encode import Progress, encode_split
 from pcr_exp.records.fingerprint import file_size, fingerprint
+from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.receipts import read_rejected
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system.atomic import make_folder, write_atomic
@@ -229,7 +229,7 @@ def _together(files: Built, copies: Sequence[Built]) -> Built:
 def quality_for(images: Sequence[SourceImage], mean_bytes: float) -> int:
     """The JPEG quality (1..95) whose copies come nearest to `mean_bytes` from below; else 1.
 
-    Looked for on 32 images, spread evenly.
+    SeenFiles for on 32 images, spread evenly.
     """
     step = max(1, len(images) // _SAMPLE_IMAGES)
     sample = [Path(image.path).read_bytes() for image in images[::step]][:_SAMPLE_IMAGES]

@@ -21,7 +21,7 @@ from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import StreamedOrder
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex, parse_index
 from pcr_exp.records.index_table import read_index, write_index
-from pcr_exp.records.receipts import record_file
+from pcr_exp.records.markers import record_file
 from pcr_exp.storage.local import LocalStorage
 
 IMAGES_PER_RECORD = 1024

@@ -81,7 +81,7 @@ class Measured:
     """[groups, images]."""
     original_bytes: NDArray[np.int64]
     ms_ssim: NDArray[np.float32] | None = None
-    """[groups, some of the images]: of crops, against the last group's; None where nobody looked."""
+    """[groups, some of the images]: of crops, against the last group's; None where nobody seen."""
     hardware: str = "hardware not recorded"
     """For people; of a measurement on disk, as its json says."""
     ids: Sequence[str] | None = None

@@ -26,7 +26,7 @@ from pcr_exp.system.progress import counting_bar
 
 log = logging.getLogger(__name__)
 
-_LOOKED_AT = 1000
+_MAX_ENTRIES = 1000
 """Entries of a folder, at most, that are asked whether they are photographs."""
 
 
@@ -77,7 +77,7 @@ def is_photographs(path: Path) -> bool:
         return False
     folders = [path]
     with os.scandir(path) as entries:
-        for entry, _ in zip(entries, range(_LOOKED_AT), strict=False):
+        for entry, _ in zip(entries, range(_MAX_ENTRIES), strict=False):
             if entry.name.lower().endswith(JPEG_SUFFIXES):
                 return True
             if entry.is_dir() and not entry.name.startswith("."):
@@ -87,7 +87,7 @@ def is_photographs(path: Path) -> bool:
 
 def _holds_jpegs(folder: Path, *, deeper: bool) -> bool:
     with os.scandir(folder) as entries:
-        for entry, _ in zip(entries, range(_LOOKED_AT), strict=False):
+        for entry, _ in zip(entries, range(_MAX_ENTRIES), strict=False):
             if entry.name.lower().endswith(JPEG_SUFFIXES):
                 return True
             if deeper and entry.is_dir() and _holds_jpegs(Path(entry.path), deeper=False):

@@ -17,7 +17,7 @@ from pcr_exp.records.inspect import (
     ClassNumbers,
     Found,
     find_records,
-    look_around,
+    find_records_and_faults,
     stored_bytes,
     verify_records,
 )
@@ -97,7 +97,7 @@ def verify(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    every, faults = look_around(options.root)
+    every, faults = find_records_and_faults(options.root)
     total = sum(stored_bytes(found.records.index, number) for found in every for number in found.numbers)
     damaged: set[str] = set()
     num_there = sum(len(found.numbers) for found in every)

@@ -16,7 +16,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.errors import DatasetError
 
 TEST_ANNOS = "cars_test_annos_withlabels.mat"
@@ -47,9 +47,9 @@ def read(config: CarsConfig) -> Dataset:
     models = [str(name).strip() for name in _load(meta, "class_names")]
     test_annos = need_file(root, [TEST_ANNOS, f"devkit/{TEST_ANNOS}"], SOURCE)
     train_annos = need_file(devkit, ["cars_train_annos.mat"], SOURCE)
-    looked = Looked()
+    seen = SeenFiles()
     for table in (meta, train_annos, test_annos):
-        looked.table(table)
+        seen.table(table)
     make_names = sorted({make_of(model) for model in models})
     label_sets = [
         {"model": i, "make": make_names.index(make_of(model)), "is_corvette": int("Corvette" in model)}
@@ -57,10 +57,10 @@ def read(config: CarsConfig) -> Dataset:
     ]
     return make_dataset(
         config,
-        _read_split(root, "cars_train", train_annos, label_sets, looked),
+        _read_split(root, "cars_train", train_annos, label_sets, seen),
         {"model": models, "make": make_names, "is_corvette": ["not_corvette", "corvette"]},
-        looked,
-        val=_read_split(root, "cars_test", test_annos, label_sets, looked),
+        seen,
+        val=_read_split(root, "cars_test", test_annos, label_sets, seen),
     )
 
 
@@ -73,9 +73,9 @@ def make_of(model: str) -> str:
 
 
 def _read_split(
-    root: Path, name: str, annos: Path, label_sets: list[dict[str, int]], looked: Looked
+    root: Path, name: str, annos: Path, label_sets: list[dict[str, int]], seen: SeenFiles
 ) -> list[Sample]:
-    found = {path.name: path for path in looked.images(need_dir(root, name, SOURCE))}
+    found = {path.name: path for path in seen.images(need_dir(root, name, SOURCE))}
     classes: dict[str, int] = {}
     for row in _load(annos, "annotations"):
         try:
@@ -87,7 +87,7 @@ def _read_split(
         classes[file] = model
     return [
         Sample(f"{name}/{file}", found[file], dict(label_sets[classes[file] - 1]))
-        for file in match_listed(classes.keys(), found, annos, looked)
+        for file in match_listed(classes.keys(), found, annos, seen)
     ]
 
 

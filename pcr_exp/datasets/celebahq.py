@@ -17,7 +17,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, holdout, make_dataset
-from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.errors import DatasetError
 
 LABEL = "smiling"
@@ -51,19 +51,19 @@ def read(config: CelebAHQConfig) -> Dataset:
     Raises:
         DatasetError: the folder or file is missing, a row is bad, or no listed image is there.
     """
-    looked = Looked()
+    seen = SeenFiles()
     root = open_root(config.root, "celebahq", f"{IMAGES}/ and {ANNOTATION}", SOURCE)
-    annotation = looked.table(need_file(root, [ANNOTATION], SOURCE))
+    annotation = seen.table(need_file(root, [ANNOTATION], SOURCE))
     folder = need_dir(root, IMAGES, SOURCE)
     smiles = _read_smiles(annotation)
-    found = {path.name: path for path in looked.images(folder)}
-    names = sorted(match_listed(smiles.keys(), found, annotation, looked, missing_ok=True), key=_number)
+    found = {path.name: path for path in seen.images(folder)}
+    names = sorted(match_listed(smiles.keys(), found, annotation, seen, missing_ok=True), key=_number)
     samples = [Sample(f"{IMAGES}/{name}", found[name], {LABEL: smiles[name]}) for name in names]
     classes = {LABEL: ["not_smiling", "smiling"]}
     if config.split == "hash":
-        return make_dataset(config, samples, classes, looked)
+        return make_dataset(config, samples, classes, seen)
     train, val = holdout(len(samples), config.val_fraction, config.split_seed)
-    return make_dataset(config, [samples[i] for i in train], classes, looked, val=[samples[i] for i in val])
+    return make_dataset(config, [samples[i] for i in train], classes, seen, val=[samples[i] for i in val])
 
 
 def _number(name: str) -> tuple[int, str]:

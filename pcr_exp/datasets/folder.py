@@ -12,7 +12,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import open_root, read_class_folders, refuse_unknown_classes
 from pcr_exp.datasets.sample import Dataset, LabelledImages, Sample, make_dataset, make_images
-from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.seen import SeenFiles, some
 from pcr_exp.errors import DatasetError
 
 LABEL = "class"
@@ -64,30 +64,28 @@ def read(config: FolderConfig) -> Dataset:
             f"{root} has {there.pop()}/ but no {missing}/. Wanted both, or neither and one folder per class: "
             "then a share of the images is held out."
         )
-    looked = Looked()
-    class_names = _class_names(root / "train" if there else root, looked, least=2)
+    seen = SeenFiles()
+    class_names = _class_names(root / "train" if there else root, seen, least=2)
     if not there:
-        samples = _grouped(
-            read_class_folders(root, root, class_names, LABEL, SOURCE, looked), config.group_by
-        )
-        return make_dataset(config, samples, {LABEL: class_names}, looked, each_class_trains=True)
-    if others := set(looked.class_names(root)) - there:
-        looked.remarks.append(
+        samples = _grouped(read_class_folders(root, root, class_names, LABEL, SOURCE, seen), config.group_by)
+        return make_dataset(config, samples, {LABEL: class_names}, seen, each_class_trains=True)
+    if others := set(seen.class_names(root)) - there:
+        seen.remarks.append(
             f"{root} has folders beside train/ and val/, which are not looked at: {some(sorted(others))}."
         )
-    refuse_unknown_classes(root / "val", class_names, root / "train", looked)
+    refuse_unknown_classes(root / "val", class_names, root / "train", seen)
     train, val = (
-        _grouped(read_class_folders(root, root / split, class_names, LABEL, SOURCE, looked), config.group_by)
+        _grouped(read_class_folders(root, root / split, class_names, LABEL, SOURCE, seen), config.group_by)
         for split in ("train", "val")
     )
     both = {sample.group for sample in train} & {sample.group for sample in val} - {None}
     if both and not config.folds:
-        looked.remarks.append(
+        seen.remarks.append(
             f"{len(both)} groups of dataset.group_by={config.group_by!r} have images in train/ and in val/ "
             f"({some(sorted(map(str, both)))}): what is reported on val is too good. Divide them anew, or "
             "give class folders alone, which are then divided by group."
         )
-    return make_dataset(config, train, {LABEL: class_names}, looked, val=val, each_class_trains=True)
+    return make_dataset(config, train, {LABEL: class_names}, seen, val=val, each_class_trains=True)
 
 
 @register("dataset.images", "folder", FolderConfig)
@@ -98,18 +96,18 @@ def read_images(config: FolderConfig) -> LabelledImages:
         DatasetError: there is no class folder, or a class without a JPEG.
     """
     root, there = _open(config)
-    looked = Looked()
+    seen = SeenFiles()
     found = {
-        folder: _class_names(folder, looked, least=1)
+        folder: _class_names(folder, seen, least=1)
         for folder in ([root / name for name in sorted(there)] or [root])
     }
     class_names = sorted({name for names in found.values() for name in names})
     samples = []
     for folder, names in found.items():
         numbers = [class_names.index(name) for name in names]
-        for sample in read_class_folders(root, folder, names, LABEL, SOURCE, looked):
+        for sample in read_class_folders(root, folder, names, LABEL, SOURCE, seen):
             samples.append(replace(sample, labels={LABEL: numbers[sample.labels[LABEL]]}))
-    return make_images(config, samples, {LABEL: class_names}, looked)
+    return make_images(config, samples, {LABEL: class_names}, seen)
 
 
 def _open(config: FolderConfig) -> tuple[Path, set[str]]:
@@ -132,10 +130,10 @@ def _grouped(samples: list[Sample], expression: str | None) -> list[Sample]:
     return [replace(sample, group=group) for sample, group in zip(samples, captured, strict=True)]
 
 
-def _class_names(folder: Path, looked: Looked, *, least: int) -> list[str]:
-    names = looked.class_names(folder)
+def _class_names(folder: Path, seen: SeenFiles, *, least: int) -> list[str]:
+    names = seen.class_names(folder)
     if len(names) < least:
-        loose = len(looked.images(folder))
+        loose = len(seen.images(folder))
         flat = (
             f" The {loose} JPEG files in it have no label: give a table of them, dataset=table "
             "dataset.root=<this folder> dataset.table=<a CSV file with the columns path and label>."

@@ -14,7 +14,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import match_listed, need_dir, need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, holdout, make_dataset
-from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.datasets.table_file import read_columns
 from pcr_exp.errors import DatasetError
 
@@ -59,12 +59,12 @@ def read(config: Ham10000Config) -> Dataset:
     """
     wanted = f"{PARTS[0]}/, {PARTS[1]}/ and {METADATA[0]}"
     root = open_root(config.root, "ham10000", wanted, SOURCE)
-    looked = Looked()
-    table = looked.table(need_file(root, METADATA, SOURCE))
+    seen = SeenFiles()
+    table = seen.table(need_file(root, METADATA, SOURCE))
     folders = [need_dir(root, part, SOURCE) for part in PARTS]
     rows = _read_rows(table)
-    found = {path.stem: path for folder in folders for path in looked.images(folder)}
-    ids = sorted(match_listed(rows.keys(), found, table, looked))
+    found = {path.stem: path for folder in folders for path in seen.images(folder)}
+    ids = sorted(match_listed(rows.keys(), found, table, seen))
 
     def sample(image: str) -> Sample:
         path = found[image]
@@ -74,9 +74,9 @@ def read(config: Ham10000Config) -> Dataset:
     samples = [sample(image) for image in ids]
     classes = {LABEL: list(DIAGNOSES)}
     if config.split == "lesion":
-        return make_dataset(config, samples, classes, looked)
+        return make_dataset(config, samples, classes, seen)
     train, val = holdout(len(samples), config.val_fraction, config.split_seed)
-    return make_dataset(config, [samples[i] for i in train], classes, looked, val=[samples[i] for i in val])
+    return make_dataset(config, [samples[i] for i in train], classes, seen, val=[samples[i] for i in val])
 
 
 def _read_rows(table: Path) -> dict[str, _Row]:

@@ -15,7 +15,7 @@ from pcr_exp.datasets.layout import (
     refuse_unknown_classes,
 )
 from pcr_exp.datasets.sample import Dataset, make_dataset
-from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.seen import SeenFiles, some
 from pcr_exp.errors import DatasetError
 
 LABEL = "wnid"
@@ -39,17 +39,17 @@ def read(config: ImageNetConfig) -> Dataset:
     """
     root = open_root(config.root, "imagenet", "train/<wnid>/*.JPEG and val/<wnid>/*.JPEG", SOURCE)
     train, val = need_dir(root, "train", SOURCE), need_dir(root, "val", SOURCE)
-    looked = Looked()
-    class_names = looked.class_names(train)
+    seen = SeenFiles()
+    class_names = seen.class_names(train)
     _check_train(train, class_names)
     _check_val(val)
-    refuse_unknown_classes(val, class_names, train, looked)
+    refuse_unknown_classes(val, class_names, train, seen)
     return make_dataset(
         config,
-        read_class_folders(root, train, class_names, LABEL, SOURCE, looked),
+        read_class_folders(root, train, class_names, LABEL, SOURCE, seen),
         {LABEL: class_names},
-        looked,
-        val=read_class_folders(root, val, class_names, LABEL, SOURCE, looked),
+        seen,
+        val=read_class_folders(root, val, class_names, LABEL, SOURCE, seen),
         each_class_trains=True,
     )
 
@@ -69,7 +69,7 @@ def _check_train(train: Path, class_names: list[str]) -> None:
 
 
 def _check_val(val: Path) -> None:
-    flat = [path.name for path in Looked().images(val)]
+    flat = [path.name for path in SeenFiles().images(val)]
     if flat:
         raise DatasetError(
             f"{val} holds images that are in no class folder: {some(flat)}. That is how "

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pcr_exp.datasets.sample import Sample
-from pcr_exp.datasets.seen import JPEG_SUFFIXES, Looked, some
+from pcr_exp.datasets.seen import JPEG_SUFFIXES, SeenFiles, some
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.words import counted
 
@@ -51,7 +51,7 @@ def need_file(root: Path, names: Collection[str], source: str) -> Path:
 
 
 def read_class_folders(
-    root: Path, folder: Path, class_names: list[str], label: str, source: str, looked: Looked
+    root: Path, folder: Path, class_names: list[str], label: str, source: str, seen: SeenFiles
 ) -> list[Sample]:
     """One sample for each `folder/<class>/*.jpg`, with ids relative to `root`.
 
@@ -61,7 +61,7 @@ def read_class_folders(
     samples = []
     for index, name in enumerate(class_names):
         class_folder = need_dir(folder, name, f"Every class needs images in both splits. {source}")
-        images = looked.images(class_folder)
+        images = seen.images(class_folder)
         if not images:
             raise DatasetError(
                 f"class {name!r}: {class_folder} holds no JPEG ({' '.join(JPEG_SUFFIXES)}), but "
@@ -72,9 +72,9 @@ def read_class_folders(
     return samples
 
 
-def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path, looked: Looked) -> None:
+def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path, seen: SeenFiles) -> None:
     """A DatasetError if `folder` has class folders that `class_names` (those of `reference`) lacks."""
-    unknown = sorted(set(looked.class_names(folder)) - set(class_names))
+    unknown = sorted(set(seen.class_names(folder)) - set(class_names))
     if unknown:
         raise DatasetError(f"{folder} has class folders that {reference} lacks: {some(unknown)}.")
 
@@ -83,7 +83,7 @@ def match_listed(
     listed: Collection[str],
     found: dict[str, Path],
     metadata: Path,
-    looked: Looked,
+    seen: SeenFiles,
     *,
     missing_ok: bool = False,
 ) -> list[str]:
@@ -97,7 +97,7 @@ def match_listed(
     """
     unlisted = sorted(found.keys() - set(listed))
     if unlisted:
-        looked.remarks.append(
+        seen.remarks.append(
             f"{counted(len(unlisted), 'image', 'are')} not in {metadata} and left out: {some(unlisted)}."
         )
     missing = [name for name in listed if name not in found]
@@ -109,7 +109,7 @@ def match_listed(
             "Unpack the archive again, or remove their rows from a copy of the dataset."
         )
     if missing:
-        looked.remarks.append(
+        seen.remarks.append(
             f"{len(missing)} of {len(listed)} images in {metadata} are missing and are left out: "
             f"{some(missing)}."
         )

@@ -9,7 +9,7 @@ from pcr_exp.config.components import register
 from pcr_exp.config.dataset import OwnSplitConfig
 from pcr_exp.datasets.layout import need_file, open_root
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.seen import SeenFiles, some
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.words import counted
 
@@ -38,20 +38,20 @@ def read(config: PcrReleaseConfig) -> Dataset:
         DatasetError: no index, or only one of train/ and val/; a record is missing or damaged.
     """
     root = open_root(config.root, "pcr_release", f"{INDEX_FILE} and its records, or train/ and val/", SOURCE)
-    looked = Looked()
+    seen = SeenFiles()
     there = {name for name in ("train", "val") if (root / name).is_dir()}
     if len(there) == 1:
         missing = ({"train", "val"} - there).pop()
         raise DatasetError(
             f"{root} has {there.pop()}/ but no {missing}/. Wanted both, or {INDEX_FILE} alone."
         )
-    train = _read_folder(root, root / "train" if there else root, looked)
-    val = _read_folder(root, root / "val", looked) if there else None
-    names = _class_names(root, [*train, *(val or ())], looked)
-    return make_dataset(config, train, {LABEL: names}, looked, val=val)
+    train = _read_folder(root, root / "train" if there else root, seen)
+    val = _read_folder(root, root / "val", seen) if there else None
+    names = _class_names(root, [*train, *(val or ())], seen)
+    return make_dataset(config, train, {LABEL: names}, seen, val=val)
 
 
-def _read_folder(root: Path, folder: Path, looked: Looked) -> list[Sample]:
+def _read_folder(root: Path, folder: Path, seen: SeenFiles) -> list[Sample]:
     # numpy is imported only where a dataset is read: `--help` and composing wait for nothing heavy.
     from pcr_exp.datasets.release_files import ReleaseImage, read_index, read_record
 
@@ -60,32 +60,32 @@ def _read_folder(root: Path, folder: Path, looked: Looked) -> list[Sample]:
             f"{folder} holds {_TENSORFLOW_INDEX}, the index of the release's TensorFlow variant, which is "
             f"not read. Convert the images with its PyTorch variant, which writes {INDEX_FILE}."
         )
-    index = looked.table(need_file(folder, [INDEX_FILE], SOURCE))
+    index = seen.table(need_file(folder, [INDEX_FILE], SOURCE))
     samples = []
     lengths = read_index(index)
     unlisted = sorted(path.name for path in folder.glob("*.pcr") if path.name not in lengths)
     if unlisted:
-        looked.remarks.append(
+        seen.remarks.append(
             f"{counted(len(unlisted), 'record', 'are')} not in {index} and left out: {some(unlisted)}."
         )
     for name, parts in lengths.items():
-        path = looked.table(need_file(folder, [name], f"{index} lists it. {SOURCE}"))
+        path = seen.table(need_file(folder, [name], f"{index} lists it. {SOURCE}"))
         record = read_record(path, parts)
         prefix = path.relative_to(root).as_posix()
         samples += [
             Sample(f"{prefix}/{i:05d}.jpg", path, {LABEL: label}, packed=ReleaseImage(record, i))
             for i, label in enumerate(record.labels)
         ]
-    looked.num_images += len(samples)
+    seen.num_images += len(samples)
     return samples
 
 
-def _class_names(root: Path, samples: list[Sample], looked: Looked) -> list[str]:
+def _class_names(root: Path, samples: list[Sample], seen: SeenFiles) -> list[str]:
     num_classes = 1 + max((sample.labels[LABEL] for sample in samples), default=-1)
     path = root / CLASSES_FILE
     if not path.is_file():
         return [str(label) for label in range(num_classes)]
-    names = looked.table(path).read_text(encoding="utf-8").split("\n")
+    names = seen.table(path).read_text(encoding="utf-8").split("\n")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < num_classes or len(set(names)) < len(names):
         raise DatasetError(

@@ -29,7 +29,7 @@ from pcr_exp.config.check import Bound, at_least
 from pcr_exp.config.components import register
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.errors import DatasetError
 from pcr_exp.system.keys import key_of
 
@@ -119,17 +119,17 @@ def read(config: PhotosConfig) -> Dataset:
     for image in plan(config):
         labels = {"photo": image.photo, "focus": image.focus}
         samples[image.split].append(Sample(image.file, folder / image.file, labels))
-    looked = Looked()
+    seen = SeenFiles()
     for leaf in sorted({sample.path.parent for chosen in samples.values() for sample in chosen}):
-        looked.images(leaf)
-    looked.table(folder / STAMP)
+        seen.images(leaf)
+    seen.table(folder / STAMP)
     if config.folds:
-        looked.remarks.append(
+        seen.remarks.append(
             "photos: folds mix images that are cut from the same parts of the photographs, so what they "
             "report is too good: try folds with them, and report nothing."
         )
     classes = {label: list(names) for label, names in CLASSES.items()}
-    return make_dataset(config, samples["train"], classes, looked, val=samples["val"])
+    return make_dataset(config, samples["train"], classes, seen, val=samples["val"])
 
 
 def plan(config: PhotosConfig) -> Iterator[PlannedImage]:

@@ -14,7 +14,7 @@ from typing import Protocol
 from pcr_exp.config.components import build, schemas
 from pcr_exp.config.dataset import DatasetConfig, OwnSplitConfig
 from pcr_exp.config.records import FIELD_KINDS
-from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.seen import SeenFiles, some
 from pcr_exp.errors import ConfigError, DatasetError, printable
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Dataset:
     """By name, as in `SPLITS`; `tune` may be empty."""
     classes: dict[str, list[str]]
     """Label name -> class names; a class's index is its position."""
-    looked: Looked = field(default_factory=Looked, compare=False)
+    seen: SeenFiles = field(default_factory=SeenFiles, compare=False)
     fields: dict[str, str] = field(default_factory=dict)
     """Name of each field that every sample has -> its kind, of `config.records.FIELD_KINDS`."""
 
@@ -96,7 +96,7 @@ class LabelledImages:
     samples: list[Sample]
     classes: dict[str, list[str]]
     """Label name -> class names; a class's index is its position."""
-    looked: Looked = field(default_factory=Looked, compare=False)
+    seen: SeenFiles = field(default_factory=SeenFiles, compare=False)
 
 
 def open_dataset(config: DatasetConfig) -> Dataset:
@@ -174,12 +174,12 @@ def open_images(config: DatasetConfig) -> LabelledImages:
         return images
     dataset = open_dataset(config)
     samples = [sample for split in SPLITS for sample in dataset.splits[split]]
-    return make_images(config, samples, dataset.classes, dataset.looked)
+    return make_images(config, samples, dataset.classes, dataset.seen)
 
 
 def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
     """Log what the reader remarked. Raises ConfigError if there is no such label."""
-    for remark in read.looked.all_remarks():
+    for remark in read.seen.all_remarks():
         log.warning("%s", printable(remark))
     if config.label not in read.classes:
         raise ConfigError(
@@ -188,7 +188,7 @@ def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
 
 
 def make_images(
-    config: DatasetConfig, samples: Iterable[Sample], classes: dict[str, list[str]], looked: Looked
+    config: DatasetConfig, samples: Iterable[Sample], classes: dict[str, list[str]], seen: SeenFiles
 ) -> LabelledImages:
     """Images in their lasting order.
 
@@ -200,14 +200,14 @@ def make_images(
     if not ordered:
         raise DatasetError(f"{config.name}: there is no image in {config.root}.")
     _check_samples(config.name, ordered, classes)
-    return LabelledImages(ordered, classes, looked)
+    return LabelledImages(ordered, classes, seen)
 
 
 def make_dataset(
     config: DatasetConfig,
     samples: Iterable[Sample],
     classes: dict[str, list[str]],
-    looked: Looked,
+    seen: SeenFiles,
     *,
     val: Iterable[Sample] | None = None,
     tune: Iterable[Sample] | None = None,
@@ -221,7 +221,7 @@ def make_dataset(
         config: says which shares are held out, by a hash of ids.
         samples: those that may be trained on; if `val` is None, those of val too.
         classes: label name -> class names.
-        looked: what was looked at; given remarks on classes that a split lacks.
+        seen: what was looked at; given remarks on classes that a split lacks.
         val: the publisher's; with folds these images are divided as the others are.
         tune: the publisher's, likewise; None: `tune_fraction` of the samples.
         each_class_trains: a class with no image to train on is an error, not a remark.
@@ -263,9 +263,9 @@ def make_dataset(
             "choose another dataset.split_seed."
         )
     named = {label: names for label, names in classes.items() if label not in values}
-    looked.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
+    seen.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
     ordered = {split: sorted(chosen, key=lambda sample: place(sample.id)) for split, chosen in splits.items()}
-    return Dataset(config.name, ordered, classes, looked, dict(fields or {}))
+    return Dataset(config.name, ordered, classes, seen, dict(fields or {}))
 
 
 def _check(name: str, splits: dict[str, list[Sample]], classes: dict[str, list[str]]) -> None:

@@ -21,7 +21,7 @@ State: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Looked:
+class SeenFiles:
     """Folders listed, tables read, and remarks for whoever prepares the dataset."""
 
     folders: dict[Path, State] = field(default_factory=dict)

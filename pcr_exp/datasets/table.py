@@ -14,7 +14,7 @@ from pcr_exp.config.dataset import SEPARATOR, OwnSplitConfig
 from pcr_exp.config.records import FIELD_KINDS
 from pcr_exp.datasets.layout import open_root
 from pcr_exp.datasets.sample import SPLITS, Dataset, LabelledImages, Sample, make_dataset, make_images
-from pcr_exp.datasets.seen import Looked, some
+from pcr_exp.datasets.seen import SeenFiles, some
 from pcr_exp.datasets.table_file import read_columns
 from pcr_exp.errors import DatasetError
 
@@ -104,15 +104,15 @@ def read(config: TableConfig) -> Dataset:
         DatasetError: the table or a column is missing; or a row lacks its image or a cell, or is there
             twice, and `on_error` is `fail`.
     """
-    samples, classes, looked, splits = _samples(config)
+    samples, classes, seen, splits = _samples(config)
     if config.columns.split is None:
-        return make_dataset(config, samples, classes, looked, values=_values(config), fields=_kinds(config))
+        return make_dataset(config, samples, classes, seen, values=_values(config), fields=_kinds(config))
     divided = {split: [s for s in samples if splits[s.id] == split] for split in SPLITS}
     return make_dataset(
         config,
         divided["train"],
         classes,
-        looked,
+        seen,
         val=divided["val"] or None,
         tune=divided["tune"] or None,
         values=_values(config),
@@ -123,8 +123,8 @@ def read(config: TableConfig) -> Dataset:
 @register("dataset.images", "table", TableConfig)
 def read_images(config: TableConfig) -> LabelledImages:
     """The same, undivided. Raises as `read` does."""
-    samples, classes, looked, _ = _samples(config)
-    return make_images(config, samples, classes, looked)
+    samples, classes, seen, _ = _samples(config)
+    return make_images(config, samples, classes, seen)
 
 
 def _values(config: TableConfig) -> tuple[str, ...]:
@@ -137,11 +137,11 @@ def _kinds(config: TableConfig) -> dict[str, str]:
     return {kind: kind for kind in config.columns.fields}
 
 
-def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], Looked, dict[str, str]]:
+def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], SeenFiles, dict[str, str]]:
     """Samples, classes by label, what was looked at, and each sample's split by its id, if a column says."""
     if config.table is None:
         raise DatasetError(f"dataset.table is null: table wants a file of paths and labels. {SOURCE}")
-    table, looked, columns = Path(config.table), Looked(), config.columns
+    table, seen, columns = Path(config.table), SeenFiles(), config.columns
     if not table.is_file():
         what = "is a folder" if table.is_dir() else "does not exist"
         raise DatasetError(f"dataset.table={config.table}: {table.absolute()} {what}. {SOURCE}")
@@ -151,7 +151,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
     beside = columns.fields
     words = [*labels, *more]  # a label may be the column of splits, too
     named = [columns.path, *words, *beside.values()]
-    cells, first = read_columns(looked.table(table), named, _REMEDY, as_json=beside.values())
+    cells, first = read_columns(seen.table(table), named, _REMEDY, as_json=beside.values())
     fields: dict[str, dict[str, Path | bytes]] = {}
     rows: dict[str, dict[str, str]] = {}
     for number, (path, *found) in enumerate(zip(*cells, strict=True), start=first):
@@ -160,16 +160,16 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
         sources = {kind: _source(kind, cell, root) for kind, cell in beside_it}
         reason = _why_unfit(path, row, rows, root, config) or _why_no_field(sources)
         if reason:
-            looked.refused[f"row {number}" + (f" ({path})" if path else "")] = reason
+            seen.refused[f"row {number}" + (f" ({path})" if path else "")] = reason
             if reason == _MISSING:
-                looked.missing(root / path)
+                seen.missing(root / path)
             for source in sources.values():
                 if isinstance(source, Path) and not source.is_file():
-                    looked.missing(source)
+                    seen.missing(source)
         else:
             rows[path] = {name: _name(cell, name, config) for name, cell in row.items()}
             fields[path] = {kind: source for kind, source in sources.items() if source is not None}
-    _settle(config, table, len(rows), looked)
+    _settle(config, table, len(rows), seen)
     classes = {label: sorted({row[label] for row in rows.values()}) for label in labels}
     numbers = {label: {name: i for i, name in enumerate(names)} for label, names in classes.items()}
     samples = [
@@ -182,9 +182,9 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], L
         )
         for path, row in rows.items()
     ]
-    looked.num_images = len(samples)
+    seen.num_images = len(samples)
     splits = {} if columns.split is None else {path: row[columns.split] for path, row in rows.items()}
-    return samples, classes, looked, _known(splits, table, config)
+    return samples, classes, seen, _known(splits, table, config)
 
 
 def _why_unfit(
@@ -244,14 +244,14 @@ def _is_finite(cell: str) -> bool:
         return False
 
 
-def _settle(config: TableConfig, table: Path, num_fit: int, looked: Looked) -> None:
+def _settle(config: TableConfig, table: Path, num_fit: int, seen: SeenFiles) -> None:
     """Raise DatasetError for rows that cannot be used, unless they are to be left out."""
-    if not num_fit and not looked.refused:
+    if not num_fit and not seen.refused:
         raise DatasetError(f"{table} lists no image. {SOURCE}")
-    if looked.refused and (config.on_error == "fail" or not num_fit):
-        named = some((f"{row}: {why}" for row, why in looked.refused.items()), limit=_NUM_NAMED)
+    if seen.refused and (config.on_error == "fail" or not num_fit):
+        named = some((f"{row}: {why}" for row, why in seen.refused.items()), limit=_NUM_NAMED)
         raise DatasetError(
-            f"{table}, below {config.root}: {len(looked.refused)} of {len(looked.refused) + num_fit} rows "
+            f"{table}, below {config.root}: {len(seen.refused)} of {len(seen.refused) + num_fit} rows "
             f"cannot be used. {named}. Correct them, or dataset.root; or leave them out with "
             "records.on_error=skip, which lists them all in rejected.csv."
         )

@@ -21,8 +21,8 @@ from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.card import CARD_FILE, dataset_card
 from pcr_exp.records.encode import Progress
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, parse_index
+from pcr_exp.records.markers import REJECTED_FILE
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
-from pcr_exp.records.receipts import REJECTED_FILE
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.hub import HubStorage

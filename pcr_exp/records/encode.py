@@ -18,16 +18,16 @@ from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.fingerprint import content_key, fingerprint, images_key, sample_bytes
-from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
-from pcr_exp.records.ray_engine import make_on_ray
-from pcr_exp.records.receipts import (
-    Receipt,
-    has_receipts,
-    read_receipts,
+from pcr_exp.records.markers import (
+    RecordMarker,
+    has_markers,
+    read_markers,
     read_rejected,
     remove_leftovers,
-    remove_receipts,
+    remove_markers,
 )
+from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
+from pcr_exp.records.ray_engine import make_on_ray
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.writer import ENCODINGS, SplitWriter, StoredImage
 from pcr_exp.system.atomic import make_folder
@@ -128,7 +128,7 @@ def encode_split(
     if on_change == "append" and known is not None:
         tasks, writer = _plan_append(tasks, writer, known, key_of)
     num_turned, num_reused = None, 0
-    if not writer.is_finished() or has_receipts(folder):
+    if not writer.is_finished() or has_markers(folder):
         make_folder(folder)
         with encode_lock(folder):
             if not writer.is_finished():
@@ -138,11 +138,11 @@ def encode_split(
                     load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"], fields=fields
                 )
                 encoder = _Encoder(writer, load, images_per_record, on_error, num_workers, ray_address)
-                receipts = encoder.run(tasks, progress)
-                writer.finish(receipts)
-                num_turned = sum(receipt.num_turned for receipt in receipts)
+                markers = encoder.run(tasks, progress)
+                writer.finish(markers)
+                num_turned = sum(marker.num_turned for marker in markers)
                 num_reused = _num_taken(reuse) - num_taken_before
-            remove_receipts(folder)
+            remove_markers(folder)
     progress(len(samples), len(samples))
     indexes = writer.read_indexes()
     return EncodeReport(
@@ -218,8 +218,8 @@ class _Encoder:
     num_workers: int
     ray_address: str | None
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Receipt]:
-        """The receipts of all records, in order."""
+    def run(self, tasks: list[Task], progress: Progress) -> list[RecordMarker]:
+        """The markers of all records, in order."""
         num_done = 0
 
         def step(num_images: int) -> None:
@@ -228,30 +228,30 @@ class _Encoder:
             progress(num_done, len(tasks))
 
         writer = self.writer
-        receipts = read_receipts(writer.folder, writer.fingerprint)
+        markers = read_markers(writer.folder, writer.fingerprint)
         earlier = {
             file.file for entries in writer.earlier.values() for entry in entries for file in entry.files
         }
-        remove_leftovers(writer.folder, receipts, keep=earlier)
+        remove_leftovers(writer.folder, markers, keep=earlier)
         for encoding in ENCODINGS:
             make_folder(writer.folder / encoding)
         starts = range(0, len(tasks), self.images_per_record)
         records = (tasks[start : start + self.images_per_record] for start in starts)
         numbered = dict(enumerate(records, start=writer.first_number))
-        missing = {number: record for number, record in numbered.items() if number not in receipts}
+        missing = {number: record for number, record in numbered.items() if number not in markers}
         with closing((self._here if self.ray_address == NO_RAY else self._on_ray)(missing, step)) as made:
             for number, record in numbered.items():
                 if number in missing:
-                    receipts[number] = next(made)
+                    markers[number] = next(made)
                     continue
-                rejected = receipts[number].rejected
+                rejected = markers[number].rejected
                 if self.on_error == "fail" and rejected:  # begun with skip, continued with fail
                     raise explain(*rejected[0])
                 step(len(record))
-        return [receipts[number] for number in numbered]
+        return [markers[number] for number in numbered]
 
-    def _here(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[Receipt, None, None]:
-        """Receipts of the records, which this process makes one by one, from images that threads load."""
+    def _here(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[RecordMarker, None, None]:
+        """Markers of the records, which this process makes one by one, from images that threads load."""
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="encode")
         try:
             tasks = (task for record in records.values() for task in record)
@@ -267,8 +267,8 @@ class _Encoder:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _on_ray(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[Receipt, None, None]:
-        """Receipts of the records, in order, which machines of a cluster make."""
+    def _on_ray(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[RecordMarker, None, None]:
+        """Markers of the records, in order, which machines of a cluster make."""
         make = partial(make_record, writer=self.writer, on_error=self.on_error, load=self.load)
         for number, made in make_on_ray(make, records, self.ray_address):
             if isinstance(made, ImageError):

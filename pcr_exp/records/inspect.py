@@ -18,8 +18,8 @@ from pcr_exp.records.format import HEADER_START, REMEDY, stated_header_bytes, un
 from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex
 from pcr_exp.records.index_table import path_below, unfit_table
+from pcr_exp.records.markers import FIELDS_SUFFIX, record_file
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.receipts import FIELDS_SUFFIX, record_file
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.open import PerProcessStorage
 from pcr_exp.storage.protocol import Storage, opening
@@ -194,7 +194,7 @@ class Damage:
     """(id, scan group, or name of a field) of every piece that does not match its checksum."""
 
 
-def look_around(root: str) -> tuple[list[Found], list[Fault]]:
+def find_records_and_faults(root: str) -> tuple[list[Found], list[Fault]]:
     """The records at an address that can be read, and what is wrong with the files around them.
 
     Where the storage lists no files, as over HTTP, records that no index lists are not found; of an index
@@ -281,7 +281,7 @@ def verify_records(
     fields = field_records(records) if records.index.fields else None
     names = sorted(records.index.fields)
 
-    def look(number: int) -> list[Damage]:
+    def verify(number: int) -> list[Damage]:
         found = [_damage(records, number)]
         if fields is not None and (beside := _damage(fields, number)) is not None:
             images: list[tuple[str, int | str]] = [
@@ -295,7 +295,7 @@ def verify_records(
         return [damage for damage in found if damage is not None]
 
     with ThreadPoolExecutor(num_threads, "pcr-exp-verify") as pool:
-        yield from chain.from_iterable(pool.map(look, numbers))
+        yield from chain.from_iterable(pool.map(verify, numbers))
 
 
 def _ids(records: RecordSet, number: int) -> list[str]:

@@ -17,7 +17,7 @@ from pcr_exp.images.jpeg import group_pieces, read_header, split_scans
 from pcr_exp.images.transcode import default_num_scans
 from pcr_exp.records.fields import load_fields
 from pcr_exp.records.groups import MAX_PIECE_BYTES
-from pcr_exp.records.receipts import Receipt
+from pcr_exp.records.markers import RecordMarker
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.writer import SplitWriter, StoredImage
 
@@ -96,7 +96,7 @@ Load = Callable[[Sample, int | None], StoredImage | ImageError]
 
 def make_record(
     number: int, tasks: Sequence[Task], *, writer: SplitWriter, on_error: str, load: Load
-) -> Receipt | ImageError:
+) -> RecordMarker | ImageError:
     """Load the images of a record and write it; of `on_error=fail`, the error of its first bad image."""
     loaded = []
     for sample, num_bytes in tasks:

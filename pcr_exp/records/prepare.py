@@ -17,7 +17,7 @@ from pcr_exp.images.codec import ImageCodec, find_codec
 from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reuse import StoredImages
-from pcr_exp.records.sources import SourceImage, look, read_source, write_source
+from pcr_exp.records.sources import SourceImage, image_states, read_source, write_source
 from pcr_exp.records.staleness import Comparison
 from pcr_exp.records.writer import ENCODINGS
 from pcr_exp.storage.protocol import Storage
@@ -111,7 +111,7 @@ def prepare_records(
         # Whoever was waited for may have made them, or changed what is there.
         if not is_finished(folder):
             opened = opened or keep_fields(open_dataset(dataset), records.fields)
-            encode(opened, look(opened), None)
+            encode(opened, image_states(opened), None)
             return folder
         comparison = Comparison(dataset, records, folder, stored)
         if not comparison.settle(thorough=thorough):
@@ -163,7 +163,7 @@ def check_records(
     if not is_finished(folder):
         raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
     comparison = Comparison(dataset, records, folder, stored)
-    comparison.look(contents=contents, progress=progress or (lambda _done, _total: None))
+    comparison.compare(contents=contents, progress=progress or (lambda _done, _total: None))
     if comparison.changes is None:
         raise RecordError(
             f"{folder} does not say what its records were made of. Prepare them once more: that compares "

@@ -15,7 +15,7 @@ from typing import Any
 from pcr_exp.system.ray_cluster import connect_to_ray
 
 Outcome = Any
-"""What `make` returns: a receipt, or what stands in its place."""
+"""What `make` returns: a marker, or what stands in its place."""
 
 
 def make_on_ray(

@@ -4,8 +4,9 @@
     rejected.csv           rows of a table that are no images, and why, if there are any
     source_images.csv.gz   each image: split, id, labels, bytes, time of its last change
 
-The first is enough for a look that takes a second: a folder's time changes with the names in it, a file's
-with its contents. It has at most MAX_LOOKED_AT image files. The second tells which images changed, and how.
+The first is enough for a comparison that takes a second: a folder's time changes with the names in it, a
+file's with its contents. It has at most MAX_COMPARED_FILES image files. The table tells which images changed,
+and how.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
 from pcr_exp.records.fingerprint import content_key
-from pcr_exp.records.receipts import REJECTED_FILE, write_rejected
+from pcr_exp.records.markers import REJECTED_FILE, write_rejected
 from pcr_exp.records.strict_json import (
     Check,
     UnfitError,
@@ -43,7 +44,7 @@ from pcr_exp.system.regular import open_regular_file, read_regular
 SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"
 
-MAX_LOOKED_AT = 10_000
+MAX_COMPARED_FILES = 10_000
 """Image files whose size and time are compared before each run: 0.1 s on a local disk. Of more files
 they are spread evenly over the sorted paths."""
 _MAX_SOURCE_BYTES = 2**28
@@ -81,7 +82,7 @@ class Source:
     remarks: list[str]
     """What was said of the dataset when it was read."""
     files: dict[str, State] = field(default_factory=dict)
-    """Image files: all, or MAX_LOOKED_AT of them."""
+    """Image files: all, or MAX_COMPARED_FILES of them."""
     num_files: int = 0
     """All image files."""
 
@@ -132,7 +133,7 @@ def resolved(root: str) -> str:
     return str(Path(root).expanduser().resolve())
 
 
-def look(dataset: Dataset) -> dict[str, SourceImage]:
+def image_states(dataset: Dataset) -> dict[str, SourceImage]:
     """Every image of a dataset and its file's state, by id."""
     return {
         sample.id: SourceImage(split, _labels(sample), _state(sample))
@@ -170,13 +171,13 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     Raises:
         StorageError: the disk is full or refuses.
     """
-    looked, files = dataset.looked, _files(dataset, images)
-    chosen = sorted(files)[:: max(1, -(-len(files) // MAX_LOOKED_AT))]
+    seen, files = dataset.seen, _files(dataset, images)
+    chosen = sorted(files)[:: max(1, -(-len(files) // MAX_COMPARED_FILES))]
     source = Source(
         root=resolved(root),
-        folders={str(path.resolve()): state for path, state in looked.folders.items()},
-        tables={str(path.resolve()): state for path, state in looked.tables.items()},
-        remarks=looked.all_remarks(),
+        folders={str(path.resolve()): state for path, state in seen.folders.items()},
+        tables={str(path.resolve()): state for path, state in seen.tables.items()},
+        remarks=seen.all_remarks(),
         files={str(path.resolve()): files[path] for path in chosen},
         num_files=len(files),
     )
@@ -189,8 +190,8 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     # Level 1: a million rows take seconds at the default.
     packed = gzip.compress(table.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
     write_atomic(folder / IMAGES_FILE, [packed])
-    if looked.refused or (folder / REJECTED_FILE).exists():
-        write_rejected(folder, [list(row) for row in looked.refused.items()])
+    if seen.refused or (folder / REJECTED_FILE).exists():
+        write_rejected(folder, [list(row) for row in seen.refused.items()])
     write_atomic(folder / SOURCE_FILE, [json.dumps(asdict(source), indent=1).encode()])
 
 

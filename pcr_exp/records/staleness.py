@@ -15,14 +15,14 @@ from pcr_exp.images.codec import Buffer
 from pcr_exp.places import as_typed
 from pcr_exp.records.encode import Progress
 from pcr_exp.records.fields import RecordFields
+from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.receipts import read_rejected
 from pcr_exp.records.sources import (
     Changes,
     Source,
     SourceImage,
     compare,
-    look,
+    image_states,
     read_images,
     read_source,
     resolved,
@@ -143,7 +143,7 @@ class Comparison:
                 as_typed("python -m experiments.prepare --check=content"),
             )
             return True
-        self.look()
+        self.compare()
         if self.changes is None:  # an encode compares names, labels and sizes with its records' fingerprint
             return not self._records.auto_prepare
         if not self.changes:
@@ -152,14 +152,14 @@ class Comparison:
             return True
         return self._decide()
 
-    def look(self, *, contents: bool = False, progress: Progress = lambda _done, _total: None) -> None:
-        """Look at every image: at names, labels, sizes and times, with `contents` at its bytes as well.
+    def compare(self, *, contents: bool = False, progress: Progress = lambda _done, _total: None) -> None:
+        """Compare every image by name, label, size and time, with `contents` by its bytes as well.
 
         Bytes are compared anyway of an image that has another time and the same size, unless the dataset's
         folder is another: copies have times of their own. `progress` is told files whose bytes were compared.
         """
         self.opened = keep_fields(open_dataset(self._dataset), self._records.fields)
-        self.images = look(self.opened)
+        self.images = image_states(self.opened)
         self._before = read_images(self._folder)
         if self._before is None or self._source is None:
             return

@@ -14,13 +14,13 @@ from pcr_exp.records.fields import fields_id
 from pcr_exp.records.format import PackedRecord, RecordHeader, pack_record
 from pcr_exp.records.index import INDEX_FILE, RecordEntry, RecordIndex, parse_index
 from pcr_exp.records.index_table import write_index
-from pcr_exp.records.receipts import (
-    Receipt,
+from pcr_exp.records.markers import (
+    RecordMarker,
     fields_file,
     read_rejected,
     record_file,
     record_number,
-    write_receipt,
+    write_marker,
     write_rejected,
 )
 from pcr_exp.system.atomic import write_atomic
@@ -66,7 +66,9 @@ class SplitWriter:
         numbers = (record_number(entry.file) for entries in self.earlier.values() for entry in entries)
         return 1 + max(numbers, default=-1)
 
-    def write_record(self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]) -> Receipt:
+    def write_record(
+        self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]
+    ) -> RecordMarker:
         """Store the images of one record, in order, and leave out those that came as an error."""
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
         packed: dict[str, PackedRecord] = {}
@@ -81,7 +83,7 @@ class SplitWriter:
                 beside[encoding] = self._write(
                     encoding, fields_file(number), kept, pieces, len(names), fields_id(self.fields)
                 )
-        receipt = Receipt(
+        marker = RecordMarker(
             fingerprint=self.fingerprint,
             number=number,
             num_samples=len(kept),
@@ -92,8 +94,8 @@ class SplitWriter:
             field_ends={name: list(fields.group_ends) for name, fields in beside.items()},
             field_header_bytes={name: fields.header_bytes for name, fields in beside.items()},
         )
-        write_receipt(self.folder, receipt)
-        return receipt
+        write_marker(self.folder, marker)
+        return marker
 
     def _write(
         self,
@@ -119,23 +121,23 @@ class SplitWriter:
         write_atomic(self.folder / encoding / file, packed.chunks)
         return packed
 
-    def finish(self, receipts: Sequence[Receipt]) -> None:
+    def finish(self, markers: Sequence[RecordMarker]) -> None:
         """Write `rejected.csv` and, last, the indexes.
 
         Raises:
             RecordError: no image is left, and the split is not `tune`; no index is written.
         """
         before = {id_: [id_, reason] for id_, reason in read_rejected(self.folder)} if self.earlier else {}
-        now = {row[0]: list(row) for receipt in receipts for row in receipt.rejected}
+        now = {row[0]: list(row) for marker in markers for row in marker.rejected}
         write_rejected(self.folder, list((before | now).values()))
-        stored = [receipt for receipt in receipts if receipt.num_samples]
+        stored = [marker for marker in markers if marker.num_samples]
         if not stored and self.split != "tune" and not self.earlier:
             raise RecordError(
                 f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
                 "each one's reason. Check dataset.root."
             )
         for encoding, codec in self.codecs.items():
-            entries = self.earlier.get(encoding, []) + [receipt.entry(encoding) for receipt in stored]
+            entries = self.earlier.get(encoding, []) + [marker.entry(encoding) for marker in stored]
             index = RecordIndex(
                 dataset=self.dataset,
                 split=self.split,

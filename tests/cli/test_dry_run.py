@@ -135,9 +135,9 @@ def test_images_are_counted_where_they_lie(tmp_path: Path, photos: tuple[str, ..
     trained = plan("train", *photos, *few, "training.image_size=32", "training.epochs=1")
     assert "16 images an epoch" in trained.words and "records are not made yet" in trained.words
     assert trained.amounts["seconds"] > 0
-    looked = plan("evaluate", *photos, *few, "split=all", "model=shufflenet_v2_x0_5", "image_size=32")
-    assert "5 levels of photos" in looked.words and "no records are made" in looked.words
-    assert "32 images" in looked.words and looked.amounts["seconds"] > 0
+    seen = plan("evaluate", *photos, *few, "split=all", "model=shufflenet_v2_x0_5", "image_size=32")
+    assert "5 levels of photos" in seen.words and "no records are made" in seen.words
+    assert "32 images" in seen.words and seen.amounts["seconds"] > 0
     unmeasured = plan("quality", *photos, few[0], "groups=[1,10]", "max_images=5")
     assert "5 of 16 images of photos at 2 groups" in unmeasured.words
     assert "seconds are not known" in unmeasured.words and not unmeasured.amounts

@@ -139,4 +139,4 @@ def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
     put("cars_train/00099.jpg")
     dataset = read(make_config("cars"))
     assert len(dataset.train) == 6
-    assert any("00099.jpg" in remark for remark in dataset.looked.all_remarks())
+    assert any("00099.jpg" in remark for remark in dataset.seen.all_remarks())

@@ -61,14 +61,14 @@ def test_subset_of_the_pictures_works_with_a_remark(root: Path, make_config):
     write_annotation(root, 100)
     dataset = read(make_config("celebahq"))
     assert len(dataset.train + dataset.val) == 30
-    assert any("70 of 100 images" in remark for remark in dataset.looked.all_remarks())
+    assert any("70 of 100 images" in remark for remark in dataset.seen.all_remarks())
 
 
 def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
     put("CelebA-HQ-img/me.jpg")
     dataset = read(make_config("celebahq"))
     assert len(dataset.train + dataset.val) == 30
-    assert any("me.jpg" in remark for remark in dataset.looked.all_remarks())
+    assert any("me.jpg" in remark for remark in dataset.seen.all_remarks())
 
 
 def test_none_of_the_pictures_there(root: Path, make_config):

@@ -86,20 +86,20 @@ def test_a_class_without_validation_or_tuning_picture_is_said_by_name(make_confi
     put(*(f"cat/{i}.jpg" for i in range(100)), "dog/1.jpg")
     seed = next(seed for seed in range(50) if split_of_dog(seed) == "train")
     dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.001, split_seed=seed))
-    remarks = dataset.looked.all_remarks()
+    remarks = dataset.seen.all_remarks()
     assert any(
         "the class 'dog' has no image in val" in r and "raise dataset.val_fraction" in r for r in remarks
     )
     assert any("the tune split has no image" in remark for remark in remarks)
     dataset = read(make_config("folder", val_fraction=0.5, tune_fraction=0.2, split_seed=seed))
-    remarks = dataset.looked.all_remarks()
+    remarks = dataset.seen.all_remarks()
     assert any("'dog' has no image in t" in remark for remark in remarks)
 
 
 def test_what_is_left_alone_is_counted_and_said(make_config, put):
     put(*(f"cat/{i}.jpg" for i in range(20)), *(f"dog/{i}.jpg" for i in range(20)))
     put("cat/a.png", "dog/b.PNG", "dog/c.webp", "dog/README", "dog/.DS_Store", "dog/more/1.jpg", "loose.jpg")
-    remarks = " ".join(read(make_config("folder")).looked.all_remarks())
+    remarks = " ".join(read(make_config("folder")).seen.all_remarks())
     assert "beside 40 JPEG files lie 2 .png, 1 .webp, 1 (no suffix), which are not looked at" in remarks
     assert "1 folder is beside the images and not looked into" in remarks and "dog/more" in remarks
     assert "1 JPEG files lie in" in remarks and "loose.jpg" in remarks
@@ -107,7 +107,7 @@ def test_what_is_left_alone_is_counted_and_said(make_config, put):
 
 def test_folders_beside_train_and_val_are_said(make_config, put):
     put(*(f"{split}/{name}/1.jpg" for split in ("train", "val", "test") for name in ("cat", "dog")))
-    (remark,) = read(make_config("folder")).looked.all_remarks()
+    (remark,) = read(make_config("folder")).seen.all_remarks()
     assert "folders beside train/ and val/, which are not looked at: test." in remark
 
 
@@ -137,7 +137,7 @@ def test_an_image_that_is_in_no_group_is_named(make_config, put):
 
 def test_groups_on_both_given_sides_are_said(make_config, put):
     put(*(f"{split}/{path}" for split in ("train", "val") for path in patients(2)), "train/cat/p7_l.jpg")
-    (remark,) = read(make_config("folder", tune_fraction=0, group_by=r"/(p\d)_")).looked.all_remarks()
+    (remark,) = read(make_config("folder", tune_fraction=0, group_by=r"/(p\d)_")).seen.all_remarks()
     assert "2 groups of dataset.group_by='/(p\\\\d)_' have images in train/ and in val/ (p0, p1)" in remark
 
 

@@ -159,4 +159,4 @@ def test_a_fold_without_an_image_says_what_to_do(tmp_path: Path, make_config: Ma
 def test_folds_of_the_embedded_dataset_are_remarked_on(make_config: MakeConfig):
     small = {"num_train": 32, "num_val": 16, "size_px": 64}
     dataset = open_dataset(make_config("photos", num_folds=2, fold=0, **small))
-    assert any("report nothing" in remark for remark in dataset.looked.all_remarks())
+    assert any("report nothing" in remark for remark in dataset.seen.all_remarks())

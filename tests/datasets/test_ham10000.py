@@ -143,5 +143,5 @@ def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
     put("HAM10000_images_part_1/ISIC_0000999.jpg")
     dataset = read(make_config("ham10000"))
     assert len(dataset.train + dataset.val) == 100
-    (remark,) = [remark for remark in dataset.looked.all_remarks() if "is not in" in remark]
+    (remark,) = [remark for remark in dataset.seen.all_remarks() if "is not in" in remark]
     assert remark.startswith("1 image is not in") and "ISIC_0000999" in remark

@@ -6,7 +6,7 @@ import pytest
 
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
-from pcr_exp.datasets.seen import Looked
+from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.errors import DatasetError
 
 CLASSES = {"kind": ["cat", "dog"]}
@@ -18,7 +18,7 @@ def samples(*ids: str, kind: int = 0) -> list[Sample]:
 
 def dataset(train: list[Sample], val: list[Sample] | None = None) -> Dataset:
     config = FolderConfig(name="d", label="kind", images_per_record=1, targets={"top1": 0.5}, tune_fraction=0)
-    return make_dataset(config, train, CLASSES, Looked(), val=samples("v") if val is None else val)
+    return make_dataset(config, train, CLASSES, SeenFiles(), val=samples("v") if val is None else val)
 
 
 def test_order_depends_on_ids_alone():

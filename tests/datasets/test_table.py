@@ -51,7 +51,7 @@ def test_images_have_the_labels_of_their_rows_and_are_held_out_by_their_paths(
     every = [sample for split in dataset.splits.values() for sample in split]
     assert len(every) == NUM and all(dataset.splits.values())
     assert all(sample.labels == {"label": int(int(sample.id[:2]) % 3 > 0)} for sample in every)
-    assert all(sample.path.is_file() for sample in every) and len(dataset.looked.tables) == 1
+    assert all(sample.path.is_file() for sample in every) and len(dataset.seen.tables) == 1
 
 
 def test_one_image_is_enough_to_be_looked_at(write: Callable[..., str], make_config: Make) -> None:
@@ -153,8 +153,8 @@ def test_values_need_not_be_in_every_split_and_nothing_is_said_of_it(
     columns = ColumnsConfig(kind="number")
     settings = {"root": None, "table": write(text), "tune_fraction": 0.2}
     numbers = open_dataset(make_config("table", columns=columns, **settings))
-    assert numbers.looked.remarks == []
-    assert open_dataset(make_config("table", **settings)).looked.remarks, "of classes"
+    assert numbers.seen.remarks == []
+    assert open_dataset(make_config("table", **settings)).seen.remarks, "of classes"
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_rows_that_are_no_images_are_left_out_if_that_is_asked_for(
 ) -> None:
     text = rows() + "\n00.jpg,cat\nnot/there.jpg,dog\nx.jpg,dog\n01.jpg,\n"
     config = make_config("table", root=None, table=write(text), on_error="skip")
-    looked = open_images(config).looked
+    seen = open_images(config).seen
     assert len(open_images(config).samples) == NUM
-    assert list(looked.refused) == [f"row {42 + i} ({n})" for i, n in enumerate(
+    assert list(seen.refused) == [f"row {42 + i} ({n})" for i, n in enumerate(
         ("00.jpg", "not/there.jpg", "x.jpg", "01.jpg")
     )]  # fmt: skip
-    assert any("4 rows are left out: row 42 (00.jpg): listed twice" in said for said in looked.all_remarks())
-    assert tmp_path in looked.folders, "it changes when x.jpg comes"
+    assert any("4 rows are left out: row 42 (00.jpg): listed twice" in said for said in seen.all_remarks())
+    assert tmp_path in seen.folders, "it changes when x.jpg comes"
     with pytest.raises(DatasetError, match=r"1 of 1 rows cannot be used"):
         open_images(make_config("table", root=None, table=write("path,label\nx.jpg,a"), on_error="skip"))
 

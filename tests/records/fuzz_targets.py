@@ -26,8 +26,8 @@ from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, read_header, read_orientation, split_scans
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.index import parse_index
+from pcr_exp.records.markers import read_markers, read_rejected
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.receipts import read_receipts, read_rejected
 from pcr_exp.records.single import SingleImages
 from pcr_exp.records.sources import read_images, read_source
 from pcr_exp.storage.local import LocalStorage
@@ -263,12 +263,12 @@ def decoding(rng: Random) -> str:
 
 
 def notes(rng: Random) -> str:
-    """What is kept beside records: receipts, rejected images, what they were made of."""
+    """What is kept beside records: markers, rejected images, what they were made of."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / ".receipts").mkdir()
         ends = {encoding: list(range(100, 1100, 100)) for encoding in ("pcr", "baseline")}
-        receipt = {
+        marker = {
             "fingerprint": "f00d",
             "number": 0,
             "num_samples": 3,
@@ -277,7 +277,7 @@ def notes(rng: Random) -> str:
             "rejected": [["a", "b"]],
             "num_turned": 0,
         }
-        text = json.dumps(mutate_json(receipt, rng)).encode()
+        text = json.dumps(mutate_json(marker, rng)).encode()
         (place / ".receipts/0.json").write_bytes(text if rng.random() < 0.8 else mutate_text(text, rng))
         source = {"root": "/x", "folders": {"/x": [1, 2]}, "tables": {}, "remarks": ["a"]}
         text = json.dumps(mutate_json(source, rng)).encode()
@@ -287,7 +287,7 @@ def notes(rng: Random) -> str:
         (place / "rejected.csv").write_bytes(rows)
 
         def run() -> None:
-            read_receipts(place, "f00d")
+            read_markers(place, "f00d")
             found = read_source(place)
             if found is not None:
                 found.as_it_was()

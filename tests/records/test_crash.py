@@ -47,7 +47,7 @@ def encode_and_die(folder: Path, source: Path, where: str, count: int) -> None:
     encode(write_images(source, GOOD), folder, progress=lambda *_: kill_at("image"))
 
 
-# Renames: baseline, pcr and receipt of 3 records; then rejected.csv (10th) and the indexes (11th, 12th).
+# Renames: baseline, pcr and marker of 3 records; then rejected.csv (10th) and the indexes (11th, 12th).
 MOMENTS = [
     ("image", 1),
     ("image", 6),

@@ -16,7 +16,7 @@ from pcr_exp.datasets.table import ColumnsConfig, TableConfig
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
 from pcr_exp.records.fields import RecordFields
-from pcr_exp.records.inspect import look_around, verify_records
+from pcr_exp.records.inspect import find_records_and_faults, verify_records
 from pcr_exp.records.prepare import check_records, ensure_records, prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -144,7 +144,7 @@ def test_images_are_added_with_their_fields(
     write_table(tmp_path / "in", NUM + 2)
     prepare_records(dataset, replace(records, on_change="append"))
     assert masks(folder) == {f"{i:03}.jpg": fields_of(i)["mask"] for i in range(NUM + 2)}
-    every, faults = look_around(str(folder))
+    every, faults = find_records_and_faults(str(folder))
     damages = [
         d
         for found in every

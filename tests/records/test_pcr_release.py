@@ -109,7 +109,7 @@ def test_classes_are_named_by_a_file(release: Path) -> None:
 
 def test_what_lies_beside_is_said(release: Path) -> None:
     (release / "train/PCR_7.pcr").touch()
-    (remark,) = [r for r in read(config_of(release)).looked.all_remarks() if "left out" in r]
+    (remark,) = [r for r in read(config_of(release)).seen.all_remarks() if "left out" in r]
     assert remark.startswith("1 record is not in ") and remark.endswith("left out: PCR_7.pcr.")
 
 

@@ -59,7 +59,7 @@ def test_of_many_files_training_looks_at_some_spread_evenly_and_says_so(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "MAX_LOOKED_AT", 4)
+    monkeypatch.setattr(sources, "MAX_COMPARED_FILES", 4)
     folder = prepare_records(dataset, records)
     with caplog.at_level(logging.INFO):
         ensure_records(dataset, records)

@@ -1,4 +1,4 @@
-"""What an encode has finished so far: one receipt per record, until the index takes their place."""
+"""Progress of an encode: a marker for each finished record, until the index takes their place."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from pcr_exp.records.strict_json import (
 )
 from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 
-_RECEIPTS_FOLDER = ".receipts"
+_MARKERS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"
 FIELDS_SUFFIX = ".fields"
 """Of the file beside a record that holds its samples' fields."""
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class RecordMarker:
     """Record `number` is on disk in every encoding. `group_ends` and `header_bytes` are by encoding."""
 
     fingerprint: str
@@ -86,27 +86,27 @@ def record_number(file: str) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def write_receipt(folder: Path, receipt: Receipt) -> None:
+def write_marker(folder: Path, marker: RecordMarker) -> None:
     """Note that a record is done; only to be called when its files are synced."""
-    make_folder(folder / _RECEIPTS_FOLDER)
-    path = folder / _RECEIPTS_FOLDER / f"{record_file(receipt.number)}.json"
-    write_atomic(path, [json.dumps(asdict(receipt)).encode()])
+    make_folder(folder / _MARKERS_FOLDER)
+    path = folder / _MARKERS_FOLDER / f"{record_file(marker.number)}.json"
+    write_atomic(path, [json.dumps(asdict(marker)).encode()])
 
 
-def read_receipts(folder: Path, fingerprint: str) -> dict[int, Receipt]:
-    """Receipts of an encode of the same files whose records are there in full, by record number."""
-    receipts = {}
-    for path in sorted((folder / _RECEIPTS_FOLDER).glob("*.json")):
+def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
+    """Markers of an encode of the same files whose records are there in full, by record number."""
+    markers = {}
+    for path in sorted((folder / _MARKERS_FOLDER).glob("*.json")):
         try:
-            receipt = _parse_receipt(path.read_bytes())
+            marker = _parse_marker(path.read_bytes())
         except UnfitError:  # of another version of this program, or damaged: that record is made again
             continue
-        if receipt.fingerprint == fingerprint and _is_stored(folder, receipt):
-            receipts[receipt.number] = receipt
-    return receipts
+        if marker.fingerprint == fingerprint and _is_stored(folder, marker):
+            markers[marker.number] = marker
+    return markers
 
 
-_RECEIPT: dict[str, Check] = {
+_MARKER: dict[str, Check] = {
     "fingerprint": hex_key,
     "number": whole(0, 10**9),
     "num_samples": whole(0, MAX_SAMPLES),
@@ -119,28 +119,28 @@ _RECEIPT: dict[str, Check] = {
 }
 
 
-def _parse_receipt(data: bytes) -> Receipt:
+def _parse_marker(data: bytes) -> RecordMarker:
     content = parse_json(data, MAX_HEADER_BYTES)
-    fields(_RECEIPT)(content, "")
-    receipt = Receipt(**content)
-    encodings = set(SCANS) if receipt.num_samples else set()
-    if not encodings == set(receipt.group_ends) == set(receipt.header_bytes):
+    fields(_MARKER)(content, "")
+    marker = RecordMarker(**content)
+    encodings = set(SCANS) if marker.num_samples else set()
+    if not encodings == set(marker.group_ends) == set(marker.header_bytes):
         raise UnfitError(
             f"group_ends and header_bytes are not of {', '.join(sorted(encodings)) or 'nothing'}"
         )
-    beside = set(receipt.field_ends)
-    if beside not in (set(), encodings) or beside != set(receipt.field_header_bytes):
+    beside = set(marker.field_ends)
+    if beside not in (set(), encodings) or beside != set(marker.field_header_bytes):
         raise UnfitError("field_ends and field_header_bytes are not of all encodings, or of none")
-    if not all([*receipt.group_ends.values(), *receipt.field_ends.values()]) or any(
-        len(row) != 2 for row in receipt.rejected
+    if not all([*marker.group_ends.values(), *marker.field_ends.values()]) or any(
+        len(row) != 2 for row in marker.rejected
     ):
         raise UnfitError("group_ends is empty, or rejected holds more or less than [id, reason]")
-    return receipt
+    return marker
 
 
-def remove_leftovers(folder: Path, receipts: dict[int, Receipt], keep: Collection[str]) -> None:
-    """Remove what an encode that was stopped left behind without a receipt, but the files of `keep`."""
-    kept = {file.file for receipt in receipts.values() for _, file in receipt.files()} | set(keep)
+def remove_leftovers(folder: Path, markers: dict[int, RecordMarker], keep: Collection[str]) -> None:
+    """Remove what an encode that was stopped left behind without a marker, but the files of `keep`."""
+    kept = {file.file for marker in markers.values() for _, file in marker.files()} | set(keep)
     for encoding in SCANS:
         for path in (folder / encoding).glob("*"):
             is_record = path.match("record-*.pcr") or path.match(f"record-*{FIELDS_SUFFIX}")
@@ -148,14 +148,14 @@ def remove_leftovers(folder: Path, receipts: dict[int, Receipt], keep: Collectio
                 path.unlink()
 
 
-def has_receipts(folder: Path) -> bool:
+def has_markers(folder: Path) -> bool:
     """An encode is at work, or was stopped before it had tidied up."""
-    return (folder / _RECEIPTS_FOLDER).exists()
+    return (folder / _MARKERS_FOLDER).exists()
 
 
-def remove_receipts(folder: Path) -> None:
-    """Remove all receipts: the index has taken their place."""
-    shutil.rmtree(folder / _RECEIPTS_FOLDER, ignore_errors=True)
+def remove_markers(folder: Path) -> None:
+    """Remove all markers: the index has taken their place."""
+    shutil.rmtree(folder / _MARKERS_FOLDER, ignore_errors=True)
 
 
 def write_rejected(folder: Path, rejected: Sequence[Sequence[str]]) -> None:
@@ -185,6 +185,6 @@ def read_rejected(folder: Path) -> list[list[str]]:
     return rows
 
 
-def _is_stored(folder: Path, receipt: Receipt) -> bool:
-    files = [(folder / encoding / file.file, file.group_ends[-1]) for encoding, file in receipt.files()]
+def _is_stored(folder: Path, marker: RecordMarker) -> bool:
+    files = [(folder / encoding / file.file, file.group_ends[-1]) for encoding, file in marker.files()]
     return all(path.is_file() and path.stat().st_size == num_bytes for path, num_bytes in files)
