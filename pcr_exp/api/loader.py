@@ -9,21 +9,20 @@ loader.observe(loss=float(loss))     # only for policies that follow training
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pcr_exp.api.arguments import named_as_arguments
 from pcr_exp.api.following import Observer, Position
 from pcr_exp.api.scan import Scan, asks_the_model, policy_of_scan
 from pcr_exp.config.check import require
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import ANTIALIAS, LoaderConfig, StorageConfig
-from pcr_exp.errors import ConfigError, LoaderError
+from pcr_exp.errors import ConfigError, LoaderError, SettingError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
@@ -41,6 +40,24 @@ _LANES = 8
 _FOREVER = 2**40
 AskModel = Callable[[Probe], Mapping[int, float]]
 """Tries each of a probe's candidates and gives their scores: see `pcr_exp.policies.policy`."""
+
+
+@contextmanager
+def named_as_arguments() -> Iterator[None]:
+    """A setting that is refused within has the name of its argument: `batch_size` for `training.batch_size`.
+
+    A decorator as well. Keys of a policy stay whole: `scan.groups` are the groups of the argument `scan`.
+
+    Raises:
+        ConfigError: as within.
+    """
+    try:
+        yield
+    except SettingError as error:
+        if error.key.startswith("scan."):
+            raise
+        argument, wanted = error.key.rpartition(".")[2], error.wanted.replace("null", "None")
+        raise ConfigError(f"{argument}={error.given!r}: wanted {wanted}.") from error
 
 
 class DatasetLoader:

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.api.arguments import named_as_arguments
 from pcr_exp.api.dataset import RecordDataset
-from pcr_exp.api.loader import DatasetLoader
+from pcr_exp.api.loader import DatasetLoader, named_as_arguments
 from pcr_exp.api.scan import Scan, policy_of_scan
 from pcr_exp.config.check import require
 from pcr_exp.errors import ConfigError

@@ -33,8 +33,8 @@ ENTRY_POINTS = "pcr_exp.components"
 OURS = (
     *(f"pcr_exp.datasets.{name}" for name in ("cars", "celebahq", "folder", "ham10000", "imagenet")),
     *(f"pcr_exp.datasets.{name}" for name in ("pcr_release", "photos", "table")),
-    *(f"pcr_exp.policies.{name}" for name in ("balanced", "cached", "plateau")),
-    *(f"pcr_exp.policies.{name}" for name in ("policy", "schedule", "smallest")),
+    *(f"pcr_exp.policies.{name}" for name in ("balanced", "plateau", "policy")),
+    *(f"pcr_exp.policies.{name}" for name in ("schedule", "smallest")),
     *(f"pcr_exp.gradients.{name}" for name in ("codec", "compared", "threelc")),
     *(f"pcr_exp.activations.{name}" for name in ("quantise", "sz")),
     "pcr_exp.loading.echo.variants",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol
@@ -119,6 +120,17 @@ def joined(numbers: list[float], payload: Tensor) -> Tensor:
     """Return uint8: the numbers, as float32 in the machine's byte order, and the payload's bytes."""
     header = torch.tensor(numbers, dtype=torch.float32).view(torch.uint8).to(payload.device)
     return torch.cat([header, payload])
+
+
+def nan_message(values: Tensor, num_numbers: int) -> tuple[Tensor, Tensor]:
+    """Return a message of so many NaN without payload, and what it decodes to: NaN for each of `values`."""
+    nothing = values.new_empty(0, dtype=torch.uint8)
+    return joined([math.nan] * num_numbers, nothing), torch.full_like(values, math.nan)
+
+
+def nan_values(message: Tensor, num_values: int) -> Tensor:
+    """Return what a `nan_message` decodes to."""
+    return torch.full((num_values,), math.nan, device=message.device)
 
 
 def parted(message: Tensor, num_numbers: int) -> tuple[list[float], Tensor]:

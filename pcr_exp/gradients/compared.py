@@ -16,9 +16,8 @@ from pcr_exp.config.check import SHARE
 from pcr_exp.config.components import register
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.codec import joined, parted
-from pcr_exp.gradients.quartic import pack, unpack
-from pcr_exp.gradients.threelc import ternary_scale
+from pcr_exp.gradients.codec import joined, nan_message, nan_values, parted
+from pcr_exp.gradients.threelc import pack, ternary_scale, unpack
 from pcr_exp.system.bits import bitmap_size, pack_bits, unpack_bits
 from pcr_exp.system.lazy import torch
 
@@ -69,7 +68,7 @@ class Int8:
         """See `Codec.encode`."""
         scale = ternary_scale(values, 1.0)
         if math.isnan(scale):
-            return joined([scale], values.new_empty(0, dtype=torch.uint8)), torch.full_like(values, math.nan)
+            return nan_message(values, 1)
         codes = (values / scale).mul_(_LARGEST).round_() if scale > 0 else torch.zeros_like(values)
         return joined([scale], codes.to(torch.int8).view(torch.uint8)), _values(codes, scale)
 
@@ -77,7 +76,7 @@ class Int8:
         """See `Codec.decode`."""
         (scale,), payload = parted(message, 1)
         if math.isnan(scale):
-            return torch.full((num_values,), math.nan, device=message.device)
+            return nan_values(message, num_values)
         if len(payload) != num_values:
             raise GradientError(f"{len(payload)} eight-bit codes: wanted {num_values}.")
         return _values(payload.view(torch.int8).to(torch.float32), scale)
@@ -110,24 +109,19 @@ class OneBit:
         low = values.clamp(max=0).sum().item() / max(len(values) - num_positive, 1)
         # Infinities of either sign are caught apart, and so is a sum beyond float32's range.
         if not math.isfinite(high) or not math.isfinite(low):
-            nothing = values.new_empty(0, dtype=torch.uint8)
-            return joined([math.nan, math.nan], nothing), torch.full_like(values, math.nan)
+            return nan_message(values, 2)
         message = joined([high, low], pack_bits(positive))
-        return message, _signed_values(positive, *parted(message, 2)[0])
+        return message, torch.where(positive, *parted(message, 2)[0])
 
     def decode(self, message: Tensor, num_values: int) -> Tensor:
         """See `Codec.decode`."""
         (high, low), bitmap = parted(message, 2)
         if math.isnan(high):
-            return torch.full((num_values,), math.nan, device=message.device)
+            return nan_values(message, num_values)
         if len(bitmap) != bitmap_size(num_values):
             wanted = bitmap_size(num_values)
             raise GradientError(f"{len(bitmap)} bytes of bits for {num_values} values: wanted {wanted}.")
-        return _signed_values(unpack_bits(bitmap, num_values), high, low)
-
-
-def _signed_values(positive: Tensor, high: float, low: float) -> Tensor:
-    return torch.where(positive, high, low)
+        return torch.where(unpack_bits(bitmap, num_values), high, low)
 
 
 @register("gradients", "onebit", GradientsConfig)
@@ -152,7 +146,7 @@ class TernaryStochastic:
         """See `Codec.encode`."""
         scale = ternary_scale(values, 1.0)
         if math.isnan(scale):
-            return joined([scale], values.new_empty(0, dtype=torch.uint8)), torch.full_like(values, math.nan)
+            return nan_message(values, 1)
         # On the CPU wherever the values are, so that a device does not change what is drawn.
         draws = torch.rand(values.shape, generator=self.generator).to(values.device)
         ternary = values.sign().mul_(draws * scale < values.abs())
@@ -162,7 +156,7 @@ class TernaryStochastic:
         """See `Codec.decode`."""
         (scale,), packed = parted(message, 1)
         if math.isnan(scale):
-            return torch.full((num_values,), math.nan, device=message.device)
+            return nan_values(message, num_values)
         return unpack(packed, num_values).float().sub_(1).mul_(scale)
 
 
@@ -199,7 +193,7 @@ class TopK:
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """See `Codec.encode`."""
         if not torch.isfinite(values).all():
-            return values.new_empty(0, dtype=torch.uint8), torch.full_like(values, math.nan)
+            return nan_message(values, 0)
         chosen = torch.zeros(len(values), dtype=torch.bool, device=values.device)
         places = values.abs().topk(math.ceil(self.fraction * len(values)), sorted=False).indices
         chosen[places] = True
@@ -209,7 +203,7 @@ class TopK:
     def decode(self, message: Tensor, num_values: int) -> Tensor:
         """See `Codec.decode`."""
         if num_values and not len(message):
-            return torch.full((num_values,), math.nan, device=message.device)
+            return nan_values(message, num_values)
         size = bitmap_size(num_values)
         chosen = unpack_bits(message[:size], num_values)
         wanted = size + _VALUE_BYTES * int(chosen.sum())

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pcr_exp.errors import GradientError
-from pcr_exp.gradients.quartic import lengthen, pack, packed_size, shorten, unpack
-from pcr_exp.gradients.threelc import ThreeLC, quantise, ternary_scale
+from pcr_exp.gradients.threelc import (
+    ThreeLC,
+    lengthen,
+    pack,
+    packed_size,
+    quantise,
+    shorten,
+    ternary_scale,
+    unpack,
+)
 
 SIZES = (0, 1, 2, 4, 5, 6, 9, 10, 14 * 5, 14 * 5 + 1, 15 * 5, 16 * 5, 28 * 5 + 3, 1000)
 SPARSITIES = (1.0, 1.5, 1.75, 1.9, 1.999)

@@ -7,7 +7,7 @@ import pytest
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.policies.cached import CachedConfig, CachedScan, planned_cache
+from pcr_exp.policies.schedule import CachedConfig, CachedScan, planned_cache
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.rows import deterministic_part, read_rows
 from pcr_exp.runs.train_run import run_training
