@@ -29,15 +29,12 @@ class PackedImage(Protocol):
     @property
     def num_bytes(self) -> int:
         """What `read_bytes` gives."""
-        ...
 
     def read_bytes(self) -> bytes:
         """The image as a file of its own. Raises OSError."""
-        ...
 
     def pieces(self, jpeg: bytes) -> list[bytes]:
         """What `read_bytes` gave, cut as it lies there; the end marker (EOI) is in no piece."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,6 @@ class Source(Protocol):
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
         """The rectangle that is given in pixels of the full size and lies within it."""
-        ...
 
 
 Decoder = Callable[[Buffer, int, str], Source]
@@ -69,43 +68,34 @@ class ImageCodec(Protocol):
     @property
     def name(self) -> str:
         """What records state as `scans`: letters, digits, '.', '_' and '-'."""
-        ...
 
     @property
     def num_groups(self) -> int:
         """Pieces of an image."""
-        ...
 
     def check_installed(self) -> None:
         """Raise RecordError, which says what to install, if `encode` would find a library missing."""
-        ...
 
     def check(self, original: bytes, max_pixels: int) -> None:
         """Raise ImageError, with the reason, for a file that cannot be stored faithfully, by its header."""
-        ...
 
     def is_turned(self, original: bytes) -> bool:
         """Whether a viewer would turn the image: its pixels are stored as they lie."""
-        ...
 
     def encode(self, original: bytes, max_pixels: int) -> bytes:
         """The file in the form that is split: no pixel is changed. Raises as `check` does."""
-        ...
 
     def split(self, encoded: bytes) -> list[bytes]:
         """One piece per group, which may be empty. Raises ImageError if it is damaged."""
-        ...
 
     def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
         """What the first pieces of an image are as a file: buffers to be laid end to end.
 
         Of all pieces it is the encoded file, byte for byte.
         """
-        ...
 
     def open_decoder(self, mode: str, max_pixels: int) -> Decoder:
         """The decoder for `loader.decode=<mode>`; it refuses images of more than `max_pixels`."""
-        ...
 
 
 def find_codec(name: str, where: str = "records") -> ImageCodec:

@@ -15,11 +15,9 @@ class PartDecoder(Protocol):
 
     def read_frame(self, jpeg: Buffer) -> Frame:
         """What the header says."""
-        ...
 
     def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
         """uint8 [rows, columns, 3] RGB, in pixels at 1/denominator of the size."""
-        ...
 
 
 class DecodedImage:

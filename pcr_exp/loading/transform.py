@@ -26,7 +26,6 @@ class Transform(Protocol):
 
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:
         """All randomness is in `draws`, `num_draws` numbers from [0, 1)."""
-        ...
 
 
 class Crop(NamedTuple):

@@ -72,35 +72,28 @@ class BalancedScan(OneGroup):
 
     def __init__(
         self,
-        group: int,
+        config: BalancedConfig,
         floor: ScanPolicy,
         bytes_per_image: Mapping[int, float],
         counts: Callable[[], Counts],
         consensus: Consensus,
-        *,
-        every_steps: int,
-        headroom: float,
-        max_slowdown: float,
     ) -> None:
         """Choose among the groups of `bytes_per_image`, which are the candidates and the floor's.
 
         Args:
-            group: The one to begin with.
+            config: The settings.
             floor: Its group is read where this one's is lower.
             counts: What storage delivered so far, and how long it was busy.
-            every_steps: Updates between two decisions.
-            headroom: Share by which supply must exceed consumption at a higher group than the current.
-            max_slowdown: Share of speed that a group may cost for other reasons than its bytes.
         """
-        super().__init__(group, bytes_per_image)
+        super().__init__(config.group, bytes_per_image)
         self._floor = floor
         self._bytes_per_image = dict(bytes_per_image)
         self._counts = counts
         self._consensus = consensus
-        self._every_steps = every_steps
-        self._headroom = headroom
+        self._every_steps = config.every_steps
+        self._headroom = config.headroom
         self._past = Interval()
-        self._pace = Pace(max_slowdown)
+        self._pace = Pace(config.max_slowdown)
         self._floor_group = min(floor.candidates)
         self._began: tuple[float, ...] | None = None
         self._num_steps, self._num_images, self._is_settled = 0, 0, True
@@ -189,13 +182,5 @@ def open_balanced(config: BalancedConfig, run: PolicyInputs) -> BalancedScan:
     """The floor is opened with it; both decide by the mean bytes of the run's records."""
     floor = open_policy(config.floor, run)
     groups = sorted({*config.candidates, *floor.candidates})
-    return BalancedScan(
-        config.group,
-        floor,
-        {group: run.index.mean_prefix_bytes(group) for group in groups},
-        run.counts,
-        run.consensus,
-        every_steps=config.every_steps,
-        headroom=config.headroom,
-        max_slowdown=config.max_slowdown,
-    )
+    sizes = {group: run.index.mean_prefix_bytes(group) for group in groups}
+    return BalancedScan(config, floor, sizes, run.counts, run.consensus)

@@ -14,7 +14,6 @@ class Consensus(Protocol):
 
     def mean(self, values: Sequence[float]) -> list[float]:
         """The means of the ranks' values, equal to the last bit on every rank."""
-        ...
 
 
 class Alone:

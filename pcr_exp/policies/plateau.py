@@ -72,23 +72,12 @@ class PlateauScan(OneGroup):
     Losses are counted anew from each trial on.
     """
 
-    def __init__(
-        self,
-        group: int,
-        probe: TrialProbe,
-        consensus: Consensus,
-        *,
-        patience_epochs: int,
-        min_drop: float,
-        tolerance: float,
-    ) -> None:
-        """`group` is the one to begin with; `consensus` makes all ranks see the same losses."""
-        super().__init__(group, probe.candidates, undecided_from=2)
-        self._probe = probe
+    def __init__(self, config: PlateauConfig, consensus: Consensus) -> None:
+        """`consensus` makes all ranks see the same losses."""
+        super().__init__(config.group, config.candidates, undecided_from=2)
+        self._probe = TrialProbe(tuple(config.candidates), config.trial_steps, config.judge)
+        self._config = config
         self._consensus = consensus
-        self._patience_epochs = patience_epochs
-        self._min_drop = min_drop
-        self._tolerance = tolerance
         self._losses: list[float] = []
         self._total_loss, self._num_images = 0.0, 0
         self._trial_epoch: int | None = None
@@ -104,7 +93,8 @@ class PlateauScan(OneGroup):
         self._total_loss, self._num_images = 0.0, 0
         if self._trial_epoch is None:
             following = update.epoch + 2
-            flat = is_plateau(self._losses, patience_epochs=self._patience_epochs, min_drop=self._min_drop)
+            patience_epochs, min_drop = self._config.patience_epochs, self._config.min_drop
+            flat = is_plateau(self._losses, patience_epochs=patience_epochs, min_drop=min_drop)
             self._trial_epoch = following if flat else None
             self.undecided_from = following if flat else following + 1
 
@@ -115,7 +105,7 @@ class PlateauScan(OneGroup):
     def decide(self, scores: Mapping[int, float]) -> None:
         """Take the cheapest group whose loss is near the best."""
         assert self._trial_epoch is not None  # nothing is tried otherwise
-        chosen = cheapest_within(scores, self._tolerance)
+        chosen = cheapest_within(scores, self._config.tolerance)
         measure = "tune_loss" if self._probe.judge == "tune" else "train_loss"
         self.choose(Decision(chosen, measure, scores), undecided_from=self._trial_epoch + 2)
         self._losses, self._trial_epoch = [], None
@@ -141,11 +131,4 @@ class PlateauScan(OneGroup):
 @register("scan", "plateau", PlateauConfig)
 def open_plateau(config: PlateauConfig, run: PolicyInputs) -> PlateauScan:
     """All ranks see the same losses."""
-    return PlateauScan(
-        config.group,
-        TrialProbe(tuple(config.candidates), config.trial_steps, config.judge),
-        run.consensus,
-        patience_epochs=config.patience_epochs,
-        min_drop=config.min_drop,
-        tolerance=config.tolerance,
-    )
+    return PlateauScan(config, run.consensus)

@@ -137,38 +137,30 @@ class ScanPolicy(Protocol):
     @property
     def candidates(self) -> tuple[int, ...]:
         """Every scan group that `group` may give, rising."""
-        ...
 
     def group(self, epoch: int, record: int) -> int | None:
         """Scan group (from 1) to read `record` at in `epoch`, both from 0; None: not decided yet.
 
         Asked in the order of reading, by one thread at a time; of all ranks alike.
         """
-        ...
 
     def observe(self, update: Update) -> None:
         """Take note of an update."""
-        ...
 
     def wanted_probe(self, epoch: int) -> Probe | None:
         """The probe to make before `epoch` is read; until `decide` it is not decided."""
-        ...
 
     def decide(self, scores: Mapping[int, float]) -> None:
         """Choose, given the score of each candidate in the probe that was wanted."""
-        ...
 
     def take_decision(self) -> Decision | None:
         """Decisions since the last call."""
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run decides as this one would have."""
-        ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,15 +55,12 @@ class PrefixCache(Protocol):
 
     def get(self, path: str) -> bytes:
         """What is kept of a file, from its beginning on; empty if nothing is."""
-        ...
 
     def put(self, path: str, prefix: bytes) -> None:
         """Keep a longer prefix of a file than before, as far as there is room."""
-        ...
 
     def forget(self, path: str) -> bool:
         """Keep nothing of a file any more; whether something was kept."""
-        ...
 
 
 class MemoryCache:

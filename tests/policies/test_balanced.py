@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcr_exp.policies.balanced import BalancedScan
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
 from pcr_exp.policies.consensus import Alone
 from pcr_exp.policies.pace import Interval, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
@@ -89,9 +90,8 @@ class Simulation:
 
 
 def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
-    settings = {"every_steps": 10, "headroom": 0.1, "max_slowdown": 0.05} | given
-    floor = floor or StaticScan(1)
-    return BalancedScan(1, floor, BYTES, simulation.counts, Alone(), **settings)  # type: ignore[arg-type]
+    config = BalancedConfig(name="balanced", floor=ScanConfig(name="group_1", group=1), **given)  # type: ignore[arg-type]
+    return BalancedScan(config, floor or StaticScan(1), BYTES, simulation.counts, Alone())
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pcr_exp.policies.balanced import BalancedScan
+from pcr_exp.config.scan import ScanConfig
+from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
 from pcr_exp.policies.consensus import Alone, Consensus, ProcessGroup, open_consensus
-from pcr_exp.policies.plateau import PlateauScan
-from pcr_exp.policies.policy import StaticScan, TrialProbe, Update
+from pcr_exp.policies.plateau import PlateauConfig, PlateauScan
+from pcr_exp.policies.policy import StaticScan, Update
 from pcr_exp.storage.protocol import Counts
 
 CPU = torch.device("cpu")
@@ -19,8 +20,8 @@ CPU = torch.device("cpu")
 
 def plateau_of(rank: int, consensus: Consensus) -> list[int | None]:
     """Alone, rank 0 would see a plateau after epoch 1 and rank 1 only after epoch 3, when their mean does."""
-    probe = TrialProbe((1, 10), 5, "train")
-    policy = PlateauScan(10, probe, consensus, patience_epochs=1, min_drop=0.01, tolerance=0.02)
+    config = PlateauConfig(name="plateau", group=10, candidates=[1, 10], patience_epochs=1)
+    policy = PlateauScan(config, consensus)
     losses = ((1.0, 1.0, 1.0, 1.0), (1.0, 0.8, 0.6, 0.6))[rank]
     decided = []
     for epoch, loss in enumerate(losses):
@@ -37,9 +38,8 @@ def balanced_of(rank: int, consensus: Consensus) -> list[int | None]:
     def counts() -> Counts:
         return Counts(bytes_read=steps * (2000, 20)[rank], busy_s=float(steps))
 
-    policy = BalancedScan(
-        *(1, StaticScan(1), sizes, counts, consensus), every_steps=2, headroom=0.1, max_slowdown=0.05
-    )
+    config = BalancedConfig(name="balanced", floor=ScanConfig(name="group_1", group=1), every_steps=2)
+    policy = BalancedScan(config, StaticScan(1), sizes, counts, consensus)
     groups = []
     for _ in range(9):
         steps += 1
