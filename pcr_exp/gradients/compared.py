@@ -111,7 +111,8 @@ class OneBit:
         if not math.isfinite(high) or not math.isfinite(low):
             return nan_message(values, 2)
         message = joined([high, low], pack_bits(positive))
-        return message, torch.where(positive, *parted(message, 2)[0])
+        (high, low), _ = parted(message, 2)
+        return message, torch.where(positive, high, low)
 
     def decode(self, message: Tensor, num_values: int) -> Tensor:
         """See `Codec.decode`."""

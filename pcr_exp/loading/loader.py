@@ -25,20 +25,14 @@ from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError
 from pcr_exp.images.codec import Decoder
+from pcr_exp.loading import read_ahead
 from pcr_exp.loading.batch import Batch as Batch
 from pcr_exp.loading.fields import WithFields, refuse_own_crops
 from pcr_exp.loading.lanes import EpochLanes, SampleIndices, chunks_in_stored_order, laid_end_to_end, num_held
 from pcr_exp.loading.mixture import Mixture
 from pcr_exp.loading.order import EpochRange, Order, SampleSequence, SlotSamples, StreamedOrder, open_share
 from pcr_exp.loading.plan import Plan
-from pcr_exp.loading.read_ahead import (
-    Reading,
-    by_calls,
-    longest_read_s,
-    reads_ahead,
-    reads_in_flight,
-    reads_per_call,
-)
+from pcr_exp.loading.read_ahead import Reading
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.stage import Stage, StageInputs, open_stage
 from pcr_exp.loading.stream import BatchStream, LoaderStats
@@ -295,14 +289,14 @@ class RecordLoader:
     def _reading(self) -> Reading:
         # Small reads need the most in flight to hide latency, large ones the most memory and time.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
-        in_flight = reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
-        per_call = reads_per_call(in_flight, self._records.reads_many and self._fields is None)
+        in_flight = read_ahead.reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
+        per_call = read_ahead.reads_per_call(in_flight, self._records.reads_many and self._fields is None)
         # Of every slot a lane comes to its next records at the same time; lanes of one do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
         at_start = self._config.shuffle_records * self._num_lanes if self._policy.by_epoch else at_once
-        under_way = by_calls(in_flight, per_call)
-        ahead = reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
+        under_way = read_ahead.by_calls(in_flight, per_call)
+        ahead = read_ahead.reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
             ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
         return Reading(in_flight, self._config.records_ahead or ahead, per_call)
@@ -318,7 +312,7 @@ class RecordLoader:
     def _check_timeout(self, group: int) -> None:
         index, timeout_s = self._records.index, self._config.timeout_s
         largest = int(index.prefixes_bytes(group).max())
-        longest_s = longest_read_s(self._storage_config, largest)
+        longest_s = read_ahead.longest_read_s(self._storage_config, largest)
         if timeout_s is not None and longest_s > timeout_s:
             raise ConfigError(
                 f"loader.timeout_s={timeout_s:g}: wanted null, or more than the {longest_s:.1f} s that the "

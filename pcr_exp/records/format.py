@@ -35,27 +35,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from dataclasses import fields as dataclass_fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
+from pcr_exp.records import strict_json as check
 from pcr_exp.records.groups import REMEDY, checksum, pack_group
-from pcr_exp.records.strict_json import (
-    Check,
-    UnfitError,
-    fields,
-    hex_key,
-    mapping_of,
-    one_of,
-    parse_json,
-    text,
-    texts,
-    whole,
-    wholes,
-    word,
-)
+from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 
 MAGIC = b"\x89PCR\r\n\x1a\n"
 """As in PNG: the high bit and the line ends show a file that was mangled as text."""
@@ -72,22 +59,22 @@ HEADER_START = _PREAMBLE.size + _CHECKSUM.size
 MIN_HEADER_BYTES = HEADER_START + len("{}")
 
 WHAT_THEY_ARE: dict[str, Check] = {
-    "dataset": text,
-    "split": text,
-    "encoding": one_of(*SCANS),
-    "fingerprint": hex_key,
-    "images": hex_key,
-    "scans": word,
-    "minor": whole(0, 2**31),
+    "dataset": check.text,
+    "split": check.text,
+    "encoding": check.one_of(*SCANS),
+    "fingerprint": check.hex_key,
+    "images": check.hex_key,
+    "scans": check.word,
+    "minor": check.whole(0, 2**31),
 }
 """The fields that header and index share."""
 _CONTENTS: dict[str, Check] = {
-    "num_groups": whole(1, MAX_GROUPS),
-    "num_samples": whole(1, MAX_SAMPLES),
-    "ids": texts,
-    "labels": mapping_of(wholes(0, 2**31)),
+    "num_groups": check.whole(1, MAX_GROUPS),
+    "num_samples": check.whole(1, MAX_SAMPLES),
+    "ids": check.texts,
+    "labels": check.mapping_of(check.wholes(0, 2**31)),
 }
-_HEADER = {later: fields(WHAT_THEY_ARE | _CONTENTS, more=later) for later in (False, True)}
+_HEADER = {later: check.fields(WHAT_THEY_ARE | _CONTENTS, more=later) for later in (False, True)}
 """By whether fields may be there that this program does not know."""
 
 
@@ -203,7 +190,7 @@ def _build(encoded: bytes) -> RecordHeader:
     for place, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
             raise UnfitError(f"{place} has {len(values)} entries, wanted num_samples, {num_samples}")
-    return RecordHeader(**{field.name: content[field.name] for field in dataclass_fields(RecordHeader)})
+    return RecordHeader(**{field.name: content[field.name] for field in fields(RecordHeader)})
 
 
 def is_later(content: dict[str, Any], known: int = MINOR) -> bool:

@@ -12,14 +12,8 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from pcr_exp.errors import RecordError
-from pcr_exp.records.format import (
-    HEADER_START,
-    MINOR,
-    RecordHeader,
-    checksum_matches,
-    preamble,
-    unpack_header,
-)
+from pcr_exp.records import format as layout
+from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.records.strict_json import UnfitError, parse_json
 
@@ -96,7 +90,7 @@ class KnownHeaders:
         header = None if frame is None else self._in_frame(frame, data, entry)
         end = len(data)
         if header is None:
-            header, end = unpack_header(data, where)
+            header, end = layout.unpack_header(data, where)
             check_header(header, end, self._index, entry, where)
             self._frames[fingerprint] = _frame_of(header)
         if self._room >= len(data) == end:
@@ -106,17 +100,17 @@ class KnownHeaders:
 
     def _in_frame(self, frame: _Frame, data: bytes, entry: RecordEntry) -> RecordHeader | None:
         """The header that these bytes are, all of them; None where they do not fit into the frame."""
-        ids_start, labels_end = HEADER_START + len(frame.before), len(data) - len(frame.after)
+        ids_start, labels_end = layout.HEADER_START + len(frame.before), len(data) - len(frame.after)
         ids_end = data.find(frame.between, ids_start)
         count_start = data.rfind(frame.counted, 0, labels_end)
         if not (
             len(data) == entry.header_bytes
-            and data.startswith(preamble(len(data) - HEADER_START))
-            and data.startswith(frame.before, HEADER_START)
+            and data.startswith(layout.preamble(len(data) - layout.HEADER_START))
+            and data.startswith(frame.before, layout.HEADER_START)
             and data.endswith(frame.after)
             and ids_start < ids_end < count_start < labels_end
             and data[count_start + len(frame.counted) : labels_end] == b"%d" % entry.num_samples
-            and checksum_matches(data)
+            and layout.checksum_matches(data)
         ):
             return None
         try:
@@ -148,7 +142,7 @@ class KnownHeaders:
 
 
 def _frame_of(header: RecordHeader) -> _Frame:
-    content = asdict(header) | {"ids": [], "labels": {}, "num_samples": 0, "minor": MINOR}
+    content = asdict(header) | {"ids": [], "labels": {}, "num_samples": 0, "minor": layout.MINOR}
     encoded = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
     # No text can hold these: quotation marks in texts are escaped.
     before, rest = encoded.split(b'"ids":[]', 1)

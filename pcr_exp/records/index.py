@@ -25,30 +25,10 @@ import numpy.typing as npt
 import xxhash
 
 from pcr_exp.errors import RecordError
-from pcr_exp.records.format import (
-    MAX_GROUPS,
-    MAX_SAMPLES,
-    MIN_HEADER_BYTES,
-    MINOR,
-    VERSION,
-    WHAT_THEY_ARE,
-    is_later,
-    refuse_version,
-)
+from pcr_exp.records import format as layout
+from pcr_exp.records import strict_json as check
 from pcr_exp.records.groups import table_bytes
-from pcr_exp.records.strict_json import (
-    Check,
-    UnfitError,
-    fields,
-    hex_key,
-    list_of,
-    mapping_of,
-    parse_json,
-    texts,
-    whole,
-    wholes,
-    word,
-)
+from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 
 TABLE_FILE = "index.table"
 
@@ -120,9 +100,9 @@ class EntryTable(Sequence[RecordEntry]):
         file, num_samples, header_bytes, group_ends, fingerprint = self.rows[record].item()
         name, key = file.decode("ascii", "replace"), fingerprint.decode("ascii", "replace") or None
         try:
-            word(name, "file")
+            check.word(name, "file")
             if key is not None:
-                hex_key(key, "fingerprint")
+                check.hex_key(key, "fingerprint")
         except UnfitError as error:
             raise RecordError(
                 f"{TABLE_FILE} cannot be used, at record {record}: {error}. Remove it: index.json has it all."
@@ -233,7 +213,7 @@ class RecordIndex:
 def dump_index(index: RecordIndex) -> bytes:
     """The bytes of `index.json`: equal indexes give equal bytes."""
     content = {
-        "minor": MINOR_WITH_FIELDS if index.fields else MINOR,
+        "minor": MINOR_WITH_FIELDS if index.fields else layout.MINOR,
         "dataset": index.dataset,
         "split": index.split,
         "encoding": index.encoding,
@@ -246,7 +226,7 @@ def dump_index(index: RecordIndex) -> bytes:
     }
     if index.fields:
         content["fields"] = dict(sorted(index.fields.items()))
-    sealed = {"format": FORMAT, "version": VERSION, "checksum": _seal(content), **content}
+    sealed = {"format": FORMAT, "version": layout.VERSION, "checksum": _seal(content), **content}
     return (json.dumps(sealed, indent=1) + "\n").encode()
 
 
@@ -271,32 +251,35 @@ def parse_index(data: bytes, where: str) -> RecordIndex:
         raise RecordError(f"{where} is damaged: {error}. {_REMEDY}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise RecordError(f'{where} is not an index of records: "format" is not "{FORMAT}". {_REMEDY}')
-    refuse_version(content.pop("version", None), where)
+    layout.refuse_version(content.pop("version", None), where)
     if content.pop("checksum", None) != _seal(content):
         raise RecordError(f"{where} is damaged or was edited: its checksum does not match. {_REMEDY}")
     try:
-        _wanted(more=is_later(content, MINOR_WITH_FIELDS))(content, "")
+        _wanted(more=layout.is_later(content, MINOR_WITH_FIELDS))(content, "")
         return _build(content)
     except UnfitError as error:
         raise RecordError(f"{where} cannot be used: {error}. {_REMEDY}") from error
 
 
 _ENTRY: dict[str, Check] = {
-    "file": word,
-    "num_samples": whole(1, MAX_SAMPLES),
-    "header_bytes": whole(MIN_HEADER_BYTES, MAX_RECORD_BYTES),
-    "group_ends": wholes(1, MAX_RECORD_BYTES),
+    "file": check.word,
+    "num_samples": check.whole(1, layout.MAX_SAMPLES),
+    "header_bytes": check.whole(layout.MIN_HEADER_BYTES, MAX_RECORD_BYTES),
+    "group_ends": check.wholes(1, MAX_RECORD_BYTES),
 }
 
-_INDEX: dict[str, Check] = {"num_groups": whole(1, MAX_GROUPS), "classes": mapping_of(texts)}
+_INDEX: dict[str, Check] = {
+    "num_groups": check.whole(1, layout.MAX_GROUPS),
+    "classes": check.mapping_of(check.texts),
+}
 
 
 def _wanted(*, more: bool) -> Check:
     """The check of an index; with `more`, fields that this program does not know may be there."""
-    beside = fields(_ENTRY, more=more)
-    entry = fields(_ENTRY, {"fingerprint": hex_key, "fields": beside}, more=more)
-    required = WHAT_THEY_ARE | _INDEX | {"records": list_of(entry)}
-    return fields(required, {"fields": mapping_of(word)}, more=more)
+    beside = check.fields(_ENTRY, more=more)
+    entry = check.fields(_ENTRY, {"fingerprint": check.hex_key, "fields": beside}, more=more)
+    required = layout.WHAT_THEY_ARE | _INDEX | {"records": check.list_of(entry)}
+    return check.fields(required, {"fields": check.mapping_of(check.word)}, more=more)
 
 
 def _build(content: dict[str, Any]) -> RecordIndex:

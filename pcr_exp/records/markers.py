@@ -12,20 +12,10 @@ from pathlib import Path
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError
+from pcr_exp.records import strict_json as check
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
 from pcr_exp.records.index import MAX_RECORD_BYTES, RecordEntry
-from pcr_exp.records.strict_json import (
-    Check,
-    UnfitError,
-    fields,
-    hex_key,
-    list_of,
-    mapping_of,
-    parse_json,
-    texts,
-    whole,
-    wholes,
-)
+from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 
 _MARKERS_FOLDER = ".receipts"
@@ -107,21 +97,21 @@ def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
 
 
 _MARKER: dict[str, Check] = {
-    "fingerprint": hex_key,
-    "number": whole(0, 10**9),
-    "num_samples": whole(0, MAX_SAMPLES),
-    "group_ends": mapping_of(wholes(1, MAX_RECORD_BYTES)),
-    "header_bytes": mapping_of(whole(1, MAX_RECORD_BYTES)),
-    "rejected": list_of(texts),
-    "num_turned": whole(0, MAX_SAMPLES),
-    "field_ends": mapping_of(wholes(1, MAX_RECORD_BYTES)),
-    "field_header_bytes": mapping_of(whole(1, MAX_RECORD_BYTES)),
+    "fingerprint": check.hex_key,
+    "number": check.whole(0, 10**9),
+    "num_samples": check.whole(0, MAX_SAMPLES),
+    "group_ends": check.mapping_of(check.wholes(1, MAX_RECORD_BYTES)),
+    "header_bytes": check.mapping_of(check.whole(1, MAX_RECORD_BYTES)),
+    "rejected": check.list_of(check.texts),
+    "num_turned": check.whole(0, MAX_SAMPLES),
+    "field_ends": check.mapping_of(check.wholes(1, MAX_RECORD_BYTES)),
+    "field_header_bytes": check.mapping_of(check.whole(1, MAX_RECORD_BYTES)),
 }
 
 
 def _parse_marker(data: bytes) -> RecordMarker:
     content = parse_json(data, MAX_HEADER_BYTES)
-    fields(_MARKER)(content, "")
+    check.fields(_MARKER)(content, "")
     marker = RecordMarker(**content)
     encodings = set(SCANS) if marker.num_samples else set()
     if not encodings == set(marker.group_ends) == set(marker.header_bytes):

@@ -24,19 +24,10 @@ from pathlib import Path
 
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
+from pcr_exp.records import strict_json as check
 from pcr_exp.records.fingerprint import content_key
 from pcr_exp.records.markers import REJECTED_FILE, write_rejected
-from pcr_exp.records.strict_json import (
-    Check,
-    UnfitError,
-    fields,
-    mapping_of,
-    parse_json,
-    text,
-    texts,
-    whole,
-    wholes,
-)
+from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.regular import open_regular_file, read_regular
@@ -51,14 +42,14 @@ _MAX_SOURCE_BYTES = 2**28
 _MAX_IMAGES_BYTES = 2**31
 """Limit for the unpacked table, some 20 million images: a small file may unpack to any size."""
 _SOURCE: dict[str, Check] = {
-    "root": text,
-    "folders": mapping_of(wholes(-(2**63), 2**63)),
-    "tables": mapping_of(wholes(-(2**63), 2**63)),
-    "remarks": texts,
+    "root": check.text,
+    "folders": check.mapping_of(check.wholes(-(2**63), 2**63)),
+    "tables": check.mapping_of(check.wholes(-(2**63), 2**63)),
+    "remarks": check.texts,
 }
 _ADDED: dict[str, Check] = {
-    "files": mapping_of(wholes(-(2**63), 2**63)),
-    "num_files": whole(0, 2**63),
+    "files": check.mapping_of(check.wholes(-(2**63), 2**63)),
+    "num_files": check.whole(0, 2**63),
 }
 """Not in files of earlier versions: images are then looked at once, and these are kept."""
 
@@ -199,7 +190,7 @@ def read_source(folder: Path) -> Source | None:
     """What records in `folder` were made from; None if that was not kept, or not in this form."""
     try:
         content = parse_json(read_regular(folder / SOURCE_FILE), _MAX_SOURCE_BYTES)
-        fields(_SOURCE, _ADDED)(content, "")
+        check.fields(_SOURCE, _ADDED)(content, "")
         return Source(**content)
     except (OSError, UnfitError):
         return None

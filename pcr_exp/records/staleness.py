@@ -13,21 +13,12 @@ from pcr_exp.datasets.sample import SPLITS, Dataset, Sample, keep_fields, open_d
 from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.places import as_typed
+from pcr_exp.records import sources
 from pcr_exp.records.encode import Progress
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.sources import (
-    Changes,
-    Source,
-    SourceImage,
-    compare,
-    image_states,
-    read_images,
-    read_source,
-    resolved,
-    write_source,
-)
+from pcr_exp.records.sources import Changes, Source, SourceImage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.protocol import Storage
 
@@ -104,7 +95,7 @@ class Comparison:
         self._dataset = dataset
         self._records = records
         self._folder = folder
-        self._source: Source | None = read_source(folder)
+        self._source: Source | None = sources.read_source(folder)
         self.opened: Dataset | None = None
         self.images: dict[str, SourceImage] = {}
         self._before: dict[str, SourceImage] | None = None
@@ -134,7 +125,7 @@ class Comparison:
         if root is None or not Path(root).is_dir():
             log.info("%s: the images are not here to be compared with the records", self._dataset.name)
             return True
-        at_home = source is not None and source.root == resolved(root)
+        at_home = source is not None and source.root == sources.resolved(root)
         if source is not None and at_home and not thorough and source.as_it_was():
             log.info(
                 "%s: %d folders, %d label files and %d of %d image files have the sizes and times that they "
@@ -159,13 +150,13 @@ class Comparison:
         folder is another: copies have times of their own. `progress` is told files whose bytes were compared.
         """
         self.opened = keep_fields(open_dataset(self._dataset), self._records.fields)
-        self.images = image_states(self.opened)
-        self._before = read_images(self._folder)
+        self.images = sources.image_states(self.opened)
+        self._before = sources.read_images(self._folder)
         if self._before is None or self._source is None:
             return
-        self.changes, doubtful = compare(self._before, self.images)
+        self.changes, doubtful = sources.compare(self._before, self.images)
         root = self._dataset.root
-        self.at_home = root is not None and self._source.root == resolved(root)
+        self.at_home = root is not None and self._source.root == sources.resolved(root)
         if doubtful and self.at_home:
             log.info("%d images have another time than before: their bytes are compared", len(doubtful))
         ids = self._stored_as_they_are(doubtful) if contents else doubtful if self.at_home else []
@@ -187,7 +178,7 @@ class Comparison:
     def describe(self) -> str:
         """What changed, and what to do."""
         root, made_from, elsewhere = str(self._dataset.root), "", ""
-        if self._source is not None and self._source.root != resolved(root):
+        if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"
             elsewhere = "If these are two datasets, give this one a name of its own: dataset.name=. "
         return (
@@ -218,4 +209,4 @@ class Comparison:
     def _keep(self) -> None:
         assert self.opened is not None
         with suppress(StorageError):  # records on a read-only disk are compared again next time
-            write_source(self._folder, str(self._dataset.root), self.opened, self.images)
+            sources.write_source(self._folder, str(self._dataset.root), self.opened, self.images)

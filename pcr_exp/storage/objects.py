@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pcr_exp.config.credentials import how_to_give_credentials
 from pcr_exp.errors import StorageError
 from pcr_exp.redaction import redacted_text
+from pcr_exp.storage import object_errors
 from pcr_exp.storage.failures import Body, SeenTags, require_record
-from pcr_exp.storage.object_errors import (
-    explained,
-    first_line,
-    is_other_than_asked,
-    is_passing,
-    is_refusal,
-    status_of,
-)
 from pcr_exp.storage.protocol import Counts, WritableStorage
 from pcr_exp.storage.remote import CONNECT_TIMEOUT_S, SILENCE_TIMEOUT_S, request_headers
 
@@ -91,8 +84,10 @@ class ObjectStorage(WritableStorage):
             )
         except Exception as error:  # the library's own, with no common base
             remedy = f" {how_to_give_credentials(url)}" if "Account must be specified" in str(error) else ""
-            raise StorageError(f"{url} cannot be opened: {first_line(error)}.{remedy}") from error
-        self._retrying = Retrying(is_passing, is_refusal)
+            raise StorageError(
+                f"{url} cannot be opened: {object_errors.first_line(error)}.{remedy}"
+            ) from error
+        self._retrying = Retrying(object_errors.is_passing, object_errors.is_refusal)
         self._asked_to_wait = AskedToWait()
         self._tags = SeenTags()
 
@@ -123,7 +118,7 @@ class ObjectStorage(WritableStorage):
         try:
             return self._ask(attempt, path)
         except StorageError as error:
-            if status_of(error.__cause__) == _RANGE_NOT_SATISFIABLE:
+            if object_errors.status_of(error.__cause__) == _RANGE_NOT_SATISFIABLE:
                 return b""  # how a server says that an object ends before `offset`
             raise
 
@@ -224,11 +219,11 @@ class ObjectStorage(WritableStorage):
             raise
         except Exception as error:  # the library's own, with no common base
             reason = getattr(error, "error", error)
-            if is_other_than_asked(reason) and self.url.startswith("http"):
+            if object_errors.is_other_than_asked(reason) and self.url.startswith("http"):
                 from pcr_exp.storage.plain_http import look_for_page
 
                 look_for_page(where, where)
-            raise explained(where, error) from reason
+            raise object_errors.explained(where, error) from reason
 
     def _with_headers(self, attempt: Callable[[], Answer], path: str) -> Answer:
         """The attempt, whose error has the `Retry-After` that the client does not tell."""
@@ -237,7 +232,7 @@ class ObjectStorage(WritableStorage):
         try:
             return attempt()
         except Exception as error:
-            if not isinstance(error, StorageError) and status_of(error) in ASKS_TO_WAIT:
+            if not isinstance(error, StorageError) and object_errors.status_of(error) in ASKS_TO_WAIT:
                 error.headers = self._asked_to_wait.headers(lambda: self._plain_url(path))  # type: ignore[attr-defined]
             raise
 

@@ -57,7 +57,7 @@ def test_the_same_header_as_when_it_is_read_in_full(data: st.DataObject) -> None
 
 def test_only_the_first_is_read_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     headers = known()
-    monkeypatch.setattr(known_headers, "unpack_header", None)
+    monkeypatch.setattr(known_headers.layout, "unpack_header", None)
     other = replace(FIRST, ids=["c", "d\u00e4", "e"], labels={"kind": [1, 1, 1], "size": [0, 1, 2]})
     encoded, entry = packed(other)
     entry = replace(entry, file="another.pcr")
