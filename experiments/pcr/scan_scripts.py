@@ -11,6 +11,7 @@ library.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
@@ -201,17 +202,8 @@ def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -
             yield {"work": work, "read": name, "repeat": turn, "cpu_ms": cpu, "of_pillow": pillow / cpu}
 
 
-STUDY = Study(__doc__, "outputs/scan_scripts", repeats=3)
-STUDY.add("--num-images", type=int, default=60)
-STUDY.add("--num-searched", type=int, default=24, help="images on which the family is tried")
-STUDY.add("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
-STUDY.add("--only", nargs="+", choices=TABLES, default=TABLES)
-STUDY.add("--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    given = STUDY.parse(arguments)
+def measure(given: Namespace) -> None:
+    """The tables that were asked for."""
     one_core()
     given.out.mkdir(parents=True, exist_ok=True)
     files = native_files(given.images, given.num_images)
@@ -231,6 +223,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             save_rows(list(tables[name]()), given.out / f"{name}.csv")
         write_measured(given.out / f"{name}.json", facts)
+
+
+main = Study(__doc__, "outputs/scan_scripts", measure, repeats=3)
+main.add("--num-images", type=int, default=60)
+main.add("--num-searched", type=int, default=24, help="images on which the family is tried")
+main.add("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
+main.add("--only", nargs="+", choices=TABLES, default=TABLES)
+main.add("--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
-"""What `experiments.pcr.scan_scripts` measured, as a figure and tables.
-
-`python -m experiments.pcr.scan_scripts_page results/scan_scripts` draws `front` and writes `tables.md`.
-"""
+"""What `experiments.pcr.scan_scripts` measured, as a figure and tables."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -154,16 +150,3 @@ def write_page(folder: Path, out: Path) -> list[Path]:
     """`front`, and TABLES_FILE."""
     (out / TABLES_FILE).write_text(tables(folder))
     return [out / TABLES_FILE, *draw_folder(folder, out)]
-
-
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    for path in write_page(folder, folder):
-        print(path)
-
-
-if __name__ == "__main__":
-    main()
