@@ -17,7 +17,7 @@ from tolerance_images import SIZE_PX, write_samples
 from experiments.pcr import scan_scripts as family
 from experiments.pcr import scan_scripts as program
 from experiments.pcr.scan_script_costs import CutImages, Similarities, cpu_ms
-from experiments.pcr.scan_scripts_page import draw_folder, tables
+from experiments.pcr.scan_scripts import draw_folder, tables
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
