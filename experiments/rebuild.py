@@ -24,7 +24,7 @@ from experiments.pages import PAGES as PAPERS
 from experiments.pcr.first_page import write_first_page
 from experiments.pcr.model_validation_page import report_validation
 from experiments.pcr.quality_overview import save_overview
-from experiments.pcr.scan_scripts_page import write_page as write_scripts
+from experiments.pcr.scan_scripts import write_page as write_scripts
 from experiments.pcr.time_to_target_page import write_projected
 from experiments.pcr.tolerance_slopes import measured_in, write_slopes
 from experiments.pcr.tolerance_vs_training import write_comparison

@@ -16,7 +16,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from experiments.comet.settings import ActivationStudyConfig
-from experiments.gpu.settings import GpuConfig
 from experiments.report import ReportConfig
 from pcr_exp.cli import schemas
 from pcr_exp.config.compose import load, prepare_hydra
@@ -24,7 +23,6 @@ from pcr_exp.places import CONFIGS
 
 SCHEMAS: dict[str, type] = schemas() | {
     "activation_study": ActivationStudyConfig,
-    "gpu": GpuConfig,
     "report": ReportConfig,
 }
 """Of every command that Hydra composes, by the name of its YAML file."""

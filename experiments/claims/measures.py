@@ -25,7 +25,7 @@ from experiments.claims.committed import (
     three_values,
 )
 from experiments.claims.verdict import at_least, half_the_gain
-from experiments.combined.frame import OFF, combined_frame
+from experiments.combined.page import OFF, combined_frame
 from experiments.echoing.frame import echo_frame
 from experiments.threelc.frame import gradient_frame, published
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
@@ -352,11 +352,19 @@ def _s(row: pd.Series) -> str:
     return f"s = {row['sparsity']:.2f}"
 
 
+def _memory(committed: Committed) -> dict[str, pd.DataFrame]:
+    """By network, what an update keeps: a row per mode."""
+    return {
+        words: committed.rows(f"{folder}/activation_memory.csv").set_index("mode")
+        for folder, words in _NETWORKS.items()
+    }
+
+
 def kept_bytes_over_ours(committed: Committed, file: str) -> list[Measured]:
     """All bytes that wait for backward without compression over those with it."""
     found = []
-    for folder, words in _NETWORKS.items():
-        kept = committed.rows(f"{folder}/activation_memory.csv").set_index("mode")["kept_bytes"]
+    for words, modes in _memory(committed).items():
+        kept = modes["kept_bytes"]
         found.append(exactly(f"{words}, bound 0.01", kept["none"] / kept["quantise 0.01"]))
     of_combination = dict(
         iter(combined_frame(committed.runs(file.rpartition("/")[0])).groupby("combination"))
@@ -377,21 +385,15 @@ def conv_ratio_at_the_last_look(committed: Committed, file: str) -> list[Measure
 
 def lossless_ratio(committed: Committed, _: str) -> list[Measured]:
     """Bytes of convolution inputs over those of lossless compression."""
-    return [
-        exactly(words, committed.row(f"{folder}/activation_memory.csv", "mode == 'lossless'")["ratio"])
-        for folder, words in _NETWORKS.items()
-    ]
+    return [exactly(words, modes["ratio"]["lossless"]) for words, modes in _memory(committed).items()]
 
 
 def share_of_conv_inputs(committed: Committed, _: str) -> list[Measured]:
     """Convolution inputs in % of everything that waits for backward."""
-    found = []
-    for folder, words in _NETWORKS.items():
-        file = f"{folder}/activation_memory.csv"
-        conv_bytes = float(committed.row(file, "mode == 'lossless'")["conv_bytes"])
-        kept_bytes = float(committed.row(file, "mode == 'none'")["kept_bytes"])
-        found.append(exactly(words, 100 * conv_bytes / kept_bytes))
-    return found
+    return [
+        exactly(words, 100 * modes["conv_bytes"]["lossless"] / modes["kept_bytes"]["none"])
+        for words, modes in _memory(committed).items()
+    ]
 
 
 def error_std(committed: Committed, file: str) -> list[Measured]:

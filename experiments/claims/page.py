@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.claim import claims_frame
+from experiments.claims.claim import claims_frame, read_claims
 from experiments.claims.committed import EXACT, NONE, Committed
-from experiments.claims.declared import read_claims
 from experiments.claims.verdict import NOT_YET, RECALLED, UNDECIDED, VERDICTS
 from pcr_exp.analysis.tables import markdown_table, three_figures
 from pcr_exp.errors import RunError

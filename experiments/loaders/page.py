@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from experiments.loaders.figures import (
-    charged_per_request,
-    draw_file_per_image,
-    draw_loaders,
-    is_charged,
-)
 from experiments.loaders.peers.catalogue import differs_of, filter_of, is_ours, title_of
-from pcr_exp.analysis.figure import save_figure
+from pcr_exp.analysis.figure import note, panel_title, panels, save_figure
+from pcr_exp.analysis.style import MUTED, style
 from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
 from pcr_exp.analysis.throughput import (
+    REFERENCE,
     Throughput,
     free_running,
     load_throughput,
@@ -34,7 +32,79 @@ from pcr_exp.analysis.throughput_page import (
     draw_throughput_vs_scan,
     facts,
     is_per_request,
+    level_of_loader,
 )
+
+PEER_COLOR = "#9aa5b1"
+
+_ROOM_FOR_NOTES, _SHORT_NOTE = 0.85, 12
+
+
+def draw_loaders(summary: pd.DataFrame) -> Figure:
+    """All loaders without a limit, as fast as they go, and their ratio to ImageFolder (PIL)."""
+    lines = unlimited(free_running(summary))
+    with style():
+        figure, (ax,) = panels(1)
+        figure.set_size_inches(7, 1.3 + 0.32 * len(lines))
+        _loader_bars(ax, lines, [_ratio(row) for row in lines.to_dict("records")])
+        panel_title(ax, "loaders, no limit", f"n = {lines['n'].min()}, median, smallest to largest")
+    return figure
+
+
+def draw_file_per_image(summary: pd.DataFrame) -> Figure:
+    """Throttles that charge per request: what one request per image costs, and one per record.
+
+    One panel for each limit on latency or requests; there must be one.
+    """
+    charged = charged_per_request(summary)
+    with style():
+        storages = list(dict.fromkeys(charged["storage"]))
+        figure, axes = panels(len(storages), max_columns=2)
+        for ax, storage in zip(axes, storages, strict=True):
+            lines = charged[charged["storage"] == storage]
+            requests = [f"; {files:,} requests an epoch" for files in lines["num_files"]]
+            _loader_bars(ax, lines, requests)
+            facts = f"n = {lines['n'].min()}, median, smallest to largest"
+            panel_title(ax, f"{storage} of latency" if storage.endswith(" ms") else storage, facts)
+    return figure
+
+
+def charged_per_request(summary: pd.DataFrame) -> pd.DataFrame:
+    """The lines for `draw_file_per_image`: our loaders and the reference, where requests are charged for."""
+    free = free_running(summary)
+    charged = free[is_per_request(free)]
+    return charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
+
+
+def is_charged(summary: pd.DataFrame) -> bool:
+    """Whether there is anything for `draw_file_per_image`."""
+    return bool(is_per_request(free_running(summary)).any())
+
+
+def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
+    """Horizontal bars in the order of the lines, first on top."""
+    for position, (row, beside) in enumerate(zip(lines.to_dict("records"), notes, strict=True)):
+        color = level_of_loader(row["loader"]).color if is_ours(row["loader"]) else PEER_COLOR
+        ax.barh(position, row["images_per_s_median"], color=color, height=0.66)
+        ax.hlines(position, row["images_per_s_min"], row["images_per_s_max"], color="black", linewidth=1)
+        words, end = f"{row['images_per_s_median']:,.0f}{beside}", (row["images_per_s_max"], position)
+        note(ax, words, end, (4, 0), va="center", fontsize=8, color=MUTED)
+    several = lines["decode"][lines["loader"].map(is_ours)].nunique() > 1
+    names = [
+        f"{title_of(loader)}, {decode}" if several and is_ours(loader) else title_of(loader)
+        for loader, decode in zip(lines["loader"], lines["decode"], strict=True)
+    ]
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(x=_ROOM_FOR_NOTES if any(len(beside) > _SHORT_NOTE for beside in notes) else 0.25)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("images/s")
+
+
+def _ratio(row: dict) -> str:
+    ratio = row["ratio_median"]
+    return "" if ratio != ratio else f"  {ratio:.2f} x"
+
 
 OURS = "baseline"
 """The same bytes as the others read, in records."""
@@ -69,10 +139,9 @@ def beside_to_markdown(rows: pd.DataFrame) -> str:
         cpu=pairs["cpu_s_per_image"] / pairs["cpu_s_per_image_ours"],
     )
     by_loader = pairs.groupby("loader", sort=False)
-    lines = pd.DataFrame({"n": by_loader.size(), "filtered": by_loader["filtered"].first()})
-    for measure in ("images_per_s", "cpu"):
-        for statistic in ("median", "min", "max"):
-            lines[f"{measure}_{statistic}"] = by_loader[measure].agg(statistic)
+    lines = by_loader[["images_per_s", "cpu"]].agg(["median", "min", "max"])
+    lines.columns = ["_".join(column) for column in lines.columns]
+    lines = lines.assign(n=by_loader.size(), filtered=by_loader["filtered"].first())
     return markdown_table(lines.reset_index(), _COLUMNS)
 
 

@@ -16,11 +16,70 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pcr_exp.errors import LoaderError, PcrExpError
+from pcr_exp.measuring.throughput.job import Job, Peer
+from pcr_exp.measuring.throughput.measure import check, closing, measure, pretend_to_train
+from pcr_exp.system.machine import own_cpu_s
 from pcr_exp.system.process import end_with_parent
+
+
+class Arrival(NamedTuple):
+    """A batch came."""
+
+    monotonic_s: float
+    """When it came, by the clock that all processes of the host share."""
+    num_before: int
+    """Images that had come before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What one process got until it was told to stop."""
+
+    arrivals: list[Arrival]
+    num_images: int
+    cpu_s: float
+    """CPU seconds of the process and its workers, which have ended by then; opening the loader included."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Consumed:
+        """What `to_json` wrote."""
+        return cls(**{**values, "arrivals": [Arrival(*arrival) for arrival in values["arrivals"]]})
+
+
+def consume(peer: Peer, folder: Path, job: Job, until_s: float) -> Consumed:
+    """Take batches at the speed of the job's model until `until_s` of the monotonic clock.
+
+    Raises:
+        LoaderError: the epochs ended before, or as `measure` raises it.
+    """
+    cpu_s = own_cpu_s()
+    arrivals, num_images = [], 0
+    batches = closing(peer.batches(folder, job))
+    for images in batches:
+        received_s = time.perf_counter()
+        arrivals.append(Arrival(time.monotonic(), num_images))
+        check(images, job)
+        count = int(images.shape[0])
+        num_images += count
+        if arrivals[-1].monotonic_s >= until_s:
+            break
+        pretend_to_train(count, job, received_s)
+    else:
+        raise LoaderError(
+            f"{job.loader}: {job.num_epochs} epochs ended before the time that was to be measured was over."
+        )
+    batches.close()
+    return Consumed(arrivals, num_images, own_cpu_s() - cpu_s)
+
 
 _MODULE = "experiments.loaders.process"
 _END_S = 10.0
@@ -95,9 +154,6 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
     # Imported here, in the loader's own process, where their time is not measured.
     from experiments.loaders.peers.catalogue import SourceImage, absence, open_format, open_peer
-    from pcr_exp.measuring.throughput.job import Job
-    from pcr_exp.measuring.throughput.measure import measure
-    from pcr_exp.system.machine import own_cpu_s
 
     folder = Path(request["folder"])
     if request["do"] == "build":
@@ -113,8 +169,6 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         }
     job = Job.from_json(request["job"])
     if request["do"] == "consume":
-        from experiments.loaders.consume import consume
-
         return consume(open_peer(job.loader), folder, job, request["until_s"]).to_json()
     _confine(job.cores)
     if request["do"] == "bound":

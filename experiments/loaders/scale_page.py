@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -171,18 +172,17 @@ def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
     save_figure(draw_cost, rows, out, name, caption)
 
 
-STUDY = Study(__doc__, "outputs/scale", repeats=None, images=False)
-STUDY.add("sizes", nargs="*", type=int, help="numbers of images whose order and index are measured")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def write(given: Namespace) -> None:
     """Write the tables and figures."""
-    given = STUDY.parse(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
     if given.sizes:
         cost = pd.DataFrame([row for size in given.sizes for row in measure(size)])
         _save(cost, COST, given.out, given.out)
     _save(simulated_table(), SIMULATED, given.out, given.out)
+
+
+main = Study(__doc__, "outputs/scale", write, repeats=None, images=False)
+main.add("sizes", nargs="*", type=int, help="numbers of images whose order and index are measured")
 
 
 if __name__ == "__main__":

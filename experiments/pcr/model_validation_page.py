@@ -16,15 +16,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
-from experiments.pcr.model_validation import TOLERANCE as RATE_TOLERANCE
-from experiments.pcr.model_validation import Validation, compare, load_validation
-from experiments.pcr.predicted_times import TOLERANCE as TIME_TOLERANCE
-from experiments.pcr.predicted_times import predict_times
+from experiments.pcr.model_validation import (
+    RATE_TOLERANCE,
+    TIME_TOLERANCE,
+    Validation,
+    compare,
+    load_validation,
+    predict_times,
+)
 from pcr_exp.analysis.caption import Caption, hardware_words, of_runs
 from pcr_exp.analysis.figure import (
     BELOW,
     draw_panels,
     footer,
+    note,
     panel_title,
     panels,
     rate_axis,
@@ -157,14 +162,7 @@ def _draw(ax: Axes, rows: pd.DataFrame, bandwidth_mib_per_s: float, model_images
     sizes = np.geomspace(low, high, 100)
     ax.plot(sizes, [roofline_images_per_s(size, **limits) for size in sizes], color=MUTED, linewidth=1.4)
     ax.plot(knee, model_images_per_s, "x", color=MUTED, markersize=7)
-    ax.annotate(
-        f"knee {kilobytes(knee)}",
-        (knee, model_images_per_s),
-        xytext=(0, 7),
-        textcoords="offset points",
-        ha="center",
-        fontsize=8,
-    )
+    note(ax, f"knee {kilobytes(knee)}", (knee, model_images_per_s), (0, 7), ha="center", fontsize=8)
     for level, found in scan_levels(rows):
         middle = found["images_per_s_median"]
         ax.errorbar(

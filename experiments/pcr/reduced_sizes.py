@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -266,13 +267,8 @@ def _frame(network: Any, case: Case, paths: Sequence[Path]) -> pd.DataFrame:
     return pd.DataFrame(rows(network, case, paths))
 
 
-STUDY = Study(__doc__, "outputs/reduced_sizes")
-STUDY.add("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module. Cases whose rows are in the file already are not looked at again."""
-    given = STUDY.parse(arguments)
+def measure(given: Namespace) -> None:
+    """Both tables. Cases whose rows are in the file already are not looked at again."""
     one_core()
     native = sorted(given.images.glob("*/*.JPEG"))
     given.out.mkdir(parents=True, exist_ok=True)
@@ -291,6 +287,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if case.images in sets
     ]
     add_missing(cases, given.out / "accuracy.csv", to_markdown)
+
+
+main = Study(__doc__, "outputs/reduced_sizes", measure)
+main.add("--imagenette", type=Path, help="a folder with {train,val}/<wnid>/*.JPEG")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -225,16 +226,8 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-STUDY = Study(__doc__, "outputs/antialias/features.csv", repeats=None, images=False)
-STUDY.add("--images", type=int, default=1000, help="of each task, at most; of native images all")
-STUDY.add("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
-STUDY.add("--tasks", nargs="+", default=[task.name for task in TASKS])
-STUDY.add("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module. What is in the file already is not measured again."""
-    given = STUDY.parse(arguments)
+def measure(given: Namespace) -> None:
+    """Every task at every scan. What is in the file already is not measured again."""
     one_core()
     network = open_network()
     cases: list[tuple[Row, Callable[[], pd.DataFrame]]] = [
@@ -247,6 +240,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if task.name in given.tasks
     ]
     add_missing(cases, given.out, to_markdown)
+
+
+main = Study(__doc__, "outputs/antialias/features.csv", measure, repeats=None, images=False)
+main.add("--images", type=int, default=1000, help="of each task, at most; of native images all")
+main.add("--scans", nargs="+", default=["baseline", "group_2"], choices=sorted(SCANS))
+main.add("--tasks", nargs="+", default=[task.name for task in TASKS])
+main.add("--kept", type=Path, default=Path("data/benchmarks/antialias"), help="features")
 
 
 if __name__ == "__main__":

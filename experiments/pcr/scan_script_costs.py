@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from experiments.loaders.speed.study import Row, in_turns
+from experiments.loaders.speed.study import Row, by_turns, in_turns
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.images.codec import Decoder, Pixels
@@ -147,22 +147,9 @@ def crop_cases(files: Sequence[bytes], cuts: Mapping[str, CutImages]) -> dict[st
 
 
 def cpu_ms(cases: Mapping[str, Case], num_images: int, turns: int) -> dict[str, NDArray[np.float64]]:
-    """By case, [turns]: CPU milliseconds per image of this thread, the cases by turns at every image.
-
-    What stands first at an image changes from image to image; each case is run once before.
-    """
-    spent = {name: np.zeros(turns) for name in cases}
-    order = list(cases)
-    for case in cases.values():
-        case(0)
-    for turn in range(turns):
-        for image in range(num_images):
-            first = (image + turn) % len(order)
-            for name in [*order[first:], *order[:first]]:
-                started_s = time.thread_time()
-                cases[name](image)
-                spent[name][turn] += time.thread_time() - started_s
-    return {name: 1e3 * seconds / num_images for name, seconds in spent.items()}
+    """By case, [turns]: CPU milliseconds per image of this thread, the cases by turns at every image."""
+    spent_s = list(by_turns(cases, num_images, turns))
+    return {name: 1e3 * np.array([turn[name] for turn in spent_s]) / num_images for name in cases}
 
 
 Write = Callable[[bytes], object]

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from math import lcm
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.loaders.consume import Consumed
 from experiments.loaders.contest import workspace_of
 from experiments.loaders.formats import Workspace
 from experiments.loaders.peers.catalogue import OURS, decoder_label
-from experiments.loaders.process import LoaderProcess
+from experiments.loaders.process import Consumed, LoaderProcess
 from experiments.pcr.model_validation import add_validation
 from pcr_exp.config.scan import scan_of
 from pcr_exp.config.throughput import ThroughputConfig
@@ -173,33 +173,29 @@ def validation_rows(
     for count in config.processes:
         with Readers(folder, count) as readers:
             readers.warm(jobs[0])
-            for repeat in range(config.repeats):
-                for job in jobs:
-                    rate = readers.measure(
-                        replace(job, seed=job.seed + repeat),
-                        settle_s=config.settle_s,
-                        measure_s=config.measure_s,
-                        window_images=window,
-                        epoch_images=indexes[scan_of(job.loader).encoding].num_samples,
-                    )
-                    yield {
-                        "repeat": repeat,
-                        "num_processes": count,
-                        "scan": job.loader,
-                        "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
-                        "storage": job.storage.name,
-                        "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
-                        "latency_ms": job.storage.latency_ms,
-                        "requests_per_s": job.storage.requests_per_s,
-                        "model_images_per_s": job.model_images_per_s,
-                        **_reads(indexes, job.loader),
-                        "images_per_s": rate.images_per_s,
-                        "slowest_images_per_s": rate.slowest_images_per_s,
-                        "num_images": rate.num_images,
-                        "cpu_s_per_image": rate.cpu_s_per_image,
-                    }
-                    done += 1
-                    progress(done, total)
+            for repeat, job in product(range(config.repeats), jobs):
+                rate = readers.measure(
+                    replace(job, seed=job.seed + repeat),
+                    settle_s=config.settle_s,
+                    measure_s=config.measure_s,
+                    window_images=window,
+                    epoch_images=indexes[scan_of(job.loader).encoding].num_samples,
+                )
+                yield {
+                    "repeat": repeat,
+                    "num_processes": count,
+                    "scan": job.loader,
+                    "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
+                    "storage": job.storage.name,
+                    "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
+                    "latency_ms": job.storage.latency_ms,
+                    "requests_per_s": job.storage.requests_per_s,
+                    "model_images_per_s": job.model_images_per_s,
+                    **_reads(indexes, job.loader),
+                    **asdict(rate),
+                }
+                done += 1
+                progress(done, total)
 
 
 def _reads(indexes: dict[str, RecordIndex], loader: str) -> dict[str, float]:

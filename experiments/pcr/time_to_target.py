@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments.pcr.learning import GROUP_COLUMNS
-from experiments.pcr.predicted_times import steady_images_per_s
+from experiments.pcr.model_validation import steady_images_per_s
 from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from experiments.loaders.speed.study import Study
 from pcr_exp.analysis.tables import markdown_table, percent
 from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import load_tolerance
@@ -129,20 +130,17 @@ def _points(row: dict[str, Any]) -> str:
     return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="+", type=Path, help="of experiments.tolerance")
-    parser.add_argument("--out", type=Path, default=Path("outputs/decode_modes/frozen"))
-    given = parser.parse_args()
+def write(given: Namespace) -> None:
+    """Write both files, and print the page."""
     table = mode_table([load_tolerance(folder) for folder in given.folders])
     make_folder(given.out)
     write_atomic(given.out / "modes.csv", [table.to_csv(index=False).encode()])
     write_atomic(given.out / "modes.md", [mode_page(table).encode()])
     print(mode_page(table))
 
+
+main = Study(__doc__, "outputs/decode_modes/frozen", write, repeats=None, images=False)
+main.add("folders", nargs="+", type=Path, help="of experiments.tolerance")
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,7 @@ lose, so scores are normalised: 1 is the score at all scans, 0 is guessing.
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from experiments.loaders.speed.study import Study
 from experiments.pcr.accuracy_vs_mssim import LEAST_LEVELS
 from experiments.pcr.tolerance_modes import scores_of, weights_of
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
@@ -242,16 +243,13 @@ def _caption(measured: Sequence[Measured]) -> Caption:
     )
 
 
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="+", type=Path, help="of experiments.tolerance")
-    parser.add_argument("--out", type=Path, default=Path("outputs/tolerance"))
-    given = parser.parse_args()
+def write(given: Namespace) -> None:
+    """Write, and print the page."""
     print(slopes_page(write_slopes(given.folders, given.out)))
 
+
+main = Study(__doc__, "outputs/tolerance", write, repeats=None, images=False)
+main.add("folders", nargs="+", type=Path, help="of experiments.tolerance")
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,7 @@ rows go to outputs/codec_speed/codec.csv.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import skimage.data
@@ -97,9 +97,6 @@ def measure_codec(case: str, repeats: int) -> Iterator[Row]:
         }
 
 
-STUDY = Study(__doc__, "outputs/codec_speed/codec.csv", repeats=9, images=False)
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Every case; the repeats of each follow each other."""
     torch.set_num_threads(1)
@@ -107,10 +104,7 @@ def rows(given: Namespace) -> Iterator[Row]:
         yield from measure_codec(case, given.repeats)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/codec_speed/codec.csv", rows, repeats=9, images=False)
 
 if __name__ == "__main__":
     main()

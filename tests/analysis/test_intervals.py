@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments.claims.power import found_at
+from experiments.claims.committed import found_at
 from pcr_exp.analysis.intervals import (
     INFLUENCES,
     Differences,

@@ -10,8 +10,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.loaders.figures import draw_file_per_image, draw_loaders, is_charged
-from experiments.loaders.page import beside_to_markdown, report_throughput, to_markdown
+from experiments.loaders.page import (
+    beside_to_markdown,
+    draw_file_per_image,
+    draw_loaders,
+    is_charged,
+    report_throughput,
+    to_markdown,
+)
 from pcr_exp.analysis.throughput import (
     BOUND,
     FORMAT_COLUMNS,

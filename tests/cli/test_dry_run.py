@@ -27,7 +27,6 @@ from pcr_exp.runs.manifest import new_manifest, write_manifest
 
 MODULES = {name: f"pcr_exp.cli.{name}" for name in schemas()} | {
     "activation_study": "experiments.comet.study",
-    "gpu": "experiments.gpu.parts",
     "report": "experiments.report",
 }
 """Where each command is planned."""

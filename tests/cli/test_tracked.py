@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.gpu.parts import PARTS, gpu
 from experiments.report import report
 from experiments.throughput import throughput
 from pcr_exp.analysis.report import Report
@@ -112,16 +111,6 @@ def test_report_shows_its_table_and_prints_its_page(
     assert asked == [Path("results")]
     assert recorder.shown["table"] == ["table"] and recorder.shown["artifact"][0] == "report"
     assert "Page" in capsys.readouterr().out
-
-
-def test_a_part_of_what_a_gpu_is_asked_shows_its_rows(
-    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"measure": "update", "n": 2, "update_s": 0.5}]
-    monkeypatch.setitem(PARTS, "memory", lambda *_: iter([("updates", lambda: rows)]))
-    gpu(compose("gpu", "part=memory", "device=cpu", f"out={tmp_path}", "tracking=wandb"))
-    assert recorder.shown["table"] == ["memory"] and recorder.shown["finish"] == ["finished"]
-    assert recorder.shown["artifact"] == ["gpu-memory", "measured.json", "memory.csv"]
 
 
 def test_the_demo_shows_its_report_and_each_of_its_runs(

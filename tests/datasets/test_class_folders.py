@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.gpu.parts import copy_classes
+from experiments.gpu import copy_classes
 from pcr_exp.datasets.folder import read
 from pcr_exp.errors import DatasetError
 

@@ -11,14 +11,16 @@ import torch
 from matplotlib.axes import Axes
 from torch import nn
 
-from experiments.comet.figures import (
+from experiments.comet.page import (
     draw_activation_memory,
     draw_codec_errors,
     draw_gradient_errors,
     draw_gradient_sigma,
     draw_layer_bounds,
+    draw_run_layers,
+    memory_markdown,
+    write_study,
 )
-from experiments.comet.page import draw_run_layers, memory_markdown, write_study
 from experiments.comet.study import (
     CODEC_COLUMNS,
     MEMORY_COLUMNS,

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.claims.claim import CERTAINTIES, Claim, judge, ranges_of
+from experiments.claims.claim import CERTAINTIES, MEASURES, Claim, claim_of, judge, ranges_of, read_claims
 from experiments.claims.committed import (
     ALL,
     BOOTSTRAP,
@@ -26,8 +26,6 @@ from experiments.claims.committed import (
     mean_of,
     three_values,
 )
-from experiments.claims.declared import MEASURES, claim_of, read_claims
-from experiments.claims.learned import DISTANCE, LOSS_SHARE
 from experiments.claims.measures import (
     of_groups,
     speedup_over_the_best_other,
@@ -35,10 +33,12 @@ from experiments.claims.measures import (
 )
 from experiments.claims.page import BEGIN, END, PAGE, RULE, TABLE, with_short_table, write_claims
 from experiments.claims.verdict import (
+    DISTANCE,
     EQUAL,
     FAILS,
     HOLDS,
     IN_PART,
+    LOSS_SHARE,
     NEAR,
     NOT_HERE,
     NOT_YET,

@@ -13,8 +13,14 @@ import pandas as pd
 import pytest
 from made_runs import written
 
-from experiments.combined.frame import OFF, combined_frame, combined_summary
-from experiments.combined.page import combined_markdown, draw_combined, write_combined
+from experiments.combined.page import (
+    OFF,
+    combined_frame,
+    combined_markdown,
+    combined_summary,
+    draw_combined,
+    write_combined,
+)
 from experiments.pages import PAGES
 from pcr_exp.activations.quantise import QuantiseConfig
 from pcr_exp.analysis.frame import run_frame
@@ -31,7 +37,7 @@ ECHO = ExampleBeforeConfig(factor=2)
 
 
 def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), seed: int = 0) -> None:
-    """12 updates of 16 images; each neighbour that is on saves a share of its own at its place."""
+    """12 updates of 16 images; each method that is on saves a share of its own at its place."""
     echo = ECHO if "echo" in on else EchoConfig()
     gradients = ThreeLCConfig() if "threelc" in on else GradientsConfig()
     activations = QuantiseConfig(name="error_bounded" if "activations" in on else "none", interval=10)
@@ -213,7 +219,7 @@ def test_ways_of_keeping_activations_are_compared_alone(tmp_path: Path, make_run
     assert [path.name for path in report.figures][-3:] == ["combined.pdf", "combined.png", "combined.csv"]
 
 
-def test_runs_of_fewer_neighbours_are_not_for_this_table(tmp_path: Path, make_run: MakeRun) -> None:
+def test_runs_of_fewer_methods_are_not_for_this_table(tmp_path: Path, make_run: MakeRun) -> None:
     for scan in ("baseline", "group_5"):
         for on in ((), ("echo",)):
             write(tmp_path, make_run, scan, on)

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from made_runs import written
 
-from experiments.pcr.differences import draw_differences
 from experiments.pcr.learning import (
     DEPLOYMENT_COLUMNS,
     deployment_table,
     deployment_to_markdown,
+    draw_differences,
     write_deployment,
 )
 from pcr_exp.analysis.frame import run_frame

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.claims.learned import too_short
+from experiments.claims.verdict import too_short
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run, read_runs
 

@@ -17,8 +17,7 @@ from PIL import Image
 from experiments.photographs import layouts
 from experiments.photographs.__main__ import main
 from experiments.photographs.found import expected_table, find, page_table, sets_table
-from experiments.photographs.git_files import GitFiles, Repository
-from experiments.photographs.layouts import SOURCES, lay, read_origin
+from experiments.photographs.layouts import SOURCES, GitFiles, Repository, lay, read_origin
 from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import DatasetError
 from pcr_exp.places import CHECKOUT

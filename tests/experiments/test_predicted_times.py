@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.pcr.model_validation import TIME_COLUMNS, predict_times, steady_images_per_s
 from experiments.pcr.model_validation_page import times_to_markdown
-from experiments.pcr.predicted_times import TIME_COLUMNS, predict_times, steady_images_per_s
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 

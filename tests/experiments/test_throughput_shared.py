@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from throughput_jobs import job, write_images
 
-from experiments.loaders.consume import Arrival, Consumed, consume
-from experiments.loaders.process import answer
+from experiments.loaders.process import Arrival, Consumed, answer, consume
 from experiments.pcr.shared_readers import Readers, shared_rate
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.datasets.sample import Sample

@@ -1,8 +1,8 @@
 """FFCV: one memory-mapped file, decoded by compiled threads.
 
 What differs: threads, not processes; whole images are decoded, by libjpeg's fast and less exact inverse DCT,
-and crops are resized by area. Its own writer would encode images again, and smaller (`beton_again`); here its
-file holds the JPEG bytes as they are, as for all others. Its code is compiled once per process, before
+and crops are resized by area. Its own writer would encode images again, and smaller (`ffcv_reencoded`); here
+its file holds the JPEG bytes as they are, as for all others. Its code is compiled once per process, before
 batches are counted.
 """
 

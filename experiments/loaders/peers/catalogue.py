@@ -110,7 +110,7 @@ PEERS: dict[str, PeerEntry] = {
     ),
     "ffcv_again": PeerEntry(
         "FFCV, its own files",
-        *("ffcv", "ffcv_again", "beton_again", "areas", "ffcv"),
+        *("ffcv", "ffcv_again", "ffcv_reencoded", "areas", "ffcv"),
         differs=f"LOSSY: images encoded again at JPEG quality 90, 4:2:0; {_FFCV}",
         install=_FFCV_EXTRA,
     ),

@@ -63,10 +63,6 @@ def folder_dataset(root: Path) -> DatasetConfig:
     ).dataset
 
 
-STUDY = Study(__doc__, "outputs/records_speed/build_time.csv")
-STUDY.add("--peers", nargs="*", default=["tfrecord"])
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Of all images of the folder."""
     with TemporaryDirectory() as temporary:
@@ -74,10 +70,8 @@ def rows(given: Namespace) -> Iterator[Row]:
         yield from build_times(folder_dataset(linked), given.peers, repeats=given.repeats)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/records_speed/build_time.csv", rows)
+main.add("--peers", nargs="*", default=["tfrecord"])
 
 if __name__ == "__main__":
     main()

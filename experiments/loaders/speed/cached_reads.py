@@ -189,9 +189,6 @@ def _length(group: int) -> int:
     return round(RECORD_BYTES * GROUP_SHARES[group])
 
 
-STUDY = Study(__doc__, "outputs/cache/cached_reads.csv", repeats=None, images=False)
-
-
 def rows(_: Namespace, num_jobs: Sequence[int] = (1, 4)) -> Iterator[Row]:
     """Every reading, cache size and cache."""
     for (name, reading), jobs, share in product(READINGS.items(), num_jobs, (0.0, *CACHE_SHARES)):
@@ -201,10 +198,7 @@ def rows(_: Namespace, num_jobs: Sequence[int] = (1, 4)) -> Iterator[Row]:
             yield {**case, **simulate(reading, kind, max_bytes, jobs)}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/cache/cached_reads.csv", rows, repeats=None, images=False)
 
 if __name__ == "__main__":
     main()

@@ -14,15 +14,14 @@ come without symbols (EOBRUN).
 from __future__ import annotations
 
 import subprocess
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from experiments.loaders.speed.study import Row, Study, native_samples
+from experiments.loaders.speed.study import Row, Study, by_turns, native_samples
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError
@@ -36,16 +35,14 @@ GROUPS = (10, 5)
 ROWS = (1, 2, 3, 4)
 """MCU rows from one place to the next."""
 CROPS_PER_IMAGE = 4
+TODAY = "today"
 _MARGIN_PX = 4
 """What parts are decoded with around them (pcr_exp.images.decoded)."""
 _SOF_CODES = (0xC0, 0xC1, 0xC2)
 
 
-class Case(NamedTuple):
-    """One crop at one group, by the way of decoding: what does it, and the table's share of the bytes."""
-
-    calls: dict[str, Callable[[], Any]]
-    bytes_share: dict[str, float]
+Decoded = tuple[int, str, Callable[[], Any], float]
+"""A crop's group, a way to decode it, what does it, and the table's share of the bytes."""
 
 
 def mcu_height_px(jpeg: bytes) -> int:
@@ -75,8 +72,8 @@ def first_scans(jpeg: bytes, group: int) -> bytes:
     return join_pieces(split_scans(jpeg)[:group])
 
 
-def cases_of(original: bytes, decoder: JpegDecoder, crops: list[Crop]) -> Iterator[tuple[int, Case]]:
-    """(group, case) of each crop. Raises ImageError where the decoder is not for the file."""
+def cases_of(original: bytes, decoder: JpegDecoder, crops: list[Crop]) -> Iterator[Decoded]:
+    """Each crop at each group in each way. Raises ImageError where the decoder is not for the file."""
     step = mcu_height_px(original)
     layout = decoder.read_layout(original)
     frame, starts = layout.frame, {0: to_progressive(original)}
@@ -87,69 +84,57 @@ def cases_of(original: bytes, decoder: JpegDecoder, crops: list[Crop]) -> Iterat
         columns = min(frame.width_px, crop.left + crop.columns + _MARGIN_PX) - left
         for group in GROUPS:
             whole = first_scans(starts[0], group)
-            calls: dict[str, Callable[[], Any]] = {
-                "today": partial(decoder.decode, whole, 1, top, left, rows, columns)
-            }
-            share = {"today": 0.0}
-            wanted = calls["today"]()
+            today = partial(decoder.decode, whole, 1, top, left, rows, columns)
+            yield group, TODAY, today, 0.0
+            wanted = today()
             for every in ROWS:
                 begin = max(0, top - 1) // (step * every) * step * every
                 if begin not in starts:
                     starts[begin] = below(original, frame, begin)
-                file, name = first_scans(starts[begin], group), f"table, every {every} rows"
-                calls[name] = partial(decoder.decode, file, 1, top - begin, left, rows, columns)
-                num_bytes = table_bytes(group, len(layout.blocks), -(-num_mcu_rows // every) - 1)
-                share[name] = num_bytes / len(whole)
-                if not np.array_equal(calls[name](), wanted):
+                file = first_scans(starts[begin], group)
+                call = partial(decoder.decode, file, 1, top - begin, left, rows, columns)
+                if not np.array_equal(call(), wanted):
                     raise AssertionError(f"rows from {begin} on have other pixels")
-            yield group, Case(calls, share)
+                num_bytes = table_bytes(group, len(layout.blocks), -(-num_mcu_rows // every) - 1)
+                yield group, f"table, every {every} rows", call, num_bytes / len(whole)
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every way of every crop in every repeat, crop by crop; the first repeat warms."""
+    """Every way by turns, crop by crop."""
     decoder = find_decoder()
     if decoder is None:
         raise SystemExit("the decoder is missing: `python -m pcr_exp doctor` says how to get it")
     rng = np.random.default_rng(0)
-    cases: list[tuple[int, Case]] = []
+    calls: dict[tuple[int, str], list[Callable[[], Any]]] = {}
+    shares: dict[tuple[int, str], list[float]] = {}
     for sample in native_samples(given.num_images, given.images):
         original = sample.path.read_bytes()
         draws = rng.random((CROPS_PER_IMAGE, TrainTransform.num_draws)).tolist()
         try:
             frame = decoder.read_frame(original)
             crops = [random_crop(frame.height_px, frame.width_px, AugmentConfig(), drawn) for drawn in draws]
-            cases += cases_of(original, decoder, crops)
+            of_image = list(cases_of(original, decoder, crops))
         except ImageError:  # CMYK
             continue
-    for repeat in range(-1, given.repeats):
-        spent_s = {(group, name): 0.0 for group, case in cases for name in case.calls}
-        for group, case in cases:
-            for name, call in case.calls.items():
-                began_s = time.thread_time()
-                call()
-                spent_s[group, name] += time.thread_time() - began_s
-        if repeat < 0:
-            continue
+        for group, name, call, share in of_image:
+            calls.setdefault((group, name), []).append(call)
+            shares.setdefault((group, name), []).append(share)
+    num_crops = len(calls[GROUPS[0], TODAY])
+    cases = {case: lambda item, each=each: each[item]() for case, each in calls.items()}
+    for repeat, spent_s in enumerate(by_turns(cases, num_crops, given.repeats)):
         for (group, name), seconds in spent_s.items():
-            of_group = [case for other, case in cases if other == group]
             yield {
                 "group": group,
                 "decoding": name,
                 "repeat": repeat,
-                "ms": 1e3 * seconds / len(of_group),
-                "of_today": seconds / spent_s[group, "today"],
-                "bytes_share": float(np.mean([case.bytes_share[name] for case in of_group])),
+                "ms": 1e3 * seconds / num_crops,
+                "of_today": seconds / spent_s[group, TODAY],
+                "bytes_share": float(np.mean(shares[group, name])),
             }
 
 
-STUDY = Study(__doc__, "outputs/throughput/crop_starts.csv", repeats=7)
-STUDY.add("--num-images", type=int, default=60)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/throughput/crop_starts.csv", rows, repeats=7)
+main.add("--num-images", type=int, default=60)
 
 if __name__ == "__main__":
     main()

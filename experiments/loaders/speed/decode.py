@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -75,9 +75,6 @@ def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bo
     return {**per_image, "images_per_s_per_core": num_images / sum(spent_s.values())}
 
 
-STUDY = Study(__doc__, "outputs/antialias/cost.csv")
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """The cases by turns."""
     one_core()
@@ -92,10 +89,7 @@ def rows(given: Namespace) -> Iterator[Row]:
     return in_turns(cases, given.repeats)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/antialias/cost.csv", rows)
 
 if __name__ == "__main__":
     main()

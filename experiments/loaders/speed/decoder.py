@@ -15,14 +15,14 @@ import io
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from experiments.loaders.speed.study import Row, Study, native_samples
+from experiments.loaders.speed.study import Row, Study, by_turns, native_samples
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError
 from pcr_exp.images.decoded import PartDecoder
@@ -113,12 +113,8 @@ def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], obje
     return call
 
 
-STUDY = Study(__doc__, "outputs/throughput/decoder.csv", repeats=9)
-STUDY.add("--num-images", type=int, default=200)
-
-
 def rows(given: Namespace) -> Iterator[Row]:
-    """One of each case in every repeat, image by image; the first repeat warms."""
+    """The cases by turns, image by image."""
     keep_freed_memory()
     ours, turbo = find_decoder(), find_part_decoder()
     if ours is None or turbo is None:
@@ -143,29 +139,23 @@ def rows(given: Namespace) -> Iterator[Row]:
         for case, call in of_image.items():
             calls.setdefault(case, []).append(call)
     num_measured = len(calls[ORIGINAL, 1.0, "ours"])
-    for repeat in range(-1, given.repeats):
-        spent_s = dict.fromkeys(calls, 0.0)
-        for i, case in product(range(num_measured), calls):
-            began_s = time.process_time()  # of all threads that a package may have
-            calls[case][i]()
-            spent_s[case] += time.process_time() - began_s
-        if repeat >= 0:
-            for (what, area, name), seconds in spent_s.items():
-                yield {
-                    "file": what,
-                    "area": area,
-                    "decoder": name,
-                    "repeat": repeat,
-                    "ms": 1e3 * seconds / num_measured,
-                    "of_original": seconds / spent_s[ORIGINAL, area, "libjpeg-turbo"],
-                    "of_same": seconds / spent_s[what, area, "libjpeg-turbo"],
-                }
+    cases = {case: lambda item, each=each: each[item]() for case, each in calls.items()}
+    # A package may have threads: CPU time is of the whole process.
+    for repeat, spent_s in enumerate(by_turns(cases, num_measured, given.repeats, time.process_time)):
+        for (what, area, name), seconds in spent_s.items():
+            yield {
+                "file": what,
+                "area": area,
+                "decoder": name,
+                "repeat": repeat,
+                "ms": 1e3 * seconds / num_measured,
+                "of_original": seconds / spent_s[ORIGINAL, area, "libjpeg-turbo"],
+                "of_same": seconds / spent_s[what, area, "libjpeg-turbo"],
+            }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/throughput/decoder.csv", rows, repeats=9)
+main.add("--num-images", type=int, default=200)
 
 if __name__ == "__main__":
     main()

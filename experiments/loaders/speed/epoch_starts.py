@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -64,12 +64,6 @@ def measure_epochs(
         }
 
 
-STUDY = Study(__doc__, "outputs/throughput/epoch_starts.csv", repeats=3)
-STUDY.add("--scan", choices=SCANS, default="group_5")
-STUDY.add("--mib-per-s", type=float, default=10)
-STUDY.add("--epochs", type=int, default=4)
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Four records ahead, and as many as the loader chooses, by turns."""
     folder = native_records(NUM_IMAGES, IMAGES_PER_RECORD, images=given.images)
@@ -84,10 +78,10 @@ def rows(given: Namespace) -> Iterator[Row]:
     return in_turns(cases, given.repeats)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/throughput/epoch_starts.csv", rows, repeats=3)
+main.add("--scan", choices=SCANS, default="group_5")
+main.add("--mib-per-s", type=float, default=10)
+main.add("--epochs", type=int, default=4)
 
 if __name__ == "__main__":
     main()

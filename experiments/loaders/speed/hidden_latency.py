@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.loaders.speed.study import Row, Study, native_records
@@ -72,13 +72,6 @@ def measure_latency(
         fetcher.close()
 
 
-STUDY = Study(__doc__, "outputs/throttle/latency.csv", repeats=3)
-STUDY.add("--images-per-record", type=int, nargs="+", default=[1024])
-STUDY.add("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
-STUDY.add("--seconds", type=float, default=3.0)
-STUDY.add("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Every size of records at every group; the repeats of each follow each other in one stream."""
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
@@ -90,10 +83,11 @@ def rows(given: Namespace) -> Iterator[Row]:
             yield from measure_latency(folder, group, storage, repeats=given.repeats, seconds=given.seconds)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/throttle/latency.csv", rows, repeats=3)
+main.add("--images-per-record", type=int, nargs="+", default=[1024])
+main.add("--groups", type=int, nargs="+", default=[1, 2, 5, 10])
+main.add("--seconds", type=float, default=3.0)
+main.add("--unseen", action="store_true", help="keep no header: all reads are a first epoch's")
 
 if __name__ == "__main__":
     main()

@@ -12,7 +12,7 @@ import itertools
 import json
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from experiments.loaders.speed.study import Row, Study
 from pcr_exp.config.loader import StorageConfig
@@ -66,17 +66,6 @@ def measure_reads(
         fetcher.close()
 
 
-STUDY = Study(__doc__, "outputs/object_stores/object_reads.csv", repeats=3, images=False)
-STUDY.add("--server", required=True, help="what to call the server in the table")
-STUDY.add("--url", required=True, help="the folder or bucket that holds the object `blob`")
-STUDY.add("--options", type=json.loads, default={}, help="JSON: the client's own settings")
-STUDY.add("--clients", nargs="+", default=["obstore", "fsspec"])
-STUDY.add("--kb", nargs="+", type=int, default=[14, 27, 100, 400])
-STUDY.add("--latency-ms", nargs="+", type=float, default=[0.0, 10.0, 50.0])
-STUDY.add("--mib-per-s", type=float, default=100)
-STUDY.add("--seconds", type=float, default=2.0)
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Every client, size and latency; the repeats of each follow each other in one stream."""
     for client in given.clients:
@@ -87,10 +76,15 @@ def rows(given: Namespace) -> Iterator[Row]:
             yield from ({"server": given.server, "client": client, **row} for row in found)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/object_stores/object_reads.csv", rows, repeats=3, images=False)
+main.add("--server", required=True, help="what to call the server in the table")
+main.add("--url", required=True, help="the folder or bucket that holds the object `blob`")
+main.add("--options", type=json.loads, default={}, help="JSON: the client's own settings")
+main.add("--clients", nargs="+", default=["obstore", "fsspec"])
+main.add("--kb", nargs="+", type=int, default=[14, 27, 100, 400])
+main.add("--latency-ms", nargs="+", type=float, default=[0.0, 10.0, 50.0])
+main.add("--mib-per-s", type=float, default=100)
+main.add("--seconds", type=float, default=2.0)
 
 if __name__ == "__main__":
     main()

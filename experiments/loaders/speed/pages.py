@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.results.made_by import recorded_hardware
 from pcr_exp.analysis.caption import Caption
-from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
+from pcr_exp.analysis.figure import BELOW, footer, new_figure, note, panel_title, panels, save_figure
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
 from pcr_exp.analysis.tables import span
 
@@ -142,60 +142,40 @@ def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str)
         middle = found.median()
         ax.barh(place, middle, height=0.62, color=OTHER_LOOKS[0][0])
         ax.hlines(place, found.min(), found.max(), color="black", linewidth=1)
-        ax.annotate(
-            f"{middle:,.0f}",
-            (found.max(), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=MUTED,
-        )
+        note(ax, f"{middle:,.0f}", (found.max(), place), (4, 0), va="center", fontsize=8, color=MUTED)
     ax.margins(x=0.2)
     ax.grid(axis="y", visible=False)
 
 
 def redraw_throttle(folder: Path, out: Path) -> list[Path]:
     """The figure `throttle` of a folder of tables."""
-    ratios = throttle_ratios(folder)
-    caption = Caption(
-        shows="The throttle takes as long as devices that are really slow",
-        of=("reads, epochs and gradients · no task · no model · no crops",),
-        n=_repeats(ratios, ["place", "setting"]),
-        hardware=recorded_hardware(folder),
-        storage="storage: MiB/s as each line says",
-    )
-    return save_figure(draw_throttle, ratios, out, "throttle", caption)
+    rows = throttle_ratios(folder)
+    shows = "The throttle takes as long as devices that are really slow"
+    of = "reads, epochs and gradients · no task · no model · no crops"
+    caption = _caption(folder, shows, of, rows, ["place", "setting"], "storage: MiB/s as each line says")
+    return save_figure(draw_throttle, rows, out, "throttle", caption)
 
 
 def redraw_codec(folder: Path, out: Path) -> list[Path]:
     """The figure `codec_speed` of codec.csv; its own CSV is a copy of it."""
     rows = pd.read_csv(folder / "codec.csv")
-    caption = Caption(
-        shows="How fast 3LC's codec works",
-        of=("tensors of 32-bit floats · no task · no model",),
-        n=_repeats(rows, ["tensors"]),
-        hardware=recorded_hardware(folder),
-        storage="no storage: tensors lie in memory",
-    )
+    of, storage = "tensors of 32-bit floats · no task · no model", "no storage: tensors lie in memory"
+    caption = _caption(folder, "How fast 3LC's codec works", of, rows, ["tensors"], storage)
     return save_figure(draw_codec, rows, out, "codec_speed", caption)
 
 
 def redraw_encode(folder: Path, out: Path) -> list[Path]:
     """The figure `encode_speed` of encode.csv; its own CSV is a copy of it."""
     rows = pd.read_csv(folder / "encode.csv")
-    caption = Caption(
-        shows="How fast images become records",
-        of=(f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model",),
-        n=_repeats(rows, ["library"]),
-        hardware=recorded_hardware(folder),
-        storage="storage without a limit in MiB/s",
-    )
+    of = f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model"
+    storage = "storage without a limit in MiB/s"
+    caption = _caption(folder, "How fast images become records", of, rows, ["library"], storage)
     return save_figure(draw_encode, rows, out, "encode_speed", caption)
 
 
-def _repeats(rows: pd.DataFrame, keys: list[str]) -> str:
-    return f"n = {span(rows.groupby(keys).size())} repeats"
+def _caption(folder: Path, shows: str, of: str, rows: pd.DataFrame, case: list[str], storage: str) -> Caption:
+    n = f"n = {span(rows.groupby(case).size())} repeats"
+    return Caption(shows=shows, of=(of,), n=n, hardware=recorded_hardware(folder), storage=storage)
 
 
 NAME = "cached_reads"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,16 +124,14 @@ def _encode_seconds(images: Path, num_workers: int) -> float:
 MEASURES = {"index": measure_index, "prefix": measure_prefix, "encode": measure_encode}
 
 
-STUDY = Study(__doc__, "outputs/records_speed")
-STUDY.add("what", nargs="+", choices=MEASURES)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    given = STUDY.parse(arguments)
+def tables(given: Namespace) -> None:
+    """The tables that were asked for."""
     for what in given.what:
         save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")
 
+
+main = Study(__doc__, "outputs/records_speed", tables)
+main.add("what", nargs="+", choices=MEASURES)
 
 if __name__ == "__main__":
     main()

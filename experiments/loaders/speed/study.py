@@ -1,10 +1,12 @@
 """The harness of benchmarks: arguments, cases by turns, rows on disk, and the table that follows from them.
 
-    STUDY = Study(__doc__, "outputs/throughput/decoder.csv", repeats=9)
-    STUDY.add("--num-images", type=int, default=200)
+    def rows(given: Namespace) -> Iterator[Row]: ...
 
-    def main(arguments: Sequence[str] | None = None) -> None:
-        STUDY.run(rows, arguments)                  # rows(given) yields dicts
+    main = Study(__doc__, "outputs/throughput/decoder.csv", rows, repeats=9)
+    main.add("--num-images", type=int, default=200)
+
+    if __name__ == "__main__":
+        main()
 
 Columns left of `repeat` name the case; those right of it were measured.
 """
@@ -16,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -26,24 +28,38 @@ from pcr_exp.records.encode import encode_split
 from pcr_exp.system.process import keep_freed_memory
 
 IMAGES = Path("../shared/data/imagenet_native_sample")
-
 RECORDS = Path("data/benchmarks")
-
-Row = dict[str, Any]
-
 TABLES_FILE = "tables.md"
 """Beside the page of a folder: every case of its CSV files."""
+Row = dict[str, Any]
+Name = TypeVar("Name")
 
 
 class Study:
-    """The command line of a program that measures: `--out`, `--repeats`, `--images` and what it adds."""
+    """A program that measures: a command line with `--out`, `--repeats`, `--images` and what it adds."""
 
-    def __init__(self, doc: str | None, out: str, *, repeats: int | None = 5, images: bool = True) -> None:
-        """`out` is the default of `--out`: a CSV file, or a folder. `repeats=None`: nothing is repeated."""
+    def __init__(
+        self,
+        doc: str | None,
+        out: str,
+        rows: Callable[[argparse.Namespace], Iterable[Row] | None],
+        *,
+        repeats: int | None = 5,
+        images: bool = True,
+    ) -> None:
+        """Take the arguments that all have.
+
+        Args:
+            doc: Of the program.
+            out: The default of `--out`: a CSV file that rows are kept in, or a folder.
+            rows: Measures, given the arguments; None if it has kept its rows itself.
+            repeats: The default of `--repeats`; None: nothing is repeated.
+            images: Whether it measures images.
+        """
         self._parser = argparse.ArgumentParser(
             description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        self._default = Path(out)
+        self._rows, self._default = rows, Path(out)
         if images:
             self.add("--images", type=Path, default=IMAGES, help="a folder of .JPEG files")
         if repeats is not None:
@@ -54,19 +70,14 @@ class Study:
         """Take an argument, as argparse does."""
         self._parser.add_argument(*flags, **how)
 
-    def parse(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-        """What was given; `out` may be a folder where a file is the default."""
+    def __call__(self, arguments: Sequence[str] | None = None) -> None:
+        """Measure, print the table, keep its rows; `--out` may be a folder where a file is the default."""
         given = self._parser.parse_args(arguments)
         if self._default.suffix and not given.out.suffix:
             given.out /= self._default.name
-        return given
-
-    def run(
-        self, rows: Callable[[argparse.Namespace], Iterable[Row]], arguments: Sequence[str] | None = None
-    ) -> None:
-        """Measure, print the table, and keep its rows."""
-        given = self.parse(arguments)
-        save_rows(list(rows(given)), given.out)
+        rows = self._rows(given)
+        if rows is not None:
+            save_rows(list(rows), given.out)
 
 
 def in_turns(cases: Iterable[tuple[Row, Callable[[], Row]]], repeats: int) -> Iterator[Row]:
@@ -80,6 +91,36 @@ def in_turns(cases: Iterable[tuple[Row, Callable[[], Row]]], repeats: int) -> It
     for repeat in range(repeats):
         for case, measure in cases:
             yield {**case, "repeat": repeat, **measure()}
+
+
+def by_turns(
+    cases: Mapping[Name, Callable[[int], object]],
+    num_items: int,
+    repeats: int,
+    clock: Callable[[], float] = time.thread_time,
+) -> Iterator[dict[Name, float]]:
+    """Seconds of all items by case, once per repeat; at every item each case has its turn.
+
+    Who is first reads the item into the processor's cache: it is another case from item to item. A round
+    before the first repeat warms.
+
+    Args:
+        cases: By name, what does a thing to the item of this number.
+        num_items: Of each repeat.
+        repeats: That are measured.
+        clock: Of this thread's CPU time, or another.
+    """
+    order = list(cases)
+    for repeat in range(-1, repeats):
+        spent_s = dict.fromkeys(order, 0.0)
+        for item in range(num_items):
+            first = (item + max(repeat, 0)) % len(order)
+            for name in [*order[first:], *order[:first]]:
+                started_s = clock()
+                cases[name](item)
+                spent_s[name] += clock() - started_s
+        if repeat >= 0:
+            yield spent_s
 
 
 def one_core() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,13 +128,6 @@ def _whole_windows(num_batches: int, window: int) -> int:
     return -(-num_batches // window) * window
 
 
-STUDY = Study(__doc__, "outputs/throttle/bound.csv", repeats=3)
-STUDY.add("--mib-per-s", type=float, required=True)
-STUDY.add("--scans", nargs="+", choices=SCANS, default=list(SCANS))
-STUDY.add("--decode", default="libjpeg")
-STUDY.add("--shuffle-records", type=int, default=4)
-
-
 def rows(given: Namespace) -> Iterator[Row]:
     """Every scan level, in a stream of its own whose repeats follow each other."""
     torch.set_num_threads(1)
@@ -149,10 +142,11 @@ def rows(given: Namespace) -> Iterator[Row]:
             )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module."""
-    STUDY.run(rows, arguments)
-
+main = Study(__doc__, "outputs/throttle/bound.csv", rows, repeats=3)
+main.add("--mib-per-s", type=float, required=True)
+main.add("--scans", nargs="+", choices=SCANS, default=list(SCANS))
+main.add("--decode", default="libjpeg")
+main.add("--shuffle-records", type=int, default=4)
 
 if __name__ == "__main__":
     main()
