@@ -117,8 +117,8 @@ class _PartialRead(NamedTuple):
 
     record: int
     group: int
-    places: list[tuple[int, int]]
-    """(place in the batch, number in the record) of each image."""
+    images: list[tuple[int, int]]
+    """(position in the batch, number in the record) of each image."""
     files: list[bytes]
     labels: npt.NDArray[np.int64]
     """[N] class indexes of all the record's images."""
@@ -257,16 +257,16 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             RecordError: an image is damaged or cannot be decoded.
             StorageError: the storage could not deliver.
         """
-        places = [self._place(int(index)) for index in indices]
+        locations = [self._locate(int(index)) for index in indices]
         epoch, policy = int(self._epoch), self._by_epoch()
         transform = WholeImageTransform(self.transform, self.images_as)
         decode = self.records.open_decoder(self.decode)
-        found: list[Any] = [None] * len(places)
+        found: list[Any] = [None] * len(locations)
         with kept_random_states() if self.seed is not None else nullcontext():
-            for read_here in self._read(places, epoch, policy):
+            for read_here in self._read(locations, epoch, policy):
                 path = self.records.path(read_here.record)
                 for n, ((position, i), file) in enumerate(
-                    zip(read_here.places, read_here.files, strict=True)
+                    zip(read_here.images, read_here.files, strict=True)
                 ):
                     name = f"image {i} of record {path} (scan group {read_here.group})"
                     pixels = whole_image(decode(file, read_here.group, name))
@@ -311,12 +311,12 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
 
     def id(self, index: int) -> str:
         """What an image is called: for a folder of images, its file."""
-        record, i = self._place(index)
+        record, i = self._locate(index)
         return self._open()[0].header(record).ids[i]
 
     def encoded(self, index: int, group: int | None = None) -> bytes:
         """An image as a JPEG file, at a scan group or with all."""
-        record, i = self._place(index)
+        record, i = self._locate(index)
         wanted = self.records.index.num_groups if group is None else group
         return self._open()[0].read(record, i, wanted)
 
@@ -352,7 +352,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_reader": None}
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate(self, index: int) -> tuple[int, int]:
         """(record, number in it) of an image."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
@@ -371,11 +371,13 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
             )
         return self._policy
 
-    def _read(self, places: list[tuple[int, int]], epoch: int, policy: ScanPolicy) -> Iterable[_PartialRead]:
+    def _read(
+        self, locations: list[tuple[int, int]], epoch: int, policy: ScanPolicy
+    ) -> Iterable[_PartialRead]:
         """The images at these (record, number in it), record by record."""
         images, threads = self._open()
         wanted: dict[int, list[tuple[int, int]]] = {}
-        for position, (record, i) in enumerate(places):
+        for position, (record, i) in enumerate(locations):
             wanted.setdefault(record, []).append((position, i))
         gap = _MAX_GAP_REMOTE_BYTES if threads is not None else _MAX_GAP_BYTES
 

@@ -93,8 +93,8 @@ class Position:
     def state_dict(self) -> dict[str, Any]:
         """Plain values."""
         update, part = divmod(self.batch, self._num_parts)
-        place = {"epoch": self.epoch, "update": update, "part": part, "parts_per_update": self._num_parts}
-        return {"version": VERSION, **place, **self._identity}
+        position = {"epoch": self.epoch, "update": update, "part": part, "parts_per_update": self._num_parts}
+        return {"version": VERSION, **position, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there.

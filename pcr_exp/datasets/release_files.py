@@ -153,7 +153,7 @@ def read_record(path: Path, part_lengths: list[int]) -> ReleaseRecord:
         raise DatasetError(
             f"{path} has {num_bytes} bytes; the index says {sum(part_lengths)}. Copy the record again."
         )
-    places = []
+    pieces_of_groups = []
     with path.open("rb") as file:
         labels = _read_labels(file.read(part_lengths[0]), path)
         for group, length in enumerate(part_lengths[1:], start=1):
@@ -164,8 +164,8 @@ def read_record(path: Path, part_lengths: list[int]) -> ReleaseRecord:
                     f"{path}, scan group {group}: {len(pieces)} pieces for {len(labels)} labels."
                 )
             found = np.array(pieces, dtype=np.int64).reshape(-1, 2)
-            places.append(found + np.array([start, 0]))
-    table = np.stack(places)
+            pieces_of_groups.append(found + np.array([start, 0]))
+    table = np.stack(pieces_of_groups)
     return ReleaseRecord(path, labels, table[:, :, 0], table[:, :, 1])
 
 

@@ -193,7 +193,7 @@ def make_images(
         DatasetError: there is none, an id is there twice, or an image has a label that `classes` does not
             name.
     """
-    ordered = sorted(samples, key=lambda sample: place(sample.id))
+    ordered = sorted(samples, key=lambda sample: sort_key(sample.id))
     if not ordered:
         raise DatasetError(f"{config.name}: there is no image in {config.root}.")
     _check_samples(config.name, ordered, classes)
@@ -261,7 +261,9 @@ def make_dataset(
         )
     named = {label: names for label, names in classes.items() if label not in values}
     seen.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
-    ordered = {split: sorted(chosen, key=lambda sample: place(sample.id)) for split, chosen in splits.items()}
+    ordered = {
+        split: sorted(chosen, key=lambda sample: sort_key(sample.id)) for split, chosen in splits.items()
+    }
     return Dataset(config.name, ordered, classes, seen, dict(fields or {}))
 
 
@@ -356,7 +358,7 @@ def fold_of(group: str, num_folds: int, seed: int) -> int:
     return int.from_bytes(digest[16:24], "big") % num_folds
 
 
-def place(sample_id: str) -> bytes:
+def sort_key(sample_id: str) -> bytes:
     """What a split is sorted by: mixed as if shuffled, the same everywhere, and each image by its name alone.
 
     So the first images of a split are a random subset, and a new image leaves the others in their order.

@@ -99,15 +99,15 @@ def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
         GradientError: the lengths do not add up to the bytes that are there.
     """
     messages = []
-    place = 0
+    end = 0
     for _ in range(num_messages):
-        start = place + _LENGTH_BYTES
-        length = int(data[place:start].clone().view(torch.int32)) if start <= len(data) else 0
-        place = start + length
-        messages.append(data[start:place])
-    if place != len(data):
+        start = end + _LENGTH_BYTES
+        length = int(data[end:start].clone().view(torch.int32)) if start <= len(data) else 0
+        end = start + length
+        messages.append(data[start:end])
+    if end != len(data):
         raise GradientError(
-            f"a bundle of {len(data)} bytes: its {num_messages} messages take {place}. Processes of one run "
+            f"a bundle of {len(data)} bytes: its {num_messages} messages take {end}. Processes of one run "
             "need the same version and the same gradients= settings."
         )
     return messages

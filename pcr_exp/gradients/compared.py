@@ -196,8 +196,8 @@ class TopK:
         if not torch.isfinite(values).all():
             return nan_message(values, 0)
         chosen = torch.zeros(len(values), dtype=torch.bool, device=values.device)
-        places = values.abs().topk(math.ceil(self.fraction * len(values)), sorted=False).indices
-        chosen[places] = True
+        largest = values.abs().topk(math.ceil(self.fraction * len(values)), sorted=False).indices
+        chosen[largest] = True
         message = torch.cat([pack_bits(chosen), values[chosen].view(torch.uint8)])
         return message, torch.where(chosen, values, 0)
 

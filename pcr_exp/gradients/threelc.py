@@ -170,8 +170,8 @@ def unpack(packed: Tensor, num_digits: int) -> Tensor:
 def _tables(device: torch.device) -> list[Tensor]:
     # For each of the five parts, its digit in every byte.
     every = torch.arange(NUM_CODES, device=device)
-    places = reversed(range(DIGITS_PER_BYTE))
-    return [(every // 3**place % 3).to(torch.uint8) for place in places]
+    powers = reversed(range(DIGITS_PER_BYTE))
+    return [(every // 3**power % 3).to(torch.uint8) for power in powers]
 
 
 SHORTEST = 2

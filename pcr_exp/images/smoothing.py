@@ -82,11 +82,11 @@ def _absent(prefix: Prefix, tables: tuple[int, ...]) -> dict[int, tuple[int, ...
 
 def _zigzag() -> list[tuple[int, int]]:
     """(row, column) of every coefficient in zigzag order (T.81, figure 5)."""
-    places = [(row, column) for row in range(8) for column in range(8)]
-    return sorted(places, key=lambda p: (p[0] + p[1], p[0] if (p[0] + p[1]) % 2 else p[1]))
+    frequencies = [(row, column) for row in range(8) for column in range(8)]
+    return sorted(frequencies, key=lambda p: (p[0] + p[1], p[0] if (p[0] + p[1]) % 2 else p[1]))
 
 
-_FREQUENCIES = [max(place) for place in _zigzag()]
+_FREQUENCIES = [max(pair) for pair in _zigzag()]
 """By place in zigzag order, the higher of the two frequencies."""
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
@@ -233,9 +233,9 @@ def with_no_bits_missing(jpeg: Buffer) -> bytes | None:
         return None
     changed = bytearray(jpeg)
     tables = b""
-    for number, (component, place) in enumerate(structure.components.items()):
-        tables += _table_segment(number, structure.tables[jpeg[place]], positions[component])
-        changed[place] = number
+    for number, (component, at) in enumerate(structure.components.items()):
+        tables += _table_segment(number, structure.tables[jpeg[at]], positions[component])
+        changed[at] = number
     for scan in structure.scans:
         position, high, low = positions[scan.component], jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
         changed[scan.bits] = (high - position if high else 0) << 4 | low - position
@@ -269,7 +269,7 @@ def _read(jpeg: Buffer) -> _Structure | None:
                 scans.append(_Scan(jpeg[at + 1], jpeg[spectrum], jpeg[spectrum + 1], spectrum + 2))
                 if not scans[-1].first <= scans[-1].last <= _LAST_COEFFICIENT:
                     return None
-    if not {jpeg[place] for place in components.values()} <= tables.keys():
+    if not {jpeg[at] for at in components.values()} <= tables.keys():
         return None
     return _Structure(tables, table_segments, components, scans)
 
@@ -280,8 +280,8 @@ def _fits(jpeg: Buffer, structure: _Structure, positions: dict[int, int]) -> boo
         position, high, low = positions.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
         if low < position or 0 < high <= position:
             return False
-    for component, place in structure.components.items():
-        quantisers = structure.tables[jpeg[place]]
+    for component, at in structure.components.items():
+        quantisers = structure.tables[jpeg[at]]
         if max(quantisers[1:]) << positions[component] > _LARGEST_QUANTISER:
             return False
     return True

@@ -46,7 +46,7 @@ class FixedSample:
 
     def id(self, position: int) -> str:
         """What an image is called."""
-        prefix, i = self._places[position]
+        prefix, i = self._samples[position]
         return prefix.ids[i]
 
     def image(self, position: int, group: int) -> Source:
@@ -55,17 +55,17 @@ class FixedSample:
         Raises:
             RecordError: it cannot be decoded.
         """
-        prefix, i = self._places[position]
+        prefix, i = self._samples[position]
         return self._decode(prefix.encoded(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
 
     def num_bytes(self, position: int, group: int) -> int:
         """Bytes of an image's JPEG data up to a scan group."""
-        prefix, i = self._places[position]
+        prefix, i = self._samples[position]
         return len(prefix.encoded(i, group))
 
     def label(self, position: int, name: str) -> int:
         """An image's class index under a named label."""
-        prefix, i = self._places[position]
+        prefix, i = self._samples[position]
         return int(prefix.labels[name][i])
 
     def batches(
@@ -74,22 +74,22 @@ class FixedSample:
         """All images at a scan group, without anything random; the last batch may be short."""
         size = transform.image_size
         for first in range(0, self._num_images, batch_size):
-            places = self._places[first : first + batch_size]
-            images = np.empty((len(places), size, size, 3), dtype=np.uint8)
+            samples = self._samples[first : first + batch_size]
+            images = np.empty((len(samples), size, size, 3), dtype=np.uint8)
             for offset, out in enumerate(images):
                 transform(self.image(first + offset, group), (), out)
-            labels = np.array([prefix.labels[label][i] for prefix, i in places], dtype=np.int64)
+            labels = np.array([prefix.labels[label][i] for prefix, i in samples], dtype=np.int64)
             yield SampleBatch(torch.from_numpy(images), torch.from_numpy(labels))
 
     @cached_property
-    def _places(self) -> list[tuple[RecordPrefix, int]]:
+    def _samples(self) -> list[tuple[RecordPrefix, int]]:
         """For each image, the record that it is in and its place there."""
-        places: list[tuple[RecordPrefix, int]] = []
+        samples: list[tuple[RecordPrefix, int]] = []
         for record in range(len(self._records.index.records)):
-            if len(places) < self._num_images:
+            if len(samples) < self._num_images:
                 prefix = self._records.read_prefix(record, self.full_group)
-                places += [(prefix, i) for i in range(len(prefix))]
-        return places[: self._num_images]
+                samples += [(prefix, i) for i in range(len(prefix))]
+        return samples[: self._num_images]
 
 
 def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, float]:

@@ -45,7 +45,7 @@ from pcr_exp.records.reader import RecordSet
 
 
 def _selected(selection: Selection, slot: SlotSamples) -> Iterator[SampleIndices]:
-    return map(selection.places, slot())
+    return map(selection.locate, slot())
 
 
 def _open_decoder(

@@ -45,7 +45,7 @@ class MixedSource:
 
     def samples(self, laid_out: SampleIndices) -> Ints:
         """The number in its record of each sample."""
-        return laid_out.samples if self.selection is None else self.selection.places(laid_out).samples
+        return laid_out.samples if self.selection is None else self.selection.locate(laid_out).samples
 
 
 class Mixture:

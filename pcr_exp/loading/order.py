@@ -84,9 +84,9 @@ class SampleSequence:
     """How often the epoch used it before."""
 
     @classmethod
-    def once(cls, places: SampleIndices) -> SampleSequence:
-        """Every sample of `places` for the first time."""
-        return cls(places.records, places.samples, np.zeros(len(places.records), dtype=np.int64))
+    def once(cls, indices: SampleIndices) -> SampleSequence:
+        """Every sample of `indices` for the first time."""
+        return cls(indices.records, indices.samples, np.zeros(len(indices.records), dtype=np.int64))
 
 
 class Request(NamedTuple):
@@ -248,13 +248,13 @@ class StreamedOrder:
         self._batch_size = batch_size
         first_use, last_use = (np.full(num_records, -1, dtype=np.int64) for _ in range(2))
         self._num_positions = 0
-        for places in self._chunks():
-            end = self._num_positions + len(places.records)
+        for indices in self._chunks():
+            end = self._num_positions + len(indices.records)
             positions = np.arange(self._num_positions, end)
             # Of repeated indices, numpy keeps the last one assigned.
-            new = first_use[places.records] < 0
-            first_use[places.records[new][::-1]] = positions[new][::-1]
-            last_use[places.records] = positions
+            new = first_use[indices.records] < 0
+            first_use[indices.records[new][::-1]] = positions[new][::-1]
+            last_use[indices.records] = positions
             self._num_positions = end
         used = np.flatnonzero(last_use >= 0)
         self.records: Ints = used[np.argsort(first_use[used])]
@@ -287,8 +287,8 @@ class StreamedOrder:
             rest = SampleIndices(*(column[used:] for column in self._held))
             self._held = laid_end_to_end([rest, next(self._to_come)])
             self._begin += used
-        places = SampleIndices(*(column[first - self._begin : end - self._begin] for column in self._held))
-        return self._number[places.records], places.samples, np.zeros(end - first, dtype=np.int64)
+        indices = SampleIndices(*(column[first - self._begin : end - self._begin] for column in self._held))
+        return self._number[indices.records], indices.samples, np.zeros(end - first, dtype=np.int64)
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
         """As `EpochOrder` says."""

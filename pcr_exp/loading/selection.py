@@ -40,7 +40,7 @@ class Selection:
         """What must be equal where a state goes on."""
         return {"selection": self.fingerprint}
 
-    def places(self, laid_out: SampleIndices) -> SampleIndices:
+    def locate(self, laid_out: SampleIndices) -> SampleIndices:
         """Where samples lie that were laid out as if there were K records, of `sizes` samples each."""
         numbers = self._starts[laid_out.records] + laid_out.samples
         return SampleIndices(self.records[laid_out.records], self._samples[numbers])

@@ -1,4 +1,4 @@
-"""Augmentation and evaluation crops, from a decoded image straight into a place of the batch."""
+"""Augmentation and evaluation crops, from a decoded image straight into the batch."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ def probabilities(
     """
     import numpy as np
 
-    place = candidates.index(selected)
-    distances = [abs(i - place) for i in range(len(candidates))]
+    middle = candidates.index(selected)
+    distances = [abs(i - middle) for i in range(len(candidates))]
     shares = np.array([weights[d] if d < len(weights) else 0.0 for d in distances])
     return shares / shares.sum()
 

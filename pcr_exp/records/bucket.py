@@ -95,7 +95,7 @@ def check_bucket(
     small = _read_small_files(storage, name)
     for path in small.keys() & set(_INDEXES):
         index = parse_index(small[path], f"{storage}/{name}/{path}")
-        for entry in (part for record in index.records for part in record.files):
+        for entry in (file for record in index.records for file in record.files):
             file = f"{name}/{Path(path).parent.as_posix()}/{entry.file}"
             if sizes.get(file) != entry.group_ends[-1]:
                 raise RecordError(

@@ -22,10 +22,10 @@ def multi_hot(sets: Sequence[str]) -> NDArray[np.uint8]:
     """Uint8 [sets, members]: 1 where a set has a member, by `members_of`."""
     import numpy as np  # not needed to compose a configuration, for which tasks are imported
 
-    place = {name: i for i, name in enumerate(members_of(sets))}
-    found = np.zeros((len(sets), len(place)), dtype=np.uint8)
+    column_of = {name: i for i, name in enumerate(members_of(sets))}
+    found = np.zeros((len(sets), len(column_of)), dtype=np.uint8)
     for row, names in zip(found, sets, strict=True):
-        row[[place[name] for name in names.split(SEPARATOR) if name]] = 1
+        row[[column_of[name] for name in names.split(SEPARATOR) if name]] = 1
     return found
 
 

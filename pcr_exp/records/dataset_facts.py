@@ -14,7 +14,7 @@ from itertools import chain
 from statistics import median_low
 from typing import NamedTuple
 
-from pcr_exp.datasets.sample import Dataset, place
+from pcr_exp.datasets.sample import Dataset, sort_key
 from pcr_exp.errors import ImageError
 from pcr_exp.images.jpeg import read_frame
 from pcr_exp.images.jpeg_quality import estimate_quality
@@ -101,7 +101,7 @@ def measure_facts(splits: Iterable[RecordSet], label: str, num_measured: int = N
     classes: set[int] = set()
     num_images = 0
 
-    def places() -> Iterator[tuple[bytes, int, int, int]]:
+    def keys() -> Iterator[tuple[bytes, int, int, int]]:
         nonlocal num_images
         for number, images in enumerate(sets):
             for record in range(len(images.records.index.records)):
@@ -109,10 +109,10 @@ def measure_facts(splits: Iterable[RecordSet], label: str, num_measured: int = N
                 num_images += len(header.ids)
                 classes.update(map(int, header.labels[label]))
                 for i, id_ in enumerate(header.ids):
-                    yield place(id_), number, record, i
+                    yield sort_key(id_), number, record, i
 
     sample: dict[tuple[int, int], list[int]] = {}
-    for _, number, record, i in heapq.nsmallest(num_measured, places()):
+    for _, number, record, i in heapq.nsmallest(num_measured, keys()):
         sample.setdefault((number, record), []).append(i)
     files = (
         _of_bytes(encoded)
@@ -125,7 +125,7 @@ def measure_facts(splits: Iterable[RecordSet], label: str, num_measured: int = N
 def facts_of_files(dataset: Dataset, label: str, num_measured: int = NUM_MEASURED) -> DatasetFacts:
     """The facts of a dataset's own files, the same as those of its records. Raises OSError: one is gone."""
     samples = list(chain.from_iterable(dataset.splits.values()))
-    sample = heapq.nsmallest(num_measured, samples, key=lambda image: place(image.id))
+    sample = heapq.nsmallest(num_measured, samples, key=lambda image: sort_key(image.id))
     files = chain.from_iterable(_of_bytes(image.file.read_bytes()) for image in sample)
     classes = {image.labels[label] for image in samples}
     return facts_of(files, num_images=len(samples), num_classes=len(classes))

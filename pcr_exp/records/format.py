@@ -187,9 +187,9 @@ def _build(encoded: bytes) -> RecordHeader:
     content = parse_json(encoded, MAX_HEADER_BYTES)
     _HEADER[isinstance(content, dict) and is_later(content)](content, "")
     num_samples = content["num_samples"]
-    for place, values in {"ids": content["ids"], **content["labels"]}.items():
+    for name, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
-            raise UnfitError(f"{place} has {len(values)} entries, wanted num_samples, {num_samples}")
+            raise UnfitError(f"{name} has {len(values)} entries, wanted num_samples, {num_samples}")
     return RecordHeader(**{field.name: content[field.name] for field in fields(RecordHeader)})
 
 

@@ -286,13 +286,13 @@ def _build(content: dict[str, Any]) -> RecordIndex:
     num_groups, num_fields = content["num_groups"], len(content.get("fields", {}))
     records = []
     for number, record in enumerate(content.pop("records")):
-        place = f"records[{number}]"
+        path = f"records[{number}]"
         beside = _entry(record["fields"]) if num_fields and "fields" in record else None
         records.append(_entry(record, beside))
-        _check_room(records[-1], num_groups, place)
+        _check_room(records[-1], num_groups, path)
         if num_fields:
-            _check_beside(beside, record["num_samples"], num_fields, place)
-    files = [part.file for record in records for part in record.files]
+            _check_beside(beside, record["num_samples"], num_fields, path)
+    files = [file.file for record in records for file in record.files]
     if len(set(files)) < len(files):
         raise UnfitError("records name a file twice")
     known = {name: content[name] for name in RecordIndex.__dataclass_fields__ if name in content}
@@ -306,27 +306,27 @@ def _entry(content: dict[str, Any], beside: RecordEntry | None = None) -> Record
     )
 
 
-def _check_beside(beside: RecordEntry | None, num_samples: int, num_fields: int, place: str) -> None:
+def _check_beside(beside: RecordEntry | None, num_samples: int, num_fields: int, path: str) -> None:
     """Raise UnfitError unless a record has a file of all fields of all its samples."""
     if beside is None:
-        raise UnfitError(f"{place}.fields is missing")
+        raise UnfitError(f"{path}.fields is missing")
     if beside.num_samples != num_samples:
-        raise UnfitError(f"{place}.fields.num_samples is {beside.num_samples}, wanted {num_samples}")
-    _check_room(beside, num_fields, f"{place}.fields")
+        raise UnfitError(f"{path}.fields.num_samples is {beside.num_samples}, wanted {num_samples}")
+    _check_room(beside, num_fields, f"{path}.fields")
 
 
-def _check_room(record: RecordEntry, num_groups: int, place: str) -> None:
+def _check_room(record: RecordEntry, num_groups: int, path: str) -> None:
     """Raise UnfitError unless every group has room for the lengths and checksums of its pieces."""
     ends = record.group_ends
     if len(ends) != num_groups:
-        raise UnfitError(f"{place}.group_ends has {len(ends)} offsets, wanted num_groups, {num_groups}")
+        raise UnfitError(f"{path}.group_ends has {len(ends)} offsets, wanted num_groups, {num_groups}")
     least = table_bytes(record.num_samples)
     starts = (record.header_bytes, *ends[:-1])
     sizes = list(map(operator.sub, ends, starts))
     if min(sizes) < least:
         group = next(group for group, size in enumerate(sizes) if size < least)
         raise UnfitError(
-            f"{place}.group_ends[{group}] is {ends[group]}, wanted at least {starts[group] + least} for "
+            f"{path}.group_ends[{group}] is {ends[group]}, wanted at least {starts[group] + least} for "
             f"num_samples, {record.num_samples}"
         )
 

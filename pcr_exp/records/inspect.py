@@ -250,7 +250,7 @@ def _records(num: int) -> str:
 def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], list[Fault]]:
     """Which of the records that an index lists are there, and how the folder's files differ from it."""
     listed = {entry.file: number for number, entry in enumerate(records.index.records)}
-    every = {part.file for entry in records.index.records for part in entry.files}
+    every = {file.file for entry in records.index.records for file in entry.files}
     stored = every if stored is None else stored
     missing = f"{INDEX_FILE} lists it, and it is not there. {REMEDY}"
     more = (
@@ -304,7 +304,7 @@ def _ids(records: RecordSet, number: int) -> list[str]:
 
 def stored_bytes(index: RecordIndex, number: int) -> int:
     """Bytes of a record and of the fields beside it."""
-    return sum(part.group_ends[-1] for part in index.records[number].files)
+    return sum(file.group_ends[-1] for file in index.records[number].files)
 
 
 def _damage(records: RecordSet, number: int) -> Damage | None:

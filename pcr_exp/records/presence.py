@@ -32,8 +32,8 @@ def require_files(records: RecordSet, storage: Storage | None = None) -> None:
         RecordError: a file is missing, or shorter than the index says.
         StorageError: the storage cannot tell.
     """
-    place = storage or records.storage
-    count, limit = len(records.index.records), _MAX_REMOTE if place.is_remote else _MAX_LOCAL
+    storage = storage or records.storage
+    count, limit = len(records.index.records), _MAX_REMOTE if storage.is_remote else _MAX_LOCAL
     # An index cannot know which of its records will be looked at.
     numbers = range(count) if count <= limit else random.SystemRandom().sample(range(count), limit)
 
@@ -41,19 +41,19 @@ def require_files(records: RecordSet, storage: Storage | None = None) -> None:
         path, wanted = records.path(number), records.stored(number).group_ends[0]
         try:
             with opening():
-                num_bytes = place.size(path)
+                num_bytes = storage.size(path)
         except MissingFileError as error:
             raise RecordError(
-                f"{place}/{path} does not exist, and the index beside it lists it. Copy the records again "
+                f"{storage}/{path} does not exist, and the index beside it lists it. Copy the records again "
                 "from where they were made: all of them, and the index last."
             ) from error
         if num_bytes < wanted:
             raise RecordError(
-                f"{place}/{path} has {num_bytes} bytes, its index says {wanted} up to the end of scan group "
-                "1 alone. Copy the record again from where it was made, or encode again."
+                f"{storage}/{path} has {num_bytes} bytes, its index says {wanted} up to the end of scan "
+                "group 1 alone. Copy the record again from where it was made, or encode again."
             )
 
-    if place.is_remote:
+    if storage.is_remote:
         with ThreadPoolExecutor(_NUM_THREADS, "pcr-exp-sizes") as threads:
             list(threads.map(check, numbers))
     else:

@@ -154,8 +154,8 @@ class RecordSet:
             RecordError, StorageError: as `read_prefix`, of any of them; nothing is read twice.
         """
         sizes = [self.index.prefix_bytes(*one) for one in wanted]
-        places = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
-        found = self.storage.read_many(places)
+        ranges = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
+        found = self.storage.read_many(ranges)
         return [
             self._prefix_of(data, record, group, size)
             for data, (record, group), size in zip(found, wanted, sizes, strict=True)

@@ -173,18 +173,18 @@ class SingleImages:
 
 
 def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[int, int]:
-    """(record, number in it) of an image: by its place among the images of these records, or by its id.
+    """(record, number in it) of an image: by its position among the images of these records, or by its id.
 
     Raises:
         RecordError: there is none.
     """
-    place = int(image) if image.isdecimal() else None
+    position = int(image) if image.isdecimal() else None
     for number in numbers:
         size = records.index.records[number].num_samples
-        if place is not None:
-            if place < size:
-                return number, place
-            place -= size
+        if position is not None:
+            if position < size:
+                return number, position
+            position -= size
         else:
             ids = records.read_prefix(number, 1).ids
             if image in ids:

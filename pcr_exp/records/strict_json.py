@@ -1,6 +1,6 @@
 """JSON from disk that must be as we wrote it: what may stand where is declared, the rest is refused by name.
 
-A check is a function of (value, place) that raises `UnfitError` unless the value may stand there; `place` is
+A check is a function of (value, path) that raises `UnfitError` unless the value may stand there; `path` is
 what people read: `records[3].num_samples`. Checks of containers are made of those of their parts.
 """
 
@@ -24,7 +24,7 @@ _BARE_WORD = re.compile(f"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_WORD - 1}}}")
 
 
 class UnfitError(ValueError):
-    """The bytes are not the JSON that they should be. The message names place, value and what is wanted."""
+    """The bytes are not the JSON that they should be. The message names path, value and what is wanted."""
 
 
 def parse_json(data: bytes, max_bytes: int) -> Any:
@@ -45,30 +45,30 @@ def parse_json(data: bytes, max_bytes: int) -> Any:
         raise UnfitError(f"it is not JSON ({error})") from None
 
 
-def text(value: Any, place: str) -> None:
+def text(value: Any, path: str) -> None:
     """Any text."""
     if type(value) is not str:
-        raise _unfit(place, value, "text")
+        raise _unfit(path, value, "text")
 
 
-def hex_key(value: Any, place: str) -> None:
+def hex_key(value: Any, path: str) -> None:
     """Hexadecimal digits, at most MAX_HEX_KEY; none where a key is not known."""
     if type(value) is not str or not _HEX_KEY.fullmatch(value):
-        raise _unfit(place, value, "a key of hexadecimal digits")
+        raise _unfit(path, value, "a key of hexadecimal digits")
 
 
-def word(value: Any, place: str) -> None:
+def word(value: Any, path: str) -> None:
     """A bare name, which can be part of a path but never lead out of a folder."""
     if type(value) is not str or not _BARE_WORD.fullmatch(value):
-        raise _unfit(place, value, "a bare name of letters, digits, '.', '_' and '-'")
+        raise _unfit(path, value, "a bare name of letters, digits, '.', '_' and '-'")
 
 
 def one_of(*choices: str) -> Check:
     """One of a few words."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, path: str) -> None:
         if type(value) is not str or value not in choices:
-            raise _unfit(place, value, " or ".join(choices))
+            raise _unfit(path, value, " or ".join(choices))
 
     return check
 
@@ -76,28 +76,28 @@ def one_of(*choices: str) -> Check:
 def whole(low: int, high: int) -> Check:
     """A whole number from `low` to `high`. True and 1.0 are none."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, path: str) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise _unfit(place, value, f"a whole number from {low} to {high}")
+            raise _unfit(path, value, f"a whole number from {low} to {high}")
 
     return check
 
 
-def texts(value: Any, place: str) -> None:
+def texts(value: Any, path: str) -> None:
     """A list of texts."""
-    _list(value, place)
+    _list(value, path)
     if not set(map(type, value)) <= {str}:
-        _each(text, value, place)
+        _each(text, value, path)
 
 
 def wholes(low: int, high: int) -> Check:
     """A list of whole numbers from `low` to `high`."""
     check_one = whole(low, high)
 
-    def check(value: Any, place: str) -> None:
-        _list(value, place)
+    def check(value: Any, path: str) -> None:
+        _list(value, path)
         if value and not (set(map(type, value)) == {int} and low <= min(value) and max(value) <= high):
-            _each(check_one, value, place)
+            _each(check_one, value, path)
 
     return check
 
@@ -105,9 +105,9 @@ def wholes(low: int, high: int) -> Check:
 def list_of(check_one: Check) -> Check:
     """A list of anything that passes a check."""
 
-    def check(value: Any, place: str) -> None:
-        _list(value, place)
-        _each(check_one, value, place)
+    def check(value: Any, path: str) -> None:
+        _list(value, path)
+        _each(check_one, value, path)
 
     return check
 
@@ -115,10 +115,10 @@ def list_of(check_one: Check) -> Check:
 def mapping_of(check_one: Check) -> Check:
     """An object with any keys whose values pass a check."""
 
-    def check(value: Any, place: str) -> None:
-        _object(value, place)
+    def check(value: Any, path: str) -> None:
+        _object(value, path)
         for key, part in value.items():
-            check_one(part, f"{place}[{_shown(key)}]")
+            check_one(part, f"{path}[{_shown(key)}]")
 
     return check
 
@@ -129,9 +129,9 @@ def fields(
     """An object with the `required` keys, perhaps the `optional` ones, and others only with `more`."""
     known = {**required, **(optional or {})}
 
-    def check(value: Any, place: str) -> None:
-        _object(value, place)
-        prefix = f"{place}." if place else ""
+    def check(value: Any, path: str) -> None:
+        _object(value, path)
+        prefix = f"{path}." if path else ""
         for key in required:
             if key not in value:
                 raise UnfitError(f"{prefix}{key} is missing")
@@ -144,8 +144,8 @@ def fields(
     return check
 
 
-def _unfit(place: str, value: Any, wanted: str) -> UnfitError:
-    return UnfitError(f"{place or 'it'} is {_shown(value)}, wanted {wanted}")
+def _unfit(path: str, value: Any, wanted: str) -> UnfitError:
+    return UnfitError(f"{path or 'it'} is {_shown(value)}, wanted {wanted}")
 
 
 def _shown(value: Any) -> str:
@@ -153,19 +153,19 @@ def _shown(value: Any) -> str:
     return shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 3] + "..."
 
 
-def _list(value: Any, place: str) -> None:
+def _list(value: Any, path: str) -> None:
     if type(value) is not list:
-        raise _unfit(place, value, "a list")
+        raise _unfit(path, value, "a list")
 
 
-def _object(value: Any, place: str) -> None:
+def _object(value: Any, path: str) -> None:
     if type(value) is not dict:
-        raise _unfit(place, value, "an object with named fields")
+        raise _unfit(path, value, "an object with named fields")
 
 
-def _each(check_one: Check, values: list[Any], place: str) -> None:
+def _each(check_one: Check, values: list[Any], path: str) -> None:
     for i, value in enumerate(values):
-        check_one(value, f"{place}[{i}]")
+        check_one(value, f"{path}[{i}]")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -295,22 +295,22 @@ class CachedStorage(Wrapped):
             self.cached_bytes += num_bytes
 
 
-def open_cache(place: str, max_bytes: int, key: str) -> PrefixCache:
+def open_cache(address: str, max_bytes: int, key: str) -> PrefixCache:
     """The cache that `storage.cache` names: `memory`, or a local folder, which gets a folder for it.
 
     Args:
-        place: The name.
+        address: The setting.
         max_bytes: Of all prefixes in it, whatever they are of.
         key: Of what is cached; records of another key never meet.
 
     Raises:
         StorageError: the folder cannot be written to, other users can, or what lies there is no cache.
     """
-    if place == "memory":
+    if address == "memory":
         return MemoryCache(max_bytes)
-    if "://" in place:
-        raise StorageError(f"storage.cache={place!r}: wanted memory, or a local folder.")
+    if "://" in address:
+        raise StorageError(f"storage.cache={address!r}: wanted memory, or a local folder.")
     try:
-        return DiskCache(Path(os.path.expandvars(place)).expanduser(), max_bytes, key)
+        return DiskCache(Path(os.path.expandvars(address)).expanduser(), max_bytes, key)
     except StorageError as error:
-        raise StorageError(f"storage.cache={place!r}: {error}") from error
+        raise StorageError(f"storage.cache={address!r}: {error}") from error

@@ -81,15 +81,15 @@ def command_line() -> str:
 
 
 def _typed(arguments: Sequence[str]) -> list[str]:
-    place = next((place for place, word in enumerate(arguments) if not word.startswith("-")), 0)
-    program = Path(arguments[place]).stem if arguments else ""
-    is_module = place > 0 and arguments[place - 1] == "-m"
-    if is_module and (arguments[place].startswith("experiments.") or arguments[place] == "pcr_exp"):
-        return [*_launcher(), "-m", *arguments[place:]]
+    first = next((first for first, word in enumerate(arguments) if not word.startswith("-")), 0)
+    program = Path(arguments[first]).stem if arguments else ""
+    is_module = first > 0 and arguments[first - 1] == "-m"
+    if is_module and (arguments[first].startswith("experiments.") or arguments[first] == "pcr_exp"):
+        return [*_launcher(), "-m", *arguments[first:]]
     if program == COMMAND:
         launcher = _launcher()
         launcher = [*launcher, "--no-python"] if launcher != ["python"] else []
-        return [*launcher, COMMAND, *arguments[place + 1 :]]
+        return [*launcher, COMMAND, *arguments[first + 1 :]]
     if HydraConfig.initialized():  # a process that one of Hydra's launchers started for this job
         config = HydraConfig.get()
         runner = as_typed(f"python -m experiments.{config.job.config_name}")

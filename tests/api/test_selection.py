@@ -128,6 +128,6 @@ def test_places_are_those_of_the_images(sizes: list[int], data: st.DataObject) -
     assert sum(selection.sizes) == len(selection) == len(chosen)
     records = np.repeat(np.arange(len(selection.sizes)), selection.sizes)
     samples = np.concatenate([np.arange(size) for size in selection.sizes])
-    places = selection.places(SampleIndices(records, samples))
+    located = selection.locate(SampleIndices(records, samples))
     starts = np.cumsum([0, *sizes])
-    assert (starts[places.records] + places.samples).tolist() == chosen
+    assert (starts[located.records] + located.samples).tolist() == chosen

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pcr_exp.datasets.folder import read
-from pcr_exp.datasets.sample import open_dataset, open_images, place, split_of
+from pcr_exp.datasets.sample import open_dataset, open_images, sort_key, split_of
 from pcr_exp.errors import ConfigError, DatasetError
 
 
@@ -185,5 +185,5 @@ def test_datasets_of_other_kinds_are_looked_at_in_all_their_splits(make_config):
         sample.id for split in dataset.splits.values() for sample in split
     }
     assert [sample.id for sample in images.samples] == sorted(
-        (sample.id for sample in images.samples), key=lambda id_: place(id_)
+        (sample.id for sample in images.samples), key=lambda id_: sort_key(id_)
     )

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.datasets.sample import holdout, place, split_of
+from pcr_exp.datasets.sample import holdout, sort_key, split_of
 
 fractions = st.floats(0.05, 0.95)
 seeds = st.integers(0, 2**32 - 1)
@@ -42,8 +42,8 @@ def test_a_new_image_moves_no_other(groups: list[str], new: str, shares: tuple[f
     before = splits(groups, shares, seed)
     assert splits([*groups, new], shares, seed).items() >= before.items()
     assert set(before.values()) <= {"train", "tune", "val"}
-    order = sorted(groups, key=place)
-    assert [group for group in sorted({*groups, new}, key=place) if group != new or new in groups] == order
+    order = sorted(groups, key=sort_key)
+    assert [group for group in sorted({*groups, new}, key=sort_key) if group != new or new in groups] == order
 
 
 @given(names, fractions, fractions, fractions, seeds)

@@ -66,9 +66,9 @@ def through_buffer(count: int, buffer: int, rng: np.random.Generator) -> Ints:
     drawn = rng.integers(buffer, size=len(entering))
     # What leaves a place is what entered it last. So every place has a chain: its first item, then those that
     # entered it. A stable sort by place lays the chains end to end.
-    places = np.concatenate([np.arange(buffer), drawn])
-    chains = np.argsort(places, kind="stable")
-    is_last = np.append(places[chains][1:] != places[chains][:-1], True)
+    slots = np.concatenate([np.arange(buffer), drawn])
+    chains = np.argsort(slots, kind="stable")
+    is_last = np.append(slots[chains][1:] != slots[chains][:-1], True)
     leaving = np.empty(count - buffer, dtype=np.int64)
     # The item in a chain leaves when its successor enters.
     leaving[chains[1:][~is_last[:-1]] - buffer] = chains[:-1][~is_last[:-1]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
-from pcr_exp.datasets.sample import Dataset, Sample, place
+from pcr_exp.datasets.sample import Dataset, Sample, sort_key
 from pcr_exp.images.codec import Pixels
 from pcr_exp.images.decode import ProgressiveJpeg
 from pcr_exp.images.jpeg import join_pieces
@@ -55,7 +55,7 @@ class GroupedImages(Protocol):
 def choose_samples(dataset: Dataset, splits: Sequence[str], max_images: int | None) -> list[Sample]:
     """The first samples by the hash of their ids: a random subset, which is part of every larger one."""
     every = [sample for split in splits for sample in dataset.splits[split]]
-    return sorted(every, key=lambda sample: place(sample.id))[:max_images]
+    return sorted(every, key=lambda sample: sort_key(sample.id))[:max_images]
 
 
 class ImageFiles:
