@@ -82,8 +82,8 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
 
 
 def has_policy(config: Mapping[str, Any]) -> bool:
-    """Whether the run's scan group was chosen as it went: its scan has more keys than a static level's."""
-    return not config["scan"].keys() <= _STATIC_KEYS
+    """Whether a run may read several groups: by more keys than a static level has, or as a mixture's."""
+    return not config["scan"].keys() <= _STATIC_KEYS or "sources" in config.get("dataset", {})
 
 
 def _of_set(manifest: Manifest, mode: Mapping[str, Any], sets: pd.DataFrame | None) -> RunQuality:

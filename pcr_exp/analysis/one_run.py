@@ -22,6 +22,7 @@ from pcr_exp.analysis.style import INK, level_of, style
 from pcr_exp.analysis.tables import task_title, with_unit
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.rows import read_rows
+from pcr_exp.training.columns import with_declared
 
 COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "num_val", "eval_group"]
 
@@ -39,9 +40,9 @@ def draw_run(folder: Path) -> dict[str, Path]:
     """
     directory = RunDirectory(folder)
     config = directory.config()
-    rows = read_rows(directory.rows_path)
     manifest = directory.manifest()
     assert manifest is not None  # there is a run
+    rows = read_rows(directory.rows_path, with_declared(manifest.columns))
     frame = run_frame([Run(manifest, config, [scored(row, manifest.headline) for row in rows])])
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
     draw = partial(draw_training_curve, run=frame.iloc[0].to_dict())

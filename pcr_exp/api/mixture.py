@@ -16,15 +16,19 @@ from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.api.loader import DatasetLoader, named_as_arguments
 from pcr_exp.api.scan import Scan, policy_of_scan
 from pcr_exp.config.check import require
+from pcr_exp.config.mixture import EPOCHS, LABEL
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.batch import Batch
-from pcr_exp.loading.mixed_records import LABEL, LabelledRecords, MixedPolicy, MixedRecords
-from pcr_exp.loading.mixture import Mixture, epoch_counts
+from pcr_exp.loading.mixed_records import (
+    LabelledRecords,
+    MixedPolicy,
+    MixedRecords,
+    require_one_codec,
+)
+from pcr_exp.loading.mixture import Mixture, epoch_size, exact_share, source_counts
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
 from pcr_exp.records.reader import RecordSet
-
-EPOCHS = ("largest", "smallest")
 
 
 def mix(
@@ -53,15 +57,10 @@ def mix(
         require(not fields, f"sources[{name!r}]", fields, "no fields: a mixture has none")
     datasets = {name: dataset for name, (dataset, _) in sources.items()}
     _require_alike(datasets)
-    shares = {name: Fraction(repr(float(share))) for name, (_, share) in sources.items()}
-    total = sum(shares.values())
-    passes = [len(datasets[name]) * total / share for name, share in shares.items()]
+    shares = {name: exact_share(share) for name, (_, share) in sources.items()}
     is_number = isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 1
     require(is_number or epoch in EPOCHS, "epoch", epoch, "largest, smallest, or a number of images above 0")
-    if isinstance(epoch, str):
-        num_images = math.ceil(max(passes)) if epoch == "largest" else math.floor(min(passes))
-    else:
-        num_images = epoch
+    num_images = epoch_size(epoch, [len(one) for one in datasets.values()], list(shares.values()))
     return MixedDataset(datasets, shares, num_images, seed)
 
 
@@ -102,14 +101,7 @@ class MixedDataset:
         Raises:
             ConfigError: none is left, or a source's share is less than one.
         """
-        num_images = self._num_images // multiple_of * multiple_of
-        wanted = f"at least {multiple_of} images, of which all processes have whole batches or as many each"
-        require(num_images > 0, "epoch", self._num_images, wanted)
-        counts = dict(zip(self._shares, epoch_counts(list(self._shares.values()), num_images), strict=True))
-        without = {name: float(self._shares[name]) for name, num in counts.items() if num == 0}
-        wanted = f"larger ones, or a longer epoch: of {num_images} images these sources have none"
-        require(not without, "shares", without, wanted)
-        return counts
+        return source_counts(self._shares, self._num_images, multiple_of)
 
     def loader(self, batch_size: int, **settings: Any) -> MixtureLoader:
         """Batches of all sources: settings and errors as of `DatasetLoader`; the order is always shuffled.
@@ -208,11 +200,7 @@ def _require_alike(datasets: Mapping[str, RecordDataset]) -> None:
                 "mixture of groups. A policy that follows training cannot tell sources apart: open the "
                 "dataset with another scan."
             )
-    codecs = {name: dataset.records.codec.name for name, dataset in datasets.items()}
-    one_way = (
-        "records of one image codec: prepare all with the same records.codec, open all as baseline or none"
-    )
-    require(len(set(codecs.values())) == 1, "sources", codecs, one_way)
+    require_one_codec({name: dataset.records for name, dataset in datasets.items()})
     limits = {name: dataset.records.max_pixels for name, dataset in datasets.items()}
     require(len(set(limits.values())) == 1, "max_pixels", limits, "the same in every pcr_exp.open")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from pcr_exp.cli.jobs import describe_amounts
 from pcr_exp.cli.timed import WORDS, forward_seconds
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.datasets.photos import PhotosConfig
@@ -21,6 +22,7 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.index_table import read_index
 from pcr_exp.records.prepare import is_finished, records_folder
+from pcr_exp.runs.mixture import open_mixed
 from pcr_exp.storage.open import open_root
 
 WOULD_RUN = "would run"
@@ -49,6 +51,8 @@ def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encodin
     Raises:
         PcrExpError: they cannot be opened, or `records.auto_prepare=false` and there are none.
     """
+    if isinstance(dataset, MixtureConfig):
+        return open_mixed(dataset, records, split, encoding).index
     folder = records_folder(dataset, records)
     made_here = "://" not in records.root and records.auto_prepare
     if made_here and not is_finished(Path(records.root, folder)):

@@ -14,6 +14,7 @@ from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files, plan
 from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.crops import crops_of
 from pcr_exp.config.measuring import ALL, IMAGE_SIZE, EvaluateConfig
+from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.datasets.sample import Sample, open_images
 from pcr_exp.errors import ConfigError, DatasetError, ImageError
 from pcr_exp.images.codec import find_codec
@@ -125,8 +126,9 @@ def images_in_records(
         PcrExpError: they cannot be made or opened.
     """
     try:
-        with counting_bar("records") as tell:
-            ensure_records(config.dataset, config.records, progress=tell)
+        if not isinstance(config.dataset, MixtureConfig):
+            with counting_bar("records") as tell:
+                ensure_records(config.dataset, config.records, progress=tell)
     except DatasetError as error:
         raise DatasetError(
             f"{error} To score every image as it lies, without a training split or records: split={ALL}."

@@ -105,9 +105,12 @@ def last_evaluation(run: Path) -> dict[str, Any] | None:
     """The last row of a run that evaluates the original images; None if there is none that can be read."""
     from pcr_exp.runs.directory import RunDirectory  # torch, which `--help` and a look at a plan do without
     from pcr_exp.runs.rows import read_rows
+    from pcr_exp.training.columns import with_declared
 
     try:
-        rows = read_rows(RunDirectory(run).rows_path)
+        directory = RunDirectory(run)
+        manifest = directory.manifest()
+        rows = read_rows(directory.rows_path, with_declared(manifest.columns if manifest else ()))
     except (OSError, PcrExpError):
         return None
     full = [row for row in rows if row["kind"] == "eval" and row["eval_group"] == "full"]

@@ -17,12 +17,14 @@ from pcr_exp.cli.jobs import note_run
 from pcr_exp.cli.timed import WORDS, update_seconds
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.config.scan import PolicyConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.data import images_key_of
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.identity import run_id
+from pcr_exp.runs.mixture import epoch_bytes, mixture_of, open_mixed
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system import MIB
 from pcr_exp.system.provenance import cpu_model, gpu_model
@@ -63,6 +65,11 @@ def plan(config: TrainConfig) -> Planned:
         nothing = dict.fromkeys(("seconds", "read_bytes", "disk_bytes"), 0.0)
         return Planned([f"finished: {where}"], nothing, "would be skipped")
     num_images = index.num_samples if index else num_in_files(config.dataset, ["train"])
+    an_epoch = None
+    if isinstance(config.dataset, MixtureConfig):
+        train = open_mixed(config.dataset, config.records, "train", config.scan.encoding)
+        num_images = len(mixture_of(config.dataset, train, config.num_slots))
+        an_epoch = epoch_bytes(config.dataset, train, config.num_slots, config.scan.group)
     facts = [f"{config.model.name}, {config.scan.name}, {counted(epochs, 'epoch')}"]
     facts += [f"continues {where}, which {status}"] if status != "new" else []
     facts += [] if index else ["records are not made yet, and so bytes are not known"]
@@ -72,7 +79,8 @@ def plan(config: TrainConfig) -> Planned:
     facts.append(pace.words)
     lasts_s = []
     if index is not None:
-        at_most = index.epoch_bytes(min(config.scan.group, index.num_groups)) * epochs
+        at_group = index.epoch_bytes(min(config.scan.group, index.num_groups))
+        at_most = (at_group if an_epoch is None else an_epoch) * epochs
         amounts["read_bytes"] = float(at_most)
         lasts_s.append(_storage_s(config.storage, at_most))
     if pace.seconds_per_image is not None:

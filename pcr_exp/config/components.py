@@ -37,6 +37,7 @@ OURS = (
     *(f"pcr_exp.policies.{name}" for name in ("schedule", "smallest")),
     *(f"pcr_exp.gradients.{name}" for name in ("codec", "compared", "threelc")),
     *(f"pcr_exp.activations.{name}" for name in ("quantise", "sz")),
+    "pcr_exp.config.mixture",
     "pcr_exp.loading.echo.variants",
     *(f"pcr_exp.training.{name}" for name in ("models", "task", "values")),
 )

@@ -11,6 +11,7 @@ from pcr_exp.config.check import PATH, at_least, check_fields, each, one_of, req
 from pcr_exp.config.components import component_of
 from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.config.mixture import MixtureConfig, refuse_mixture
 from pcr_exp.config.scan_scripts import (
     DEFAULT,
     ScanOfScriptConfig,
@@ -150,7 +151,12 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequ
     """The folder of a dataset's records: its name and a key of every setting that changes their bytes.
 
     The dataset's folder is not among them, so that both can move; two datasets of one kind need two names.
+
+    Raises:
+        ConfigError: it is a mixture, whose sources have a folder each.
     """
+    if isinstance(dataset, MixtureConfig):
+        refuse_mixture(dataset)
     fields = asdict(dataset)
     for unrelated in _WITHOUT_EFFECT:
         fields.pop(unrelated, None)

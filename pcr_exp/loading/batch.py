@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,15 @@ class EncodedImages:
             self.fields.append({name: bytes(data) for name, data in samples.beside(i).items()})
 
 
+@dataclass(slots=True)
+class SourcePart:
+    """A source's part of a batch of a mixture."""
+
+    num_images: int = 0
+    record_bytes: int = 0
+    """As the batch's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """B images and their labels. The last batch of an epoch may be shorter than the others."""
@@ -109,6 +118,8 @@ class Batch:
     """Which it is of those that this process gives to the update."""
     num_parts: int = 1
     """How many those are."""
+    sources: Mapping[str, SourcePart] = field(default_factory=dict)
+    """Of a mixture, by source, what is here."""
     fields: dict[str, Any] = field(default_factory=dict)
     """What travels beside the images, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
 

@@ -11,16 +11,16 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
+from pcr_exp.config.check import require
+from pcr_exp.config.mixture import LABEL
 from pcr_exp.errors import RecordError
 from pcr_exp.policies.policy import EpochPolicy, ScanPolicy
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.records.reader import RecordSet
-
-LABEL = "label"
-"""What the label of a mixture is called, whatever its sources call theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,38 @@ class Numbering:
         return source, number - self.starts[source]
 
 
+def require_one_codec(sources: Mapping[str, RecordSet]) -> None:
+    """Raise ConfigError unless one decoder serves all of them."""
+    codecs = {name: records.codec.name for name, records in sources.items()}
+    one_way = (
+        "records of one image codec: prepare all with the same records.codec, open all as baseline or none"
+    )
+    require(len(set(codecs.values())) == 1, "sources", codecs, one_way)
+
+
 class MixedRecords(RecordSet):
     """The records of all sources. What each is read for is counted."""
 
-    def __init__(self, sources: Mapping[str, LabelledRecords]) -> None:
-        """`sources` share a codec and `max_pixels`, and none is without records."""
+    def __init__(self, sources: Mapping[str, LabelledRecords], *, merges: bool = False) -> None:
+        """`sources` share a codec and `max_pixels`; those of a run also a storage, which is theirs together.
+
+        With `merges`, classes of one name are one class; else an image's class tells its source.
+        """
         self._names = list(sources)
         self._sources = list(sources.values())
         self.numbering = Numbering([len(source.records.index.records) for source in self._sources])
         """Of the records."""
         self.classes = Numbering([len(source.classes) for source in self._sources])
         """Of the classes: an index among those of all sources says which source an image is of."""
+        self.sources = dict(sources)
+        names = [name for source in self._sources for name in source.classes]
+        self._classes = list(dict.fromkeys(names)) if merges else names
+        number = {name: i for i, name in enumerate(self._classes)}
+        self._class_of = np.array([number[name] for name in names]) if merges else np.arange(len(names))
         self._lock = threading.Lock()
         self._read_bytes: Counter[str] = Counter()
         first = self._sources[0].records
-        self.codec, self.max_pixels = first.codec, first.max_pixels
+        self.codec, self.max_pixels, self._storage = first.codec, first.max_pixels, first.storage
         self.index = self._joined_index()
 
     @property
@@ -73,6 +90,16 @@ class MixedRecords(RecordSet):
     @property
     def reads_many(self) -> bool:
         return all(source.records.reads_many for source in self._sources)
+
+    def source_of(self, record: int) -> str:
+        return self._names[self.numbering.place(record)[0]]
+
+    def merged(self, name: str, labels: Any) -> npt.NDArray[np.int64]:
+        """Class indexes of the mixture, [N], for those of a source."""
+        found: npt.NDArray[np.int64] = self._class_of[
+            np.asarray(labels, dtype=np.int64) + self.classes.starts[self._names.index(name)]
+        ]
+        return found
 
     def path(self, record: int) -> str:
         i, own = self.numbering.place(record)
@@ -116,7 +143,7 @@ class MixedRecords(RecordSet):
         """What came of a source, with the labels of the mixture."""
         with self._lock:
             self._read_bytes[self._names[i]] += prefix.num_bytes
-        labels = prefix.labels[self._sources[i].label] + self.classes.starts[i]
+        labels = self.merged(self._names[i], prefix.labels[self._sources[i].label])
         return replace(prefix, labels={LABEL: labels})
 
     def _joined_index(self) -> RecordIndex:
@@ -134,7 +161,7 @@ class MixedRecords(RecordSet):
             encoding=indexes[0].encoding,
             fingerprint=xxhash.xxh3_64_hexdigest("\n".join(index.fingerprint for index in indexes).encode()),
             num_groups=num_groups,
-            classes={LABEL: [name for source in self._sources for name in source.classes]},
+            classes={LABEL: self._classes},
             records=entries,
         )
 

@@ -8,6 +8,7 @@ records again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pcr_exp.config.check import require
 from pcr_exp.loading.lanes import EpochLanes, Ints, SampleIndices, laid_end_to_end
 from pcr_exp.loading.order import RankShare, StreamedOrder
 from pcr_exp.loading.selection import Selection
@@ -158,6 +160,35 @@ class _Passes:
                 rest = SampleIndices(*(column[skipped:] for column in places))
                 skipped = max(0, skipped - len(places.records))
                 yield SampleIndices(numbered_from + rest.records, self.source.samples(rest))
+
+
+def exact_share(share: float) -> Fraction:
+    """The number that was typed."""
+    return Fraction(repr(float(share)))
+
+
+def epoch_size(epoch: str | int, num_images: Sequence[int], shares: Sequence[Fraction]) -> int:
+    """Images of an epoch of sources with these images and shares; `epoch` is as `pcr_exp.mix` says."""
+    passes = [num * sum(shares) / share for num, share in zip(num_images, shares, strict=True)]
+    if isinstance(epoch, int):
+        return epoch
+    return math.ceil(max(passes)) if epoch == "largest" else math.floor(min(passes))
+
+
+def source_counts(shares: Mapping[str, Fraction], epoch: int, multiple_of: int = 1) -> dict[str, int]:
+    """By source, the images of an epoch, whose number is rounded down to a multiple.
+
+    Raises:
+        ConfigError: none is left, or a source's share is less than one.
+    """
+    num_images = epoch // multiple_of * multiple_of
+    wanted = f"at least {multiple_of} images, of which all processes have whole batches or as many each"
+    require(num_images > 0, "epoch", epoch, wanted)
+    counts = dict(zip(shares, epoch_counts(list(shares.values()), num_images), strict=True))
+    without = {name: float(shares[name]) for name, num in counts.items() if num == 0}
+    wanted = f"larger ones, or a longer epoch: of {num_images} images these sources have none"
+    require(not without, "shares", without, wanted)
+    return counts
 
 
 def epoch_counts(shares: Sequence[Fraction], num_images: int) -> list[int]:

@@ -16,7 +16,7 @@ import torch
 
 from pcr_exp.config.loader import LoaderConfig
 from pcr_exp.errors import PcrExpError
-from pcr_exp.loading.batch import Batch, EncodedImages, Files
+from pcr_exp.loading.batch import Batch, EncodedImages, Files, SourcePart
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.fields import as_tensors
 from pcr_exp.loading.order import Order, Request
@@ -66,6 +66,7 @@ class _Task:
     labels: list[int] = field(default_factory=list)
     record_bytes: int = 0
     full_bytes: int = 0
+    sources: dict[str, SourcePart] = field(default_factory=dict)
 
     def batch(self, result: Decoded) -> Batch:
         """What training gets, when the images have been decoded."""
@@ -88,6 +89,7 @@ class _Task:
             slot=plan.slot,
             part=plan.part,
             num_parts=plan.num_parts,
+            sources=self.sources,
             fields=as_tensors(result.fields or {}),
         )
 
@@ -250,14 +252,23 @@ class BatchStream:
         if first_use < task.plan.first:
             return  # counted where it was used first
         task.record_bytes += num_bytes
+        record = int(task.plan.order.records[read])
+        if (part := self._source(task, record)) is not None:
+            part.record_bytes += num_bytes
         if is_first:
             index = self._records.index
-            task.full_bytes += index.prefix_bytes(int(task.plan.order.records[read]), index.num_groups)
+            task.full_bytes += index.prefix_bytes(record, index.num_groups)
 
     def _add(self, task: _Task, read: int, sample: int) -> None:
-        record = self._records.index.records[task.plan.order.records[read]].file
-        task.images.add(self._reads.samples(read), sample, record)
+        record = int(task.plan.order.records[read])
+        task.images.add(self._reads.samples(read), sample, self._records.index.records[record].file)
         task.labels.append(self._reads.label(read, sample, self._label))
+        if (part := self._source(task, record)) is not None:
+            part.num_images += 1
+
+    def _source(self, task: _Task, record: int) -> SourcePart | None:
+        name = self._records.source_of(record)
+        return None if name is None else task.sources.setdefault(name, SourcePart())
 
     def _next_decoded(self, pool: Pool) -> Batch:
         if self._pinner is None:

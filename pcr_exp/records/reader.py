@@ -63,6 +63,10 @@ class RecordSet:
         self._headers = KnownHeaders(self.index)
         self.codec = codec or find_codec(self.index.scans, self.path_of("index.json"))
 
+    def source_of(self, record: int) -> str | None:  # noqa: ARG002
+        """The source of a mixture that a record is of; None: this is no mixture."""
+        return None
+
     @property
     def reads_many(self) -> bool:
         """Whether several records come sooner by one call: as the storage says."""

@@ -15,12 +15,15 @@ from pcr_exp.config.check import require
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.mixed_records import MixedRecords
+from pcr_exp.loading.mixture import Mixture
 from pcr_exp.loading.transform import eval_transform, train_transform
-from pcr_exp.policies.policy import ScanPolicy, StaticScan
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, StaticScan, open_policy
 from pcr_exp.records.dataset_facts import DatasetFacts, measure_facts
 from pcr_exp.records.fingerprint import joint_images_key
 from pcr_exp.records.index import RecordIndex
@@ -28,9 +31,18 @@ from pcr_exp.records.index_table import read_index
 from pcr_exp.records.prepare import ensure_records, records_folder
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.mixture import (
+    files_of,
+    in_full,
+    mixture_images_key,
+    mixture_of,
+    open_mixed,
+    open_mixed_policy,
+)
 from pcr_exp.storage.cache import CachedStorage, open_cache
 from pcr_exp.storage.counters import CountingStorage
-from pcr_exp.storage.open import open_root
+from pcr_exp.storage.open import open_root, throttled
+from pcr_exp.storage.protocol import Storage
 from pcr_exp.system import MIB
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.machine import drop, resident_share_of
@@ -52,6 +64,8 @@ class RunData:
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
     """Make missing records if `records.auto_prepare` and the root is a local folder; look for changed images.
 
+    Those of a mixture's sources are used as they are.
+
     Args:
         config: The whole configuration.
         progress: Show a bar on stderr.
@@ -59,6 +73,8 @@ def prepare_data(config: TrainConfig, *, progress: bool) -> None:
     Raises:
         PcrExpError: they cannot be made, or images were added, removed or replaced since.
     """
+    if isinstance(config.dataset, MixtureConfig):
+        return
     with counting_bar("records", shown=progress) as tell:
         ensure_records(config.dataset, config.records, progress=tell)
 
@@ -75,17 +91,28 @@ def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = 
         ConfigError: the records have no such label.
         PcrExpError: they are missing or damaged.
     """
-    folder = records_folder(config.dataset, config.records)
-    limits = None if plain else config.storage
-    storage = CountingStorage(open_root(config.records, limits, bucket=bucket))
-    max_pixels = config.records.max_pixels
-    train = RecordSet(storage, f"{folder}/train/{config.scan.encoding}", max_pixels=max_pixels)
-    require_files(train, open_root(config.records))  # what is no part of training is not slowed down
+    train = _open_train(config, None if plain else config.storage, bucket)
     tune, val = (
         open_unthrottled(config.dataset, config.records, split, "baseline") for split in ("tune", "val")
     )
-    _check_label(config, train.index)
+    if not isinstance(config.dataset, MixtureConfig):
+        _check_label(config, train.index)
     return RunData(train, tune, val)
+
+
+def _open_train(config: TrainConfig, limits: StorageConfig | None, bucket: Path | None) -> RecordSet:
+    records, encoding = config.records, config.scan.encoding
+    if isinstance(config.dataset, MixtureConfig):
+
+        def limited(storage: Storage) -> Storage:
+            return CountingStorage(storage if limits is None else throttled(storage, limits, bucket))
+
+        return open_mixed(config.dataset, records, "train", encoding, limited)
+    storage = CountingStorage(open_root(records, limits, bucket=bucket))
+    folder = f"{records_folder(config.dataset, records)}/train/{encoding}"
+    train = RecordSet(storage, folder, max_pixels=records.max_pixels)
+    require_files(train, open_root(records))  # what is no part of training is not slowed down
+    return train
 
 
 def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunData:
@@ -120,6 +147,8 @@ def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str,
     Raises:
         PcrExpError: they are missing or damaged.
     """
+    if isinstance(dataset, MixtureConfig):
+        return open_mixed(dataset, records, split, encoding)
     folder = records_folder(dataset, records)
     limit = {"tune": dataset.max_tune_images, "val": dataset.max_val_images}.get(split)
     storage = open_root(records)
@@ -135,6 +164,8 @@ def images_key_of(config: TrainConfig) -> str:
         ConfigError: the records have no such label.
         RecordError: there are no records, or they do not say it.
     """
+    if isinstance(config.dataset, MixtureConfig):
+        return mixture_images_key(config.dataset, config.records)
     folder = records_folder(config.dataset, config.records)
     storage = open_root(config.records)
     indexes = {split: read_index(storage, f"{folder}/{split}/baseline") for split in SPLITS}
@@ -142,8 +173,10 @@ def images_key_of(config: TrainConfig) -> str:
     return joint_images_key(indexes)
 
 
-def dataset_facts(dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline") -> DatasetFacts:
-    """Facts of the images in a dataset's records, all splits together.
+def dataset_facts(
+    dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline"
+) -> DatasetFacts | None:
+    """Facts of the images in a dataset's records, all splits together; None of a mixture, which has a name.
 
     Args:
         dataset: Which, and the label whose classes are counted.
@@ -153,6 +186,8 @@ def dataset_facts(dataset: DatasetConfig, records: RecordsConfig, encoding: str 
     Raises:
         PcrExpError: records are missing or damaged.
     """
+    if isinstance(dataset, MixtureConfig):
+        return None
     folder, storage = records_folder(dataset, records), open_root(records)
     encodings = {split: encoding if split == "train" else "baseline" for split in SPLITS}
     splits = (
@@ -176,14 +211,47 @@ def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
     """
-    index = records.index
-    counts = np.zeros(len(index.classes[label]), dtype=np.int64)
-    for number, kept in enumerate(index.records):
+    counts = np.zeros(len(records.index.classes[label]), dtype=np.int64)
+    for _, labels in ids_and_labels(records, label):
+        counts += np.bincount(labels, minlength=len(counts))
+    return counts
+
+
+def ids_and_labels(records: RecordSet, label: str) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
+    """Of each record, what its images are called and their class indexes, [N]; only headers are read.
+
+    Images of a mixture are called after their source, too.
+
+    Raises:
+        PcrExpError: a record cannot be read, or is damaged.
+    """
+    if isinstance(records, MixedRecords):
+        for name, source in records.sources.items():
+            for ids, labels in ids_and_labels(source.records, source.label):
+                yield [f"{name}/{id_}" for id_ in ids], records.merged(name, labels)
+        return
+    for number, kept in enumerate(records.index.records):
         entry = records.stored(number)
         data = records.read_range(number, 0, entry.header_bytes)
         header, _ = records.unpack_header(data, entry, f"record {records.path(number)}")
-        counts += np.bincount(header.labels[label][: kept.num_samples], minlength=len(counts))
-    return counts
+        labels = np.array(header.labels[label][: kept.num_samples], dtype=np.int64)
+        yield header.ids[: kept.num_samples], labels
+
+
+def open_run_policy(config: TrainConfig, data: RunData, run: PolicyInputs) -> ScanPolicy:
+    """The policy that the training records are read by. Raises as `open_policy` and `open_mixed_policy`."""
+    if isinstance(config.dataset, MixtureConfig):
+        assert isinstance(data.train, MixedRecords)
+        return open_mixed_policy(config.dataset, config.scan, data.train, run)
+    return open_policy(config.scan, run)
+
+
+def epoch_mixture(config: TrainConfig, data: RunData) -> Mixture | None:
+    """What an epoch of a mixture takes of its sources; None where it takes every image of one dataset."""
+    if not isinstance(config.dataset, MixtureConfig):
+        return None
+    assert isinstance(data.train, MixedRecords)
+    return mixture_of(config.dataset, data.train, config.num_slots)
 
 
 def training_loader(
@@ -204,6 +272,7 @@ def training_loader(
         rank=processes.rank,
         world_size=processes.world_size,
         global_batch_size=config.training.global_batch_size,
+        selection=epoch_mixture(config, data),
     )
 
 
@@ -216,13 +285,14 @@ def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
     records = open_unthrottled(config.dataset, config.records, "train", data.train.index.encoding)
     return RecordLoader(
         records,
-        StaticScan(records.index.num_groups),
+        in_full(records) if isinstance(records, MixedRecords) else StaticScan(records.index.num_groups),
         config.loader,
         transform=train_transform(config.crops),
         label=config.dataset.label,
         batch_size=config.training.batch_size,
         seed=config.seed,
         shuffle=True,
+        selection=epoch_mixture(config, replace(data, train=records)),
     )
 
 
@@ -295,6 +365,8 @@ def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterat
 
 def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
     """Return the records' files, or nothing for records on other machines, whose memory is out of reach."""
+    if isinstance(config.dataset, MixtureConfig):
+        return files_of(config.dataset, records) if isinstance(records, MixedRecords) else []
     if "://" in config.records.root:
         return []
     folder = Path(config.records.root) / records.folder

@@ -122,6 +122,9 @@ def _progress(first: State, own: Sequence[State]) -> State:
     for key in _MEANS:
         # Every process has the same mean; the weights are images.
         progress[key] = {part: sum(each[key][part] for each in own) for part in first[key]}
+    if first.get("by_source"):
+        sums = {name: sum(each["by_source"][name] for each in own) for name in first["by_source"]}
+        progress["by_source"] = sums
     if first["interval_start"]:
         counted = {
             key: sum(each["interval_start"].get(key, 0) for each in own)

@@ -162,6 +162,10 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     for group, keys in _WITHOUT_EFFECT.items():
         if group in config:  # a study has not all of them
             part[group] = {key: value for key, value in config[group].items() if key not in keys}
+    if "sources" in part["dataset"]:  # of a mixture, which may lie anywhere too
+        sources = part["dataset"]["sources"].items()
+        unplaced = {name: {k: v for k, v in source.items() if k != "root"} for name, source in sources}
+        part["dataset"] = {**part["dataset"], "sources": unplaced}
     part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))
     if part["dataset"].get("num_folds") is not None:  # the fold validates, whatever share it is
         part["dataset"].pop("val_fraction", None)

@@ -33,7 +33,7 @@ from torch import Tensor
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.single import SingleImages
+from pcr_exp.runs.data import ids_and_labels
 from pcr_exp.system.atomic import write_atomic
 
 if TYPE_CHECKING:
@@ -159,13 +159,11 @@ def open_predictions(data: RunData, config: TrainConfig) -> Predictions:
         PcrExpError: a record cannot be read, or is damaged.
     """
     records: RecordSet = getattr(data, config.training.eval_split)
-    singles = SingleImages(records)
     images: list[int] = []
     labels: list[int] = []
-    for number, entry in enumerate(records.index.records):
-        header = singles.header(number)
-        images += map(image_hash, header.ids[: entry.num_samples])
-        labels += header.labels[config.dataset.label][: entry.num_samples]
+    for ids, of_record in ids_and_labels(records, config.dataset.label):
+        images += map(image_hash, ids)
+        labels += of_record.tolist()
     return Predictions(np.array(images, dtype=np.uint64), np.array(labels, dtype=np.int32))
 
 

@@ -18,10 +18,19 @@ from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.mixed_records import MixedRecords
 from pcr_exp.loading.order import open_share
 from pcr_exp.policies.consensus import open_consensus
-from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, open_policy, require_tuning
-from pcr_exp.runs.data import RunData, training_loader, validation_loader, with_cache
+from pcr_exp.policies.policy import PolicyInputs, ScanPolicy, declared_columns, require_tuning
+from pcr_exp.records.reader import RecordSet
+from pcr_exp.runs.data import (
+    RunData,
+    epoch_mixture,
+    open_run_policy,
+    training_loader,
+    validation_loader,
+    with_cache,
+)
 from pcr_exp.runs.predictions import Predictions, open_predictions
 from pcr_exp.runs.rows import team_row
 from pcr_exp.runs.validation import Probes, Validation, ValidationBatches
@@ -29,7 +38,13 @@ from pcr_exp.storage.protocol import Counts
 from pcr_exp.system.columns import Column
 from pcr_exp.system.machine import OthersCpu
 from pcr_exp.training.clocks import Clocks, StopAfter, cpu_threads, synchronizer
-from pcr_exp.training.columns import with_declared
+from pcr_exp.training.columns import (
+    bytes_column,
+    images_column,
+    source_columns,
+    validated_column,
+    with_declared,
+)
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes, model_of_first
 from pcr_exp.training.evaluate import evaluate
@@ -93,11 +108,18 @@ class Session:
     earlier_probe_bytes: int = 0
     """Bytes that a scan policy's probes had read by then."""
     progress: Progress = field(default_factory=Progress)
+    validated: dict[str, int] = field(default_factory=dict)
+    """Of a mixture, by source, the images that are evaluated."""
+
+    @property
+    def declared(self) -> list[Column]:
+        """Columns beside the usual ones: the policy's, and those of a mixture's sources."""
+        return [*declared_columns(self.policy), *source_columns(self.validated)]
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """All columns that the rows may have. Raises ConfigError if the policy declares one that exists."""
-        return with_declared(declared_columns(self.policy))
+        return with_declared(self.declared)
 
     @property
     def total_steps(self) -> int:
@@ -177,7 +199,8 @@ class Session:
                 self.predictions.keep(
                     self.progress.epoch, eval_group, evaluation.scores[score], **evaluation.per_image
                 )
-        return {eval_group: evaluation.scores for eval_group, evaluation in found.items()}
+        sources = {validated_column(name): num for name, num in self.validated.items()}
+        return {eval_group: evaluation.scores | sources for eval_group, evaluation in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that training changes in this process."""
@@ -224,7 +247,7 @@ def open_session(
     require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     inputs = PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
-    policy = open_policy(config.scan, inputs)
+    policy = open_run_policy(config, data, inputs)
     data = with_cache(config, data, policy)
     counts = data.train.storage.counts
     of_index = counts()
@@ -236,6 +259,8 @@ def open_session(
         }
         tuning = ValidationBatches(looking["tune"], eval_px) if "tune" in looking else ()
         full = ValidationBatches(looking[eval_split], eval_px, processes=processes)
+        validated = _images_of_sources(getattr(data, eval_split))
+        counted = [column(name) for name in validated for column in (images_column, bytes_column)]
         yield Session(
             trainer=trainer,
             loader=loader,
@@ -260,7 +285,16 @@ def open_session(
             predictions=open_predictions(data, config) if processes.first else None,
             processes=processes,
             others_cpu=_open_others_cpu(processes),
+            progress=Progress(by_source=dict.fromkeys(counted, 0)),
+            validated=validated,
         )
+
+
+def _images_of_sources(records: RecordSet) -> dict[str, int]:
+    """Of a mixture, by source, the images of a split; of one dataset nothing."""
+    if not isinstance(records, MixedRecords):
+        return {}
+    return {name: source.records.index.num_samples for name, source in records.sources.items()}
 
 
 def _check_model(
@@ -274,7 +308,9 @@ def _check_model(
         batch_size=training.batch_size,
         global_batch_size=training.global_batch_size,
     )
-    num_train = config.echo.num_samples(share.samples_per_slot(data.train.index.num_samples))
+    mixture = epoch_mixture(config, data)
+    num_used = data.train.index.num_samples if mixture is None else len(mixture)
+    num_train = config.echo.num_samples(share.samples_per_slot(num_used))
     numbers = [{"val": data.val, "tune": data.tune}[split].index.num_samples for split in looked_at]
     check_model(
         model,

@@ -13,7 +13,8 @@ import torch
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.describe import network_label, scan_label, storage_label
-from pcr_exp.policies.policy import declared_columns, describe_measure
+from pcr_exp.config.mixture import MixtureConfig
+from pcr_exp.policies.policy import describe_measure
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import (
@@ -165,8 +166,11 @@ def _train(
     _warn_of_guessing(manifest)
     with as_found(config, data.train, data.train.index.num_samples):
         facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
-        manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
-    if not manifest.quality:
+        if facts is not None:
+            manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
+    if isinstance(config.dataset, MixtureConfig):  # no scan group is that of all images
+        manifest.mean_prefix_bytes = None
+    elif not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
     manifest.cached_share = settle_page_cache(config, data)
     write_manifest(directory.manifest_path, manifest)
@@ -183,7 +187,7 @@ def _train(
             headline=headline_called(manifest.headline),
         ) as bar,
     ):
-        manifest.columns = list(declared_columns(session.policy))
+        manifest.columns = session.declared
         begin_at(manifest, session.progress.step)
         write_manifest(directory.manifest_path, manifest)
         held_mib = session.loader.max_held_bytes() / MIB

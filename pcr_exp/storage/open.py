@@ -43,6 +43,11 @@ def open_storage(
         StorageError: the address cannot be opened, or the throttle at `bucket` enforces other limits.
     """
     inner: Storage = open_remote(root, client, options) if "://" in root else LocalStorage(root)
+    return throttled(inner, config, bucket)
+
+
+def throttled(inner: Storage, config: StorageConfig, bucket: str | Path | None = None) -> Storage:
+    """A storage as slow as `config` says; itself if that limits nothing. Raises as `open_storage`."""
     if not is_limited(config):
         return inner
     throttle = Throttle.create(config, bucket)

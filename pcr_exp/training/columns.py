@@ -7,7 +7,7 @@ processes, the comparison of a resumed run with an uninterrupted one, and packed
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,6 +111,33 @@ TRAFFIC = tuple(column.name for column in COLUMNS if column.presence == "team" a
 def metric_column(name: str) -> Column:
     """Return the column of another metric of a task (`Task.metrics`); eval rows have it as `val_<metric>`."""
     return Column(name=name, unit="", meaning="metric of the task", rows=("eval",), kind="metric")
+
+
+def images_column(source: str) -> str:
+    """The column of the images of a mixture's source that were trained on."""
+    return f"images_of_{source}"
+
+
+def bytes_column(source: str) -> str:
+    """The column of the bytes of their records."""
+    return f"record_bytes_of_{source}"
+
+
+def validated_column(source: str) -> str:
+    """The column of its images that are evaluated."""
+    return f"val_images_of_{source}"
+
+
+def source_columns(sources: Iterable[str]) -> list[Column]:
+    """The columns that rows of a run on a mixture have besides."""
+    columns = []
+    for name in sources:
+        columns += [
+            _total(images_column(name), "images", f"fresh images of {name} trained on", **_OPTIONAL),
+            _total(bytes_column(name), "bytes", f"record_bytes of {name}", **_OPTIONAL),
+            _count(validated_column(name), "images", f"num_val of {name}", **_EVAL, **_OPTIONAL),
+        ]
+    return columns
 
 
 def with_declared(declared: Sequence[Column]) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import ScanPolicy, Update
 from pcr_exp.system.process import StopWaiting
 from pcr_exp.training.clocks import ClockName, Clocks
+from pcr_exp.training.columns import bytes_column, images_column
 from pcr_exp.training.probes import RunProbe, decisions
 from pcr_exp.training.report import MeanLoss, Progress, Reporter, Row
 from pcr_exp.training.trainer import Trainer, learning_rate
@@ -184,6 +185,9 @@ def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_e
     progress.record_bytes += batch.record_bytes
     progress.full_bytes += batch.full_bytes
     progress.num_replaced += batch.num_replaced
+    for name, part in batch.sources.items():
+        progress.by_source[images_column(name)] += part.num_images
+        progress.by_source[bytes_column(name)] += part.record_bytes
     progress.scan_group = batch.group
     progress.learning_rate = rate
     return loss

@@ -49,6 +49,8 @@ class Progress:
     """The same, had every record been read with all its scan groups."""
     num_replaced: int = 0
     """Images that stood in for damaged ones."""
+    by_source: dict[str, int] = field(default_factory=dict)
+    """Of a mixture, images and record bytes of each source, by the names of their columns."""
     probe_bytes: int = 0
     """That storage delivered to a scan policy's probes."""
     scan_group: int = 0
@@ -145,6 +147,7 @@ class Reporter:
             "bytes_read": self.bytes_read(),
             "num_replaced": progress.num_replaced,
             "learning_rate": progress.learning_rate,
+            **progress.by_source,
         }
         return {**counted, **self.measure(counted)}
 

@@ -45,6 +45,9 @@ class MemoryRecords:
         self.index = RecordIndex("memory", "train", "baseline", "", 1, {"number": []}, entries)
         self.reads: list[int] = []
 
+    def source_of(self, record: int) -> None:
+        """No mixture."""
+
     def read_prefix(self, record: int, group: int) -> MemoryPrefix:
         self.reads.append(record)
         return MemoryPrefix(record, self.index.records[record].num_samples, group)

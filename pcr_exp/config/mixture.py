@@ -1,0 +1,121 @@
+"""`dataset=mixture`: a training on the records of several datasets, each with its share of the images."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pcr_exp.config.check import PATH, Bound, above, at_least, check_fields, or_null, require
+from pcr_exp.config.components import register
+from pcr_exp.config.dataset import DatasetConfig
+from pcr_exp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pcr_exp.config.commands import TrainConfig
+
+LABEL = "label"
+"""The name of a mixture's label, whatever its sources call theirs."""
+EPOCHS = ("largest", "smallest")
+_EPOCH = Bound(
+    lambda epoch: epoch in EPOCHS or (epoch.isdecimal() and int(epoch) >= 1),
+    "largest, smallest, or a number of images above 0",
+)
+_SOURCE_NAME = re.compile("[a-z][a-z0-9_]{0,15}")
+_OF_RECORDS = {
+    "root": None,
+    "tune_fraction": 0.0,
+    "split_seed": 42,
+    "images_per_record": 1,
+    "num_folds": None,
+    "fold": None,
+    "max_train_images": None,
+}
+"""Settings that were given when the sources' records were made, with the only value that they have here."""
+
+
+@dataclass(kw_only=True, slots=True)
+class SourceConfig:
+    """The records of a dataset, and its part in a mixture."""
+
+    root: Annotated[str, PATH] = MISSING
+    """Folder or address of its records, which holds `train/`, `tune/` and `val/`."""
+    share: Annotated[float, above(0)] = MISSING
+    """Of an epoch's images; shares are divided by their sum."""
+    group: Annotated[int | None, or_null(at_least(1))] = None
+    """The scan group that its training images are read at (null: as `scan` says)."""
+    label: str | None = None
+    """The named label that is trained on (null: the only one)."""
+
+
+@dataclass(kw_only=True, slots=True)
+class MixtureConfig(DatasetConfig):
+    """Several datasets in one training; all of them validate, with their validation images."""
+
+    sources: Any = field(default_factory=dict)
+    """By name, a SourceConfig: `dataset.sources={a:{root:...,share:0.7},b:{root:...,share:0.3}}`."""
+    epoch: Annotated[str, _EPOCH] = "largest"
+    """Images of an epoch: `largest`, as many as take every source once or more; `smallest`, as many as take
+    no source more than once; or a number."""
+
+    def __post_init__(self) -> None:
+        DatasetConfig.__post_init__(self)
+        given = self.sources if isinstance(self.sources, dict) else {}
+        wanted = "two or more: +dataset.sources.<name>.root=<records> +dataset.sources.<name>.share=<number>"
+        require(len(given) >= 2, "dataset.sources", self.sources, wanted)
+        self.sources = {str(name): _source(str(name), source) for name, source in given.items()}
+        wanted = f"{LABEL}: each source has its own, dataset.sources.<name>.label"
+        require(self.label == LABEL, "dataset.label", self.label, wanted)
+        for key, only in _OF_RECORDS.items():
+            wanted = f"{'null' if only is None else only}: the sources' records were made with their own"
+            require(getattr(self, key) == only, f"dataset.{key}", getattr(self, key), wanted)
+
+
+def _source(name: str, given: Any) -> SourceConfig:
+    """Raises ConfigError: a key is missing, unknown or of the wrong type, or has a value that cannot work."""
+    wanted = "names of at most 16 letters a to z, digits and _, which begin with a letter"
+    require(_SOURCE_NAME.fullmatch(name) is not None, "dataset.sources", name, wanted)
+    source = given
+    if not isinstance(given, SourceConfig):
+        try:
+            source = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SourceConfig), given))
+        except (OmegaConfBaseException, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(
+                f"dataset.sources.{name}={given!r}: {reason}; wanted root and share, and perhaps group and "
+                "label."
+            ) from error
+    check_fields(source, f"dataset.sources.{name}")
+    return source
+
+
+def check_training(config: TrainConfig) -> None:
+    """Refuse settings that a training on a mixture does not have.
+
+    Raises:
+        SettingError: says the key and what to give.
+    """
+    if not isinstance(config.dataset, MixtureConfig):
+        return
+    mixed = "with dataset=mixture"
+    require(config.echo.name == "none", "echo", config.echo.name, f"none {mixed}")
+    require(config.storage.cache is None, "storage.cache", config.storage.cache, f"null {mixed}")
+    groups, wanted = config.training.eval_groups, f"no `same` {mixed}, whose sources have groups of their own"
+    require("same" not in groups, "training.eval_groups", groups, wanted)
+    for name, source in config.dataset.sources.items():
+        fits = source.group is None or config.scan.encoding != "baseline"
+        wanted = "null with scan=baseline, which has no groups"
+        require(fits, f"dataset.sources.{name}.group", source.group, wanted)
+
+
+@register("dataset", "mixture", MixtureConfig)
+def refuse_mixture(config: DatasetConfig) -> NoReturn:
+    """Raise ConfigError: a mixture has neither images nor a folder of records of its own."""
+    raise ConfigError(
+        f"dataset=mixture (dataset.name={config.name!r}): wanted one dataset here. A mixture is only trained "
+        "on and evaluated. Give its sources one after the other, each with the dataset=<option> that its "
+        "records were made of."
+    )
