@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
@@ -30,8 +31,10 @@ from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import INK, MUTED, ScanLevel, group_color, group_marker, scan_words, style
 from pcr_exp.analysis.tables import NOTHING, Cell, Footnotes, difference_cell, markdown_table, percent
 from pcr_exp.config.describe import NO_GROUP
+from pcr_exp.config.measuring import NUM_RESAMPLES
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS
+from pcr_exp.measuring.evaluation import LEVEL_COLUMNS, MARGIN, MODEL_COLUMNS, OF_NUMBERS, OF_SETS
+from pcr_exp.measuring.tolerance.answer import image_weights, interval, score
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import cpu_model, gpu_model, write_measured
 from pcr_exp.system.words import counted
@@ -42,7 +45,9 @@ _APART = 0.09
 
 
 def draw_losses(table: pd.DataFrame) -> Figure:
-    """A panel per decode mode: points lost of top-1 (filled) and top-5 (hollow) at every scan group.
+    """A panel per decode mode: points lost at every scan group.
+
+    Of top-1 (filled) and top-5 (hollow), or of the headline of tasks that have neither.
 
     Args:
         table: Of one network, as `table.level_table` makes it.
@@ -63,16 +68,27 @@ def draw_losses(table: pd.DataFrame) -> Figure:
         axes[0].legend(**BELOW, ncols=3)
         footer(
             figure,
-            f"original images: top-1 {100 * full['top1']:.1f}%, top-5 {100 * full['top5']:.1f}%; "
-            "bars: 95 % intervals over pairs of one image",
+            f"original images: {_originals(full)}; bars: 95 % intervals over pairs of one image",
         )
     return figure
+
+
+def _drawn(table: pd.DataFrame) -> list[tuple[str, float, str]]:
+    """Measures, their places beside a group, and their words."""
+    if "top1" in table:
+        return [("top1", -_APART, "top-1"), ("top5", _APART, "top-5")]
+    (headline,) = (name for name in _HEADLINES if name in table)
+    return [(headline, 0.0, headline_called(headline).words)]
+
+
+def _originals(full: pd.Series[Any]) -> str:
+    return ", ".join(f"{words} {100 * full[name]:.1f}%" for name, _, words in _drawn(full.to_frame().T))
 
 
 def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
     places = range(len(rows))
     ax.axhline(0, color=INK, linewidth=1, zorder=1)
-    for measure, side, words in (("top1", -_APART, "top-1"), ("top5", _APART, "top-5")):
+    for measure, side, words in _drawn(rows):
         for place, row in zip(places, rows.to_dict("records"), strict=True):
             color = group_color(row["group"])
             ax.errorbar(
@@ -81,12 +97,12 @@ def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
                 yerr=[100 * row[f"{measure}_ci95"]],
                 color=color,
                 marker=group_marker(row["group"]),
-                markerfacecolor=color if measure == "top1" else "white",
+                markerfacecolor="white" if measure == "top5" else color,
                 markersize=7,
                 capsize=3,
                 linestyle="none",
             )
-        fill = MUTED if measure == "top1" else "white"
+        fill = "white" if measure == "top5" else MUTED
         ax.plot([], [], color=MUTED, marker="o", markerfacecolor=fill, linestyle="none", label=words)
     ax.set_xticks(list(places), [f"group {group}" for group in rows["group"]])
     ax.set_xlim(-0.5, len(rows) - 0.5)
@@ -136,6 +152,10 @@ TABLE_COLUMNS = [
     *(f"{measure}_{part}" for measure in MEASURES for part in ("difference", "ci95")),
 ]
 
+_HEADLINES = ("mean_ap", "r2")
+"""Of tasks whose images have no top-1."""
+_MAE = "mae"
+
 MATRIX_COLUMNS = ["trained_on", *LEVEL_COLUMNS, "n_seeds", "score", "score_min", "score_max"]
 
 
@@ -145,26 +165,62 @@ def level_table(scores: pd.DataFrame) -> pd.DataFrame:
     `<measure>_difference` is the mean over images of the level's score less that of the original image, and
     `_ci95` half of its 95 % interval: pairs of one image, Student's t. `balanced_accuracy` is the mean of the
     recalls of the classes that have an image. `auc` is there where the scores have margins.
+
+    Of sets and numbers, `mean_ap`, or `r2` and `mae` (in the label's unit), stand in place of top1, top5 and
+    balanced_accuracy; half the interval of `mean_ap` and `r2` is that of resampled images.
     """
     rows: list[dict[str, Any]] = []
+    measures, judged = MEASURES if "top1" in scores else ("loss",), _judged(scores)
     # Scores of older measurements call the baseline group 1.
     scores = scores.assign(group=scores["group"].mask(scores["encoding"] == "baseline", NO_GROUP))
     for (name, trained_on, seed), of_model in scores.groupby(MODEL_COLUMNS, sort=True):
         reference = of_model[of_model["encoding"] == "baseline"].set_index("image")
         for level, images in of_model.groupby(LEVEL_COLUMNS, sort=True):
             row = dict(zip([*MODEL_COLUMNS, *LEVEL_COLUMNS], (name, trained_on, seed, *level), strict=True))
-            row |= {measure: images[measure].mean() for measure in MEASURES}
-            row |= {"n": len(images), "balanced_accuracy": images.groupby("label")["top1"].mean().mean()}
+            row |= {measure: images[measure].mean() for measure in measures} | {"n": len(images)}
+            if "top1" in images:
+                row["balanced_accuracy"] = images.groupby("label")["top1"].mean().mean()
+            else:
+                row |= _headline_lost(judged, images.set_index("image"), reference)
             if MARGIN in images:
                 margins, labels = images[MARGIN].to_numpy(), images["label"].to_numpy()
                 row["auc"] = area_under_roc(margins, labels == 1)
-            for measure in MEASURES:
+            for measure in measures:
                 differences = images.set_index("image")[measure] - reference[measure]
                 row[f"{measure}_difference"] = differences.mean()
                 row[f"{measure}_ci95"] = half_width(differences)
             rows.append(row)
-    table = pd.DataFrame(rows, columns=[*TABLE_COLUMNS, *(["auc"] if MARGIN in scores else [])])
+    columns = [*TABLE_COLUMNS, *(["auc"] if MARGIN in scores else [])] if "top1" in scores else None
+    table = pd.DataFrame(rows, columns=columns)
     return table.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group"], ignore_index=True)
+
+
+def _judged(scores: pd.DataFrame) -> str:
+    return "r2" if OF_NUMBERS[0] in scores else "mean_ap"
+
+
+def _headline_lost(headline: str, images: pd.DataFrame, originals: pd.DataFrame) -> dict[str, float]:
+    """The headline of sets or numbers, and of these the mean error; what is lost, over resampled images."""
+    originals = originals.loc[images.index]
+    if headline == "r2":
+        outputs: Any
+        targets: Any
+        outputs, targets, error = OF_NUMBERS
+        differences = images[error] - originals[error]
+        mae = {_MAE: images[error].mean(), f"{_MAE}_difference": differences.mean()}
+        mae[f"{_MAE}_ci95"] = half_width(differences)
+    else:
+        outputs, targets = ([name for name in map(str, images) if name.startswith(s)] for s in OF_SETS)
+        mae = {}
+    weights = image_weights(np.arange(len(images)), NUM_RESAMPLES, seed=0)
+    none = np.empty(0, np.int64)
+    here, original = (
+        score(headline, none, frame[outputs].to_numpy(), frame[targets].to_numpy(), weights)
+        for frame in (images, originals)
+    )
+    low, high = interval((here - original)[1:])
+    lost = {f"{headline}_difference": (here - original)[0], f"{headline}_ci95": (high - low) / 2}
+    return {headline: here[0], **lost, **mae}
 
 
 def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
@@ -179,21 +235,28 @@ def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
 
 
 def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str) -> str:
-    """The answer for people: each network's score at every level, and what top-1 loses to the originals."""
+    """The answer for people: each network's score at every level, and what is lost to the originals.
+
+    That is what top-1 loses, or the headline of tasks without one.
+    """
     lost = Footnotes()
+    measure, _, words = _drawn(table)[0]
 
     def loses(row: Mapping[Any, Any]) -> str:
         if row["encoding"] == "baseline":
             return NOTHING
-        names = {"difference_mean": "top1_difference", "difference_ci95": "top1_ci95"}
+        names = {"difference_mean": f"{measure}_difference", "difference_ci95": f"{measure}_ci95"}
         return difference_cell({name: row[column] for name, column in names.items()}, lost)
 
     columns: dict[str, Cell] = {
         "read at": lambda row: f"{row['scan']}, {row['decode']}",
         headline_called(headline).words: lambda row: percent(row[headline]),
-        "top-1 against the originals, points": loses,
-        "top-5": lambda row: percent(row["top5"]),
+        f"{words} against the originals, points": loses,
     }
+    if "top5" in table:
+        columns["top-5"] = lambda row: percent(row["top5"])
+    if _MAE in table:
+        columns["mean absolute error"] = lambda row: f"{row[_MAE]:.3g}"
     several = table["model"].nunique() > 1
     if several:
         columns = {"network": lambda row: str(row["model"]), **columns}
@@ -238,7 +301,8 @@ def draw_evaluation(folder: Path) -> list[Path]:
     write_atomic(folder / TABLE_FILE, [table.to_csv(index=False).encode()])
     files = [folder / TABLE_FILE]
     if table["model"].nunique() == 1:
-        caption = _caption(facts, "Accuracy lost at each scan group", f"n = {facts['num_images']} images")
+        what = "Accuracy" if "top1" in table else headline_called(facts["headline"]).words
+        caption = _caption(facts, f"{what} lost at each scan group", f"n = {facts['num_images']} images")
         return [*files, *save_figure(draw_losses, table, folder, "losses", caption)]
     matrix = matrix_table(table, facts["headline"])
     words = headline_called(facts["headline"]).words
@@ -257,8 +321,8 @@ def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
 
 def check_headline(name: str) -> None:
     """Raise ConfigError unless evaluations have a column of this headline."""
-    if name not in ("top1", "balanced_accuracy", "auc"):
+    if name not in ("top1", "balanced_accuracy", "auc", *_HEADLINES):
         raise ConfigError(
             f"task: its headline {name} is not made of scores of images here; wanted task=classification, "
-            "task=balanced or task=auc."
+            "task=balanced, task=auc, task=multilabel or task=regression."
         )

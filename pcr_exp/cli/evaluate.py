@@ -12,6 +12,7 @@ import torch
 from pcr_exp.analysis.evaluation import TABLE_FILE, check_headline, levels_markdown, write_evaluation
 from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files, plan_forward
 from pcr_exp.cli.terminal import show, track_files
+from pcr_exp.config.check import require
 from pcr_exp.config.crops import crops_of
 from pcr_exp.config.measuring import ALL, IMAGE_SIZE, EvaluateConfig
 from pcr_exp.config.mixture import MixtureConfig
@@ -44,6 +45,7 @@ from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
 from pcr_exp.training.task import AUC, headline_of, open_task
+from pcr_exp.training.values import MEAN_AP, R2
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,8 @@ def evaluate(config: EvaluateConfig) -> str:
     device = open_device(config.device)
     headline = headline_of(config.task)
     check_headline(headline.name)
+    wanted = f"null with task={config.task.name}, whose outputs stand for no single class"
+    require(headline not in (MEAN_AP, R2) or config.classes is None, "classes", config.classes, wanted)
     runs = find_runs(config.runs) if config.runs else []
     check_asked(config, runs)
     if config.split == ALL and any(run.dataset_name == config.dataset.name for run in runs):
@@ -65,8 +69,10 @@ def evaluate(config: EvaluateConfig) -> str:
     images = (images_in_files if config.split == ALL else images_in_records)(
         config, levels, eval_transform(crops)
     )
+    task = open_task(config.task, images.classes)  # refuses what does not suit it
     outputs, num_outputs = outputs_of(config, images.classes)
-    open_task(config.task, images.classes)  # refuses what does not suit it
+    if headline in (MEAN_AP, R2):
+        num_outputs = task.num_outputs
     trained = open_trained(config, runs, num_outputs, device)
     ids = [run.name for run in runs]
     with claim_results(config, words_of(config, ids), images.fingerprint, of_runs=ids) as out:
@@ -77,6 +83,7 @@ def evaluate(config: EvaluateConfig) -> str:
                 outputs=outputs,
                 device=device,
                 margins=headline is AUC,
+                task=task,
                 progress=lambda done: tell(done, images.num * len(levels)),
             )
         settings = {

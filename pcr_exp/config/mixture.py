@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from omegaconf import MISSING, OmegaConf
@@ -55,7 +55,7 @@ class SourceConfig:
 class MixtureConfig(DatasetConfig):
     """Several datasets in one training; all of them validate, with their validation images."""
 
-    sources: Any = field(default_factory=dict)
+    sources: Any = None
     """By name, a SourceConfig: `dataset.sources={a:{root:...,share:0.7},b:{root:...,share:0.3}}`."""
     epoch: Annotated[str, _EPOCH] = "largest"
     """Images of an epoch: `largest`, as many as take every source once or more; `smallest`, as many as take
@@ -63,15 +63,21 @@ class MixtureConfig(DatasetConfig):
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)
-        given = self.sources if isinstance(self.sources, dict) else {}
-        wanted = "two or more: +dataset.sources.<name>.root=<records> +dataset.sources.<name>.share=<number>"
-        require(len(given) >= 2, "dataset.sources", self.sources, wanted)
+        given = {} if self.sources is None else self.sources
+        if given:
+            require_sources(given)
         self.sources = {str(name): _source(str(name), source) for name, source in given.items()}
         wanted = f"{LABEL}: each source has its own, dataset.sources.<name>.label"
         require(self.label == LABEL, "dataset.label", self.label, wanted)
         for key, only in _OF_RECORDS.items():
             wanted = f"{'null' if only is None else only}: the sources' records were made with their own"
             require(getattr(self, key) == only, f"dataset.{key}", getattr(self, key), wanted)
+
+
+def require_sources(given: object) -> None:
+    """Raise SettingError unless there are two sources or more, by name."""
+    wanted = "two or more: +dataset.sources.<name>.root=<records> +dataset.sources.<name>.share=<number>"
+    require(isinstance(given, dict) and len(given) >= 2, "dataset.sources", given, wanted)
 
 
 def _source(name: str, given: Any) -> SourceConfig:

@@ -78,7 +78,7 @@ class MixedRecords(RecordSet):
         self._lock = threading.Lock()
         self._read_bytes: Counter[str] = Counter()
         first = self._sources[0].records
-        self.codec, self.max_pixels, self._storage = first.codec, first.max_pixels, first.storage
+        self.codec, self.max_pixels, self.storage = first.codec, first.max_pixels, first.storage
         self.index = self._joined_index()
 
     @property

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from pcr_exp.config.describe import group_number, in_script, scan_label
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.records.class_values import members_of
 from pcr_exp.training.inputs import Normalization, model_input
-from pcr_exp.training.task import TOP_K
+from pcr_exp.training.task import TOP_K, Task
+from pcr_exp.training.values import MultiLabel, Regression
 
 LEVEL_COLUMNS = ["scan", "encoding", "group", "decode"]
 """How images were read: as `config.labels.scan_label` says it, and the value of `loader.decode`."""
@@ -24,6 +26,10 @@ SCORE_COLUMNS = [*MODEL_COLUMNS, *LEVEL_COLUMNS, "image", "label", "top1", "top5
 
 MARGIN = "margin"
 """A further one, where classes are ranked: what AUC is made of."""
+OF_SETS = ("score of ", "has ")
+"""In place of top1 and top5, before a class's name (task=multilabel): a network's output, and 0 or 1."""
+OF_NUMBERS = ("said", "wanted", "absolute_error")
+"""In place of them with task=regression, in the label's unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ def score_images(
     outputs: Tensor,
     device: torch.device,
     margins: bool = False,
+    task: Task | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> pd.DataFrame:
     """Score every image at every level with every network.
@@ -104,22 +111,27 @@ def score_images(
         outputs: int64 [classes]: which of the networks' outputs stands for each class of the label.
         device: Where it computes.
         margins: Add a column `margin`, of a label with two classes: the second's output less the first's.
+        task: If it is multilabel or regression, scores are what it is judged by.
         progress: Called with the number of images that were scored, those of all levels together.
 
     Returns:
         SCORE_COLUMNS, a row per network, level and image: `image` is its number, `top1` and `top5` are 0 or 1
-        (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy.
+        (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy. With such a task,
+        OF_SETS or OF_NUMBERS stand in place of these two, and `loss` is the task's.
 
     Raises:
         PcrExpError: a batch cannot be read or decoded.
     """
     parts, done = [], 0
     for level, first, images, labels in batches:
-        targets = outputs[labels].to(device)
         for each in trained:
             with torch.inference_mode():
                 logits = each.logits(images, device)
-                scores = _scores(logits, targets) | (_margins(logits, outputs) if margins else {})
+                if isinstance(task, MultiLabel | Regression):
+                    scores = _values(task, logits, labels.to(device))
+                else:
+                    scores = _scores(logits, outputs[labels].to(device))
+                scores |= _margins(logits, outputs) if margins else {}
             columns: dict[str, Any] = {
                 "model": each.name,
                 "trained_on": each.trained_on,
@@ -132,11 +144,11 @@ def score_images(
             parts.append(pd.DataFrame(columns))
         done += len(labels)
         progress(done)
-    frame = pd.concat(parts, ignore_index=True)[[*SCORE_COLUMNS, *([MARGIN] if margins else [])]]
+    frame = pd.concat(parts, ignore_index=True)
     return frame.sort_values([*MODEL_COLUMNS, "decode", "encoding", "group", "image"], ignore_index=True)
 
 
-def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[int] | list[float]]:
+def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[Any]]:
     best = logits.topk(min(TOP_K, logits.shape[1]), dim=1).indices == targets[:, None]
     loss = F.cross_entropy(logits, targets, reduction="none")
     return {
@@ -146,7 +158,23 @@ def _scores(logits: Tensor, targets: Tensor) -> dict[str, list[int] | list[float
     }
 
 
-def _margins(logits: Tensor, outputs: Tensor) -> dict[str, list[float]]:
+def _values(task: MultiLabel | Regression, outputs: Tensor, labels: Tensor) -> dict[str, list[Any]]:
+    target = task.target(labels)
+    columns: dict[str, Tensor] = {}
+    if isinstance(task, Regression):
+        said = task.numbers(outputs[:, 0]).cpu()
+        wanted = torch.tensor([float(task.classes[i]) for i in labels.tolist()], dtype=torch.float64)
+        columns = dict(zip(OF_NUMBERS, (said, wanted, (said - wanted).abs()), strict=True))
+        losses = F.mse_loss(outputs[:, 0], target, reduction="none")
+    else:
+        for i, name in enumerate(members_of(task.classes)):
+            columns |= {OF_SETS[0] + name: outputs[:, i], OF_SETS[1] + name: target[:, i].int()}
+        losses = F.binary_cross_entropy_with_logits(outputs, target, reduction="none").mean(dim=1)
+    lists: dict[str, list[Any]] = {name: column.tolist() for name, column in columns.items()}
+    return lists | {"loss": [round(value, 5) for value in losses.tolist()]}
+
+
+def _margins(logits: Tensor, outputs: Tensor) -> dict[str, list[Any]]:
     first, second = (logits[:, output].double() for output in outputs.tolist())
     return {MARGIN: (second - first).tolist()}
 

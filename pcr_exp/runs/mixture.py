@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pcr_exp.config.check import require
-from pcr_exp.config.mixture import MixtureConfig
+from pcr_exp.config.mixture import MixtureConfig, require_sources
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.datasets.sample import SPLITS
@@ -27,7 +27,13 @@ from pcr_exp.system.keys import key_of
 
 
 def open_sources(mixture: MixtureConfig, records: RecordsConfig) -> JoinedStorage:
-    """The storage of all sources. Raises StorageError if an address cannot be opened."""
+    """The storage of all sources.
+
+    Raises:
+        ConfigError: there are fewer than two.
+        StorageError: an address cannot be opened.
+    """
+    require_sources(mixture.sources)
     return JoinedStorage(
         {name: open_root(replace(records, root=source.root)) for name, source in mixture.sources.items()}
     )

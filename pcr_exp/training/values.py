@@ -150,6 +150,7 @@ class Regression:
     label_smoothing: float = 0.0
     _scaled: NDArray[np.float32] = field(init=False, repr=False, compare=False)
     """[classes] deviations from the mean, in standard deviations."""
+    _mean: float = field(init=False, repr=False, compare=False)
     _deviation: float = field(init=False, repr=False, compare=False)
     """One standard deviation."""
 
@@ -165,6 +166,7 @@ class Regression:
                 )
         numbers = np.array([float(name) for name in self.classes] or [0.0])
         deviation = float(numbers.std()) or 1.0
+        object.__setattr__(self, "_mean", float(numbers.mean()))
         object.__setattr__(self, "_deviation", deviation)
         object.__setattr__(self, "_scaled", ((numbers - numbers.mean()) / deviation).astype(np.float32))
 
@@ -180,6 +182,10 @@ class Regression:
     def target(self, labels: Tensor) -> Tensor:
         """Return float32 [B]: deviations from the mean, in standard deviations."""
         return torch.from_numpy(self._scaled)[labels.cpu()].to(labels.device)
+
+    def numbers(self, deviations: Tensor) -> Tensor:
+        """Turn what `target` gives, or outputs, into float64 in the label's unit."""
+        return deviations.double() * self._deviation + self._mean
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Mean squared error of outputs [B, 1]."""

@@ -15,6 +15,7 @@ from composing import compose
 
 import pcr_exp
 from pcr_exp.cli import tolerance as study
+from pcr_exp.cli.evaluate import evaluate
 from pcr_exp.cli.prepare import prepare
 from pcr_exp.errors import ConfigError, DatasetError, RecordError
 from pcr_exp.runs.manifest import read_manifest
@@ -116,6 +117,46 @@ def test_a_run_is_judged_by_its_task(
     assert not (folder / "predictions.npz").exists()
     with pytest.raises(ConfigError, match=r"task=regression: 'dark' is no number"):
         run_training(compose("train", *settings(table, tmp_path / "x"), *quick, "task=regression"))
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "kind"), [("multilabel", "tags", "several"), ("regression", "redness", "number")]
+)
+def test_scores_of_a_task_are_those_of_scikit_learn(
+    table: Path, tmp_path: Path, task: str, label: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    given = settings(table, tmp_path, label, kind, f"task={task}", "loader.num_workers=0")
+    quick = ["training=debug", "training.num_threads=1", "training.epochs=2", "scan=group_2"]
+    quick += ["training.learning_rate=0.001"]
+    runs = f"runs_root={tmp_path}/runs"
+    folder = run_training(compose("train", *given, *quick, runs), progress=False).folder
+    last = read_rows(folder / "rows.jsonl")[-1]
+    asked = [f"runs=[{folder}]", f"out={tmp_path}/scored", "groups=[1,10]"]
+    assert evaluate(compose("evaluate", *given, *asked)) == "finished"
+    scores = pd.read_csv(tmp_path / "scored" / "scores.csv")
+    levels = pd.read_csv(tmp_path / "scored" / "levels.csv").set_index(["encoding", "group"])
+    for level, images in scores.groupby(["encoding", "group"]):
+        row = levels.loc[level]
+        if kind == "several":
+            names = ["blue", "red"]
+            has, said = (images[[f"{start} {name}" for name in names]] for start in ("has", "score of"))
+            assert row["mean_ap"] == pytest.approx(metrics.average_precision_score(has, said))
+            continue
+        assert row["r2"] == pytest.approx(metrics.r2_score(images["wanted"], images["said"]))
+        assert row["mae"] == pytest.approx(metrics.mean_absolute_error(images["wanted"], images["said"]))
+        assert set(images["wanted"]) <= {i / 10 for i in range(NUM)}
+    headline = {"several": "mean_ap", "number": "r2"}[kind]
+    whole = levels.loc["baseline", 0]
+    assert whole[headline] == pytest.approx(last[f"val_{headline}"], rel=1e-5)
+    assert whole[f"{headline}_difference"] == whole[f"{headline}_ci95"] == 0
+    lost = levels[headline] - whole[headline]
+    assert levels[f"{headline}_difference"].to_numpy() == pytest.approx(lost.to_numpy())
+    shown = capsys.readouterr().out
+    assert ("mean absolute error" in shown) is (kind == "number") and "against the originals" in shown
+    assert (tmp_path / "scored" / "losses.png").exists()
+    with pytest.raises(ConfigError, match=f"classes='x': wanted null with task={task}"):
+        evaluate(compose("evaluate", *given, *asked, "classes=x"))
 
 
 @pytest.mark.parametrize(

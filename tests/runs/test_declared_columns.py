@@ -7,7 +7,7 @@ import pytest
 
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.policies.policy import Decision, OneGroup
-from pcr_exp.runs import session
+from pcr_exp.runs import data
 from pcr_exp.runs.packed import pack_runs
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system.columns import Column
@@ -28,7 +28,7 @@ class Demanding(OneGroup):
 def test_rows_manifest_and_packed_set_have_what_a_policy_declares(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "open_policy", lambda *_, **__: Demanding())
+    monkeypatch.setattr(data, "open_policy", lambda *_, **__: Demanding())
     run_training(configure(training__epochs=1), progress=False)
     (run,) = read_runs(tmp_path / "runs")
     assert (run.rows[0]["kind"], run.rows[0]["measure"], run.rows[0]["demand"]) == ("policy", "demand", 7)

@@ -186,10 +186,6 @@ def test_baseline_records_and_schedules_are_read_too(mixed: list[str], places: d
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            ["dataset.sources=null"],
-            r"dataset.sources=None: wanted two or more: \+dataset",
-        ),
         (["+dataset.sources.few.shares=1"], "dataset.sources.few=.*wanted root and share"),
         (["+dataset.sources.x.root=y"], "dataset.sources.x=.*wanted root and share"),
         (["dataset.sources.few.share=0"], "dataset.sources.few.share=0.0: wanted above 0"),
@@ -219,6 +215,7 @@ def test_settings_that_cannot_work_are_refused(mixed: list[str], given: list[str
         (["dataset.sources.few.label=size"], ConfigError, "few.label='size': wanted one of focus, photo"),
         (["dataset.sources.few.label=null"], ConfigError, "few.label=None: wanted one of focus, photo"),
         (["dataset.epoch=3", "dataset.sources.few.share=0.1"], ConfigError, "shares={'few': 0.1}"),
+        (["dataset.sources=null"], ConfigError, r"dataset.sources={}: wanted two or more: \+dataset.sources"),
         (["scan=balanced"], ConfigError, "scan=balanced with dataset=mixture: wanted a scan group"),
         (["+dataset.sources.few.group=11"], RecordError, "scan group 11 was asked for"),
         (["dataset.sources.few.root=/nowhere"], RecordError, "few/.*index.json"),
