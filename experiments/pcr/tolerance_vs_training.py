@@ -218,7 +218,7 @@ def write_comparison(tolerance: Path, trained: Sequence[Path], out: Path) -> pd.
     make_folder(out)
     caption = Caption(
         shows="What training lost, over what tolerance foretold",
-        of=("; ".join(map(" ".join, rows[TASK].drop_duplicates().itertuples(index=False, name=None))),),
+        of=(f"{rows.groupby(TASK).ngroups} tasks",),
         n=f"n = {span(rows['n'])} runs a level, 95 % intervals",
         hardware=recorded_hardware(tolerance),
         storage=NOT_TIMED,
@@ -234,7 +234,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("trained", nargs="+", type=Path, help="folders with a deployment.csv")
-    parser.add_argument("--tolerance", type=Path, default=Path("results/tolerance"))
+    parser.add_argument(
+        "--tolerance", type=Path, required=True, help="holds folders of experiments.tolerance"
+    )
     parser.add_argument("--out", type=Path, default=Path("outputs/tolerance"))
     given = parser.parse_args()
     print(correlations_page(write_comparison(given.tolerance, given.trained, given.out)))
