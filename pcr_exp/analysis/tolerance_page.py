@@ -171,12 +171,12 @@ def answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, fact
     if found.tolerated == highest and not found.undecided:
         text = f"{begin}every group below {highest} loses {margin} of {words} or more."
     elif found.tolerated == highest:
-        text = f"{begin}no group below {highest} is shown to lose less than {margin} of {words}."
+        text = f"{begin}no group below {highest} is non-inferior within {margin} of {words} (95 %)."
     else:
         lost = _interval(rows[found.tolerated], "loss", 2)
         text = (
-            f"{begin}**group {found.tolerated}** is the smallest that is shown to lose less than {margin} of "
-            f"{words}: it loses {lost} points. {_savings(found.tolerated, sizes, facts)}"
+            f"{begin}**group {found.tolerated}** is the smallest that is non-inferior within {margin} of "
+            f"{words} (95 %): it loses {lost} points. {_savings(found.tolerated, sizes, facts)}"
         )
     if found.undecided:
         text += f" Whether {_listed(found.undecided)}, these images cannot tell."
@@ -237,5 +237,5 @@ def _interval(row: Mapping[Any, Any], what: str, decimals: int) -> str:
 
 def _listed(groups: list[int]) -> str:
     if len(groups) == 1:
-        return f"group {groups[0]} does"
-    return f"groups {', '.join(map(str, groups[:-1]))} and {groups[-1]} do"
+        return f"group {groups[0]} is"
+    return f"groups {', '.join(map(str, groups[:-1]))} and {groups[-1]} are"

@@ -29,6 +29,7 @@ def test_two_answers_that_may_differ() -> None:
     text = text_of(measured({(0, 2): 200}))
     full, same = (line for line in text.splitlines() if line.startswith("**Trained at a group"))
     assert full.startswith("**Trained at a group, used at all scans:** **group 5** is the smallest")
+    assert "**group 5** is the smallest that is non-inferior within 2 points of top-1 (95 %): it" in full
     assert "loses 0.00 (0.00 to 0.00) points. It reads 4 kB an image, 40.0% of the files' 10 kB;" in full
     assert same.startswith(
         "**Trained at a group, used at the group trained on:** **group 1** is the smallest"
@@ -39,7 +40,7 @@ def test_two_answers_that_may_differ() -> None:
 def test_too_few_images_and_undecided_groups_are_said() -> None:
     text = text_of(measured({(0, 2): 8, (1, 2): 8}))
     assert (
-        "no group below 10 is shown to lose less than 2 points of top-1. Whether groups 1 and 5 do, these"
+        "no group below 10 is non-inferior within 2 points of top-1 (95 %). Whether groups 1 and 5 are, these"
         in text
     )
     assert "There are too few images to tell" not in text

@@ -17,6 +17,7 @@ import pcr_exp
 from pcr_exp.cli import tolerance as study
 from pcr_exp.cli.evaluate import evaluate
 from pcr_exp.cli.prepare import prepare
+from pcr_exp.cli.quality import quality
 from pcr_exp.errors import ConfigError, DatasetError, RecordError
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import read_rows
@@ -84,6 +85,16 @@ def test_rows_become_records_and_those_that_cannot_are_listed(
     assert {val.classes[label] for label in val.targets} == {"dark", "red"}
     assert set(pcr_exp.open(folder / "val", label="part").records.index.classes) == {"kind", "part"}
     prepare(compose("prepare", *given, "records.on_error=skip", "check=content"))
+
+
+def test_quality_is_measured_of_the_images_of_a_table(table: Path, tmp_path: Path) -> None:
+    asked = [f"out={tmp_path}/quality", "groups=[1,10]", "max_images=4", "split=val", "num_workers=1"]
+    assert quality(compose("quality", *settings(table, tmp_path), *asked)) == "finished"
+    rows = pd.read_csv(tmp_path / "quality" / "quality.csv", dtype={"id": str})
+    in_val = {f"{i:02}.jpg" for i in range(NUM) if i // 4 % 5 == 4}
+    assert len(rows) == 8 and set(rows["id"]) <= in_val
+    means = rows.groupby("group")["ms_ssim"].mean()
+    assert means[1] < means[10] == 1
 
 
 def test_a_changed_table_is_noticed(table: Path, tmp_path: Path) -> None:
