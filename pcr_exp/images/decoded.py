@@ -13,6 +13,9 @@ from pcr_exp.images.libturbojpeg import Frame
 class PartDecoder(Protocol):
     """What decodes rectangles; both calls raise ImageError for files that it is not for."""
 
+    is_exact: bool
+    """Whether a rectangle, wherever it begins, has the pixels of the whole, at its edges as well."""
+
     def read_frame(self, jpeg: Buffer) -> Frame:
         """What the header says."""
 
@@ -59,15 +62,17 @@ class PartlyDecodedImage:
         """
         frame = frame or decoder.read_frame(jpeg)
         self.height_px, self.width_px = frame.height_px, frame.width_px
-        self._mcu_width = max(1, frame.mcu_width_px // denominator)
+        self._step_px = 1 if decoder.is_exact else max(1, frame.mcu_width_px // denominator)
+        # At full size a part's pixels are whole ones, and resampling looks at no others.
+        self._margin_px = 0 if decoder.is_exact and denominator == 1 else _MARGIN_PX
         self._jpeg, self._decoder, self._otherwise, self._denominator = jpeg, decoder, otherwise, denominator
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
         """The rectangle, in as many pixels as decode it, and resampling, as if all were there."""
-        d = self._denominator
-        y, bottom = _with_margin(top, rows, d, self.height_px)
-        x, right = _with_margin(left, columns, d, self.width_px)
-        x -= x % self._mcu_width
+        d, margin = self._denominator, self._margin_px
+        y, bottom = _within(top, rows, d, margin, self.height_px)
+        x, right = _within(left, columns, d, margin, self.width_px)
+        x -= x % self._step_px
         try:
             pixels = self._decoder.decode(self._jpeg, d, y, x, bottom - y, right - x)
         except ImageError:
@@ -87,10 +92,10 @@ def decoded_by(
     return otherwise()
 
 
-def _with_margin(first: int, count: int, denominator: int, size: int) -> tuple[int, int]:
-    """Where pixels at 1/denominator begin and end that hold the stretch, neighbours included."""
+def _within(first: int, count: int, denominator: int, margin: int, size: int) -> tuple[int, int]:
+    """Where pixels at 1/denominator begin and end that hold the stretch, and so many neighbours."""
     last = -(-size // denominator)
     return (
-        max(0, first // denominator - _MARGIN_PX),
-        min(last, -(-(first + count) // denominator) + _MARGIN_PX),
+        max(0, first // denominator - margin),
+        min(last, -(-(first + count) // denominator) + margin),
     )

@@ -75,6 +75,8 @@ class JpegDecoder:
         AttributeError: it lacks the calls, or is of another version.
     """
 
+    is_exact = True
+
     def __init__(self, path: str) -> None:
         self.path = path
         self._library = load_own(path, _FUNCTIONS, VERSION)

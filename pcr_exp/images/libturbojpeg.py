@@ -214,6 +214,8 @@ _DECODE_FUNCTIONS = {
 class PartDecoder:
     """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it is older than 3."""
 
+    is_exact = False
+
     def __init__(self, path: str) -> None:
         self.path = path
         library = self._library = load(path, _DECODE_FUNCTIONS)

@@ -33,9 +33,10 @@ class Files:
         if self.shared_buffer is None or end > len(self.shared_buffer.files):
             self._files.append(bytearray().join(parts))
             return
+        room, at = self.shared_buffer.files, start
         for part in parts:
-            self.shared_buffer.files[self._end : self._end + len(part)] = part
-            self._end += len(part)
+            room[at : (at := at + len(part))] = part
+        self._end = end
         self._files.append((start, end))
 
     def __len__(self) -> int:

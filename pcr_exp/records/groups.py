@@ -195,12 +195,13 @@ class RecordPrefix:
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
         i = self.replaced.get(i, i)
-        views = [
-            (memoryview(byte_range.data), bounds)
-            for byte_range in self._byte_ranges
-            for bounds in byte_range.bounds
+        pieces = [
+            view[bounds[i] : bounds[i + 1]]
+            for data, of_groups in self._byte_ranges
+            for view in (memoryview(data),)
+            for bounds in of_groups
         ]
-        return self._codec.join([view[bounds[i] : bounds[i + 1]] for view, bounds in views[:group]])
+        return self._codec.join(pieces[:group])
 
     def beside(self, i: int) -> Mapping[str, Buffer]:
         """What travels beside sample i; of one that is damaged, beside the one that stands in for it."""

@@ -36,7 +36,7 @@ from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.images import decode as decoding
 from pcr_exp.images import decode_jpeg
 from pcr_exp.images import decoder as own
-from pcr_exp.images.codec import Source
+from pcr_exp.images.codec import Part, Source
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.decoded import PartlyDecodedImage
 from pcr_exp.images.decoder import JpegDecoder, find_decoder
@@ -173,6 +173,20 @@ def test_every_rectangle_is_cut_from_the_whole(each: JpegDecoder, kind: str, dat
     assert np.array_equal(out[1:-1, 1:-1], everything[top : top + rows, left : left + columns])
     out[1:-1, 1:-1] = 77
     assert np.all(out == 77), "nothing beside it is written"
+
+
+@pytest.mark.parametrize("kind", ["444", "422", "420", "grey"])
+def test_of_a_part_at_full_size_no_more_is_decoded(ours: JpegDecoder, kind: str) -> None:
+    """So its pixels lie together, as the resize filter wants them: it would copy them else."""
+    jpeg = KINDS[kind]
+    whole = ours.decode(jpeg, 1, 0, 0, *ours.read_frame(jpeg)[:2])
+    part = PartlyDecodedImage(jpeg, ours, _never).part(21, 13, 40, 50)
+    assert part == Part(part.pixels, 0, 0, 40, 50, 1)
+    assert np.array_equal(part.pixels, whole[21:61, 13:63])
+
+
+def _never() -> Source:
+    raise AssertionError("the part could have been decoded")
 
 
 @pytest.mark.parametrize("rectangle", [(-1, 0, 1, 1), (0, 0, 1, 200), (151, 0, 1, 1), (0, 2**31 - 1, 1, 1)])
