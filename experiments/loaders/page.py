@@ -187,7 +187,7 @@ def to_markdown(measured: Throughput) -> str:
     if len(limited):
         parts.append("### Under throttles\n\n" + markdown_table(limited, LIMITED))
         parts.append(_never_limited(summary, limited))
-    parts.append("### Formats\n\n" + _formats(measured.formats))
+    parts.append("### Formats\n\n" + markdown_table(measured.formats, _FORMATS))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -225,10 +225,6 @@ def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
 
 def _absent(absent: Mapping[str, str]) -> str:
     return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
-
-
-def _formats(formats: pd.DataFrame) -> str:
-    return markdown_table(formats, _FORMATS)
 
 
 def _percent(share: float) -> str:

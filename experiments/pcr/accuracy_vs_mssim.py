@@ -16,7 +16,7 @@ from scipy import stats
 from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.figure import BELOW, accuracy_axis, draw_panels, marks_without_bars
 from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, ms_ssim_words
-from pcr_exp.analysis.intervals import CONFIDENCE
+from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.marks import guessing_lines
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import headline_of
@@ -25,22 +25,14 @@ from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
+_FACTS = ["ms_ssim", "num_scales", "ms_ssim_of", "majority_share", "num_classes", "headline"]
 POINT_COLUMNS = [
     *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_score"),
     *("majority_share", "num_classes", "headline"),
 ]
 FIT_COLUMNS = [
-    *(
-        *GROUP_KEYS,
-        "slope",
-        "slope_ci95",
-        "intercept",
-        "r",
-        "num_points",
-        "num_levels",
-        "num_seeds",
-        "no_line",
-    )
+    *(*GROUP_KEYS, "slope", "slope_ci95", "intercept", "r"),
+    *("num_points", "num_levels", "num_seeds", "no_line"),
 ]
 ALL_SCANS = "all scans"
 """The level of the baseline and of the last scan group: their pixels are the same."""
@@ -67,19 +59,9 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
         group=known["group"].mask(shows_all, NUM_GROUPS),
     )
     points = levels.groupby([*GROUP_KEYS, "scan", "seed"], sort=True)
-    facts = points[
-        [
-            "encoding",
-            "group",
-            "ms_ssim",
-            "num_scales",
-            "ms_ssim_of",
-            "majority_share",
-            "num_classes",
-            "headline",
-        ]
-    ].first()
-    return facts.join(points["final_score"].mean()).reset_index()[POINT_COLUMNS]
+    return points.agg(
+        dict.fromkeys(["encoding", "group", *_FACTS], "first") | {"final_score": "mean"}
+    ).reset_index()[POINT_COLUMNS]
 
 
 def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
@@ -207,7 +189,7 @@ def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
         return None
     xs, ys = levels[x].to_numpy(float), levels[y].to_numpy(float)
     found = stats.linregress(xs, ys)
-    width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(xs) - 2) * found.stderr)
+    width = float(half_of(found.stderr, len(xs) - 2))
     r = float(found.rvalue) if np.ptp(ys) > 0 else math.nan
     return Line(float(found.slope), float(found.intercept), width, r, _bend_p(xs, ys))
 

@@ -70,9 +70,8 @@ def first_page_rows(results: Path) -> pd.DataFrame:
         speeds = pd.read_csv(results / "throughput" / folder / "throughput_summary.csv")
         speeds = speeds[speeds["model_images_per_s"].isna() & speeds["loader"].str.match("baseline|group_")]
         rows = speeds[(speeds["storage"] == storage) & (speeds["decode"] == decode)]
-        rates = rows.rename(
-            columns={f"images_per_s_{end}": name for end, name in (("median", "value"), ("min", "low"))}
-        ).rename(columns={"images_per_s_max": "high"})
+        ends = zip(("median", "min", "max"), ("value", "low", "high"), strict=True)
+        rates = rows.rename(columns={f"images_per_s_{end}": name for end, name in ends})
         rates[["value", "low", "high"]] /= rates.loc[rates["loader"] == _BASELINE, "value"].item()
         rates["group"] = rates["loader"].str.removeprefix("group_").replace(_BASELINE, "0").astype(int)
         parts.append(_over_baseline(rates, _SPEED, line, rates["loader"]))

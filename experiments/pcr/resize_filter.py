@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -26,6 +25,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy import stats
 from torch import nn
 
 from experiments.loaders.speed.study import Row, Study, add_missing, one_core
@@ -211,19 +211,13 @@ def to_markdown(frame: pd.DataFrame) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for (task, px, scan), of in frame.groupby(["task", "px", "scan"], sort=False):
-        points = (of["correct"] - of["correct_unfiltered"]).to_numpy(dtype=float)
-        loss = (of["loss"] - of["loss_unfiltered"]).to_numpy(dtype=float)
+        points, loss = ((of[what] - of[f"{what}_unfiltered"]).to_numpy(float) for what in ("correct", "loss"))
         cells: list[Any] = [task, px, str(scan).replace("_", " "), len(of)]
         cells += [f"{100 * of['correct'].mean():.1f}", f"{100 * of['correct_unfiltered'].mean():.1f}"]
-        cells += [f"{100 * points.mean():+.2f} ± {196 * standard_error(points):.2f}"]
-        cells += [f"{of['loss'].mean():.3f}", f"{loss.mean():+.4f} ± {1.96 * standard_error(loss):.4f}"]
+        cells += [f"{100 * points.mean():+.2f} ± {196 * stats.sem(points):.2f}"]
+        cells += [f"{of['loss'].mean():.3f}", f"{loss.mean():+.4f} ± {1.96 * stats.sem(loss):.4f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
-
-
-def standard_error(values: np.ndarray) -> float:
-    """Of the mean of float64 [N]."""
-    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def measure(given: Namespace) -> None:

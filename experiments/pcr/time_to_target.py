@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.model_validation import steady_images_per_s
 from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
-from pcr_exp.analysis.intervals import CONFIDENCE
+from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
 from pcr_exp.analysis.reporting_rules import (
     NAN,
@@ -60,7 +59,7 @@ class LogMean:
         if variance == 0:
             return middle, middle, middle
         freedom = variance**2 / sum(part**2 / degrees for part, degrees in self.parts)
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
+        half = float(half_of(math.sqrt(variance), freedom))
         return middle, math.exp(self.mean - half), math.exp(self.mean + half)
 
 
@@ -85,15 +84,8 @@ _LOOKING = ("eval_every_epochs", "eval_groups", "eval_split", "stop_after_s", "l
 _SCHEDULE = ("lr_milestones", "lr_gamma", "warmup_epochs")
 
 SAME_SPEED = (
-    *(
-        "scan",
-        "seed",
-        "storage",
-        "task",
-        "dataset.images_per_record",
-        "loader.shuffle_records",
-        "loader.lanes",
-    ),
+    *("scan", "seed", "storage", "task"),
+    *("dataset.images_per_record", "loader.shuffle_records", "loader.lanes"),
     *(f"training.{key}" for key in (*_LEARNING, *_LOOKING, *_SCHEDULE)),
 )
 """Settings in which runs of one speed may differ: those of learning, and what is throttled or compared."""

@@ -41,12 +41,7 @@ REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 
 _SAME = [
-    *CODEC,
-    "updates",
-    "target_score",
-    "majority_share",
-    "num_classes",
-    "headline",
+    *(*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline"),
     "target_excluded_because",
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from experiments.loaders.speed.build_time import build_times, folder_dataset, link_images
+from experiments.loaders.speed.records import build_times, folder_dataset, link_images
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.errors import LoaderError
 

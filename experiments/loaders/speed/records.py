@@ -1,20 +1,25 @@
-"""Opening an index, splitting record prefixes, and encoding, on native ImageNet images.
+"""Opening an index, splitting record prefixes, encoding, and building formats, of native ImageNet images.
 
-`python -m experiments.loaders.speed.records {index,prefix,encode} --out results/records_speed` prints a table
-and keeps it as <name>.csv.
+`python -m experiments.loaders.speed.records {index,prefix,encode,build_time} --out results/records_speed`
+prints a table and keeps it as <name>.csv.
 """
 
 from __future__ import annotations
 
 import functools
 import shutil
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from experiments.loaders.formats import build_format, open_workspace
+from experiments.loaders.process import LoaderProcess
 from experiments.loaders.speed.study import Row, Study, native_records, native_samples, save_rows, seconds
+from pcr_exp.config.commands import PrepareConfig
+from pcr_exp.config.compose import compose
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.images.transcode import Jpegtran, find_transcoder, to_progressive
 from pcr_exp.records.index import INDEX_FILE, RecordIndex, dump_index
 from pcr_exp.records.index_table import read_index
@@ -34,13 +39,13 @@ def imagenet_index(index: RecordIndex) -> RecordIndex:
     return replace(index, classes={"wnid": [f"n{i:08d}" for i in range(1000)]}, records=records)
 
 
-def measure_index(images: Path, repeats: int) -> Iterator[Row]:
+def measure_index(given: Namespace) -> Iterator[Row]:
     """Milliseconds to open the index of a data set of ImageNet's size."""
-    folder = native_records(NUM_IMAGES, 64, images=images)
-    with tempfile.TemporaryDirectory() as place:
+    folder = native_records(NUM_IMAGES, 64, images=given.images)
+    with TemporaryDirectory() as place:
         data = dump_index(imagenet_index(RecordSet(LocalStorage(folder), "pcr").index))
         Path(place, INDEX_FILE).write_bytes(data)
-        for repeat in range(repeats):
+        for repeat in range(given.repeats):
             took_s = seconds(lambda: read_index(LocalStorage(place), ""))
             yield {"records": 1251, "index_kb": len(data) / 1e3, "repeat": repeat, "open_ms": 1e3 * took_s}
 
@@ -53,17 +58,17 @@ class _InMemory(LocalStorage):
         self.read = functools.cache(super().read)  # type: ignore[method-assign]
 
 
-def measure_prefix(images: Path, repeats: int) -> Iterator[Row]:
+def measure_prefix(given: Namespace) -> Iterator[Row]:
     """GB/s on one core from a record prefix to a list of JPEG files, each a bytes object, checksums verified.
 
     Once with the prefix in memory, and once from its file in the page cache.
     """
     for num_images, count in RECORDS_OF.items():
-        folder = native_records(count, num_images, images=images)
+        folder = native_records(count, num_images, images=given.images)
         in_memory, in_file = (RecordSet(storage(folder), "pcr") for storage in (_InMemory, LocalStorage))
         for group in (1, 2, 5, 10):
             num_bytes = in_file.index.prefix_bytes(0, group)
-            for repeat in range(repeats):
+            for repeat in range(given.repeats):
                 split_s, read_s = _split_seconds(in_memory, group), _split_seconds(in_file, group)
                 yield {
                     "images": num_images,
@@ -87,21 +92,21 @@ def _split_seconds(records: RecordSet, group: int) -> float:
     return seconds(split) / passes
 
 
-def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
+def measure_encode(given: Namespace) -> Iterator[Row]:
     """Images/s of the encoder, files to records, with one and two threads, beside the jpegtran program."""
     program = shutil.which("jpegtran")
     if program is None:
         raise SystemExit("jpegtran is not installed: apt-get install libjpeg-turbo-progs")
-    originals = [sample.path.read_bytes() for sample in native_samples(200, images)]
+    originals = [sample.path.read_bytes() for sample in native_samples(200, given.images)]
     by_program = Jpegtran(program)
-    for repeat in range(repeats):
+    for repeat in range(given.repeats):
         rates = {
             "transcode_images_per_s": len(originals)
             / seconds(lambda: [to_progressive(data) for data in originals]),
             "jpegtran_images_per_s": len(originals)
             / seconds(lambda: [by_program(data) for data in originals]),
-            "encode_images_per_s": NUM_IMAGES / _encode_seconds(images, 1),
-            "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(images, 2),
+            "encode_images_per_s": NUM_IMAGES / _encode_seconds(given.images, 1),
+            "two_cores_images_per_s": NUM_IMAGES / _encode_seconds(given.images, 2),
         }
         yield {
             "library": Path(find_transcoder().path).name,
@@ -115,23 +120,82 @@ def measure_encode(images: Path, repeats: int) -> Iterator[Row]:
 
 
 def _encode_seconds(images: Path, num_workers: int) -> float:
-    with tempfile.TemporaryDirectory() as place:
+    with TemporaryDirectory() as place:
         return seconds(
             lambda: native_records(NUM_IMAGES, 64, Path(place), images=images, num_workers=num_workers)
         )
 
 
-MEASURES = {"index": measure_index, "prefix": measure_prefix, "encode": measure_encode}
+def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -> Iterator[Row]:
+    """A row of each format in each repeat: those of `formats.Built`.
+
+    Raises:
+        LoaderError: a peer is not installed, or cannot build its format.
+    """
+    for repeat in range(repeats):
+        with TemporaryDirectory() as work:
+            workspace, records = open_workspace(
+                dataset,
+                Path(work),
+                on_error="fail",
+                num_workers=2,
+                progress=lambda done, total: None,  # noqa: ARG005
+            )
+            built = [records]
+            for name in peers:
+                with LoaderProcess(name) as process:
+                    built.append(build_format(workspace, name, process))
+            for one in built:
+                facts = asdict(one)
+                seconds = {name: facts.pop(name) for name in ("build_s", "build_cpu_s")}
+                yield {**facts, "repeat": repeat, **seconds}
+
+
+def link_images(images: Sequence[Path], folder: Path) -> Path:
+    """Links of two classes in `folder`, a dataset: all to train on, the first two to validate on, too."""
+    for split, some in (("train", images), ("val", images[:2])):
+        for number, image in enumerate(some):
+            link = folder / split / f"class_{number % 2}" / f"{number:06d}.jpg"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(image.resolve())
+    return folder
+
+
+def folder_dataset(root: Path) -> DatasetConfig:
+    """`dataset=folder` there, with all of `train/` to train on."""
+    return compose(
+        "prepare", PrepareConfig, "dataset=folder", f"dataset.root={root}", "dataset.tune_fraction=0"
+    ).dataset
+
+
+def measure_build_time(given: Namespace) -> Iterator[Row]:
+    """What it takes to write all images as records, and in the formats of `--peers`: seconds, bytes, files.
+
+    Each is built anew in every repeat: records in both encodings, by two threads, peers by what they bring
+    for that. Files lie in the page cache.
+    """
+    with TemporaryDirectory() as temporary:
+        linked = link_images(sorted(given.images.rglob("*.JPEG")), Path(temporary))
+        yield from build_times(folder_dataset(linked), given.peers, repeats=given.repeats)
+
+
+MEASURES = {
+    "index": measure_index,
+    "prefix": measure_prefix,
+    "encode": measure_encode,
+    "build_time": measure_build_time,
+}
 
 
 def tables(given: Namespace) -> None:
     """The tables that were asked for."""
     for what in given.what:
-        save_rows(list(MEASURES[what](given.images, given.repeats)), given.out / f"{what}.csv")
+        save_rows(list(MEASURES[what](given)), given.out / f"{what}.csv")
 
 
 main = Study(__doc__, "outputs/records_speed", tables)
 main.add("what", nargs="+", choices=MEASURES)
+main.add("--peers", nargs="*", default=["tfrecord"], help="of build_time")
 
 if __name__ == "__main__":
     main()
