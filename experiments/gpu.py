@@ -18,7 +18,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-import pandas as pd
 import torch
 
 from experiments.loaders.speed.study import Row, Study, add_missing
@@ -174,8 +173,8 @@ def _trained(config: TrainConfig) -> Row:
     }
 
 
-def _row(case: str, work: Callable[[], Row], where: Row) -> pd.DataFrame:
-    return pd.DataFrame([{"case": case, **work(), **where}])
+def _row(case: str, work: Callable[[], Row], where: Row) -> list[Row]:
+    return [{"case": case, **work(), **where}]
 
 
 def measure(given: Namespace) -> None:
@@ -190,7 +189,7 @@ def measure(given: Namespace) -> None:
         "git_dirty": git_dirty,
     }
 
-    def cases() -> Iterator[tuple[Row, Callable[[], pd.DataFrame]]]:
+    def cases() -> Iterator[tuple[Row, Callable[[], list[Row]]]]:
         for name, work in PARTS[given.part](given, device):
             if time.monotonic() > until_s:
                 print(f"no time was left for {name} (--max-s {given.max_s:g})", file=sys.stderr)

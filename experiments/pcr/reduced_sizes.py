@@ -263,10 +263,6 @@ def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[Row]:
                 }
 
 
-def _frame(network: Any, case: Case, paths: Sequence[Path]) -> pd.DataFrame:
-    return pd.DataFrame(rows(network, case, paths))
-
-
 def measure(given: Namespace) -> None:
     """Both tables. Cases whose rows are in the file already are not looked at again."""
     one_core()
@@ -282,7 +278,7 @@ def measure(given: Namespace) -> None:
     if given.imagenette:
         sets["imagenette"] = sorted(given.imagenette.glob("*/*/*.JPEG"))
     cases = [
-        (case._asdict(), partial(_frame, network, case, sets[case.images]))
+        (case._asdict(), partial(rows, network, case, sets[case.images]))
         for case in CASES
         if case.images in sets
     ]

@@ -57,7 +57,8 @@ class Found:
     kind: str
     title: str
     """What runs, titles and tables call it."""
-    origin: Origin | None
+    origin: Origin
+    """Of a set that `lay` did not lay: without a repository, and nothing is left out."""
     images: list[CheckedImage]
     bad: list[str]
     """Ids of files that are no baseline JPEG, or do not decode, with the reason."""
@@ -79,7 +80,8 @@ def find(kind: str, root: Path) -> Found:
         except ImageError as error:
             bad.append(f"{sample.id}: {error}")
     title = describe_dataset(kind, facts_of_files(dataset, label))
-    return Found(kind, title, read_origin(root), sorted(images, key=lambda image: image.id), bad)
+    origin = read_origin(root) or Origin("", "", "", num_files=len(images))
+    return Found(kind, title, origin, sorted(images, key=lambda image: image.id), bad)
 
 
 def check_image(split: str, sample: Sample, label: str) -> CheckedImage:
@@ -119,14 +121,8 @@ def classes_table(found: Iterable[Found]) -> pd.DataFrame:
     for one in found:
         counts = Counter((image.label, image.split) for image in one.images)
         for label in sorted({image.label for image in one.images}):
-            rows.append(
-                {
-                    "set": one.kind,
-                    "class": label,
-                    "train": counts[label, "train"],
-                    "val": counts[label, "val"],
-                }
-            )
+            of_class = {split: counts[label, split] for split in ("train", "val")}
+            rows.append({"set": one.kind, "class": label, **of_class})
     return pd.DataFrame(rows)
 
 
@@ -184,10 +180,10 @@ def _samples(dataset: Dataset) -> Iterator[tuple[str, Sample]]:
 def _numbers(found: Found) -> dict[str, Any]:
     images, origin = found.images, found.origin
     counts = Counter(image.label for image in images)
-    removed = 0 if origin is None else sum(map(len, origin.contradictions))
-    merged = 0 if origin is None else sum(len(paths) - 1 for paths in origin.duplicates)
+    removed = sum(map(len, origin.contradictions))
+    merged = sum(len(paths) - 1 for paths in origin.duplicates)
     numbers: dict[str, Any] = {
-        "files": len(images) if origin is None else origin.num_files,
+        "files": origin.num_files,
         "unique": len({image.sha256 for image in images}) + removed // 2,
         "classes": len(counts),
         "smallest_class": min(counts.values()),
@@ -195,7 +191,9 @@ def _numbers(found: Found) -> dict[str, Any]:
         "val": sum(image.split == "val" for image in images),
         "grey": sum(image.is_grey for image in images),
         "lesions": len({image.group for image in images}),
-        "left_out": removed + merged + (0 if origin is None else origin.unlabelled),
+        "duplicates": merged,
+        "contradictions": removed,
+        "left_out": removed + merged + origin.unlabelled,
         **counts,
     }
     for what in ("width_px", "height_px", "quality"):
@@ -209,14 +207,12 @@ def _set_row(found: Found) -> dict[str, Any]:
     row: dict[str, Any] = {
         "set": found.kind,
         "title": found.title,
-        "repository": "" if origin is None else origin.repository,
-        "commit": "" if origin is None else origin.commit,
-        "labels": "" if origin is None else origin.labels,
-        "files": numbers["files"],
-        "unlabelled": 0 if origin is None else origin.unlabelled,
-        "duplicates": 0 if origin is None else sum(len(paths) - 1 for paths in origin.duplicates),
-        "contradictions": 0 if origin is None else sum(map(len, origin.contradictions)),
-        "left_out": numbers["left_out"],
+        "repository": origin.repository,
+        "commit": origin.commit,
+        "labels": origin.labels,
+        "files": origin.num_files,
+        "unlabelled": origin.unlabelled,
+        **{key: numbers[key] for key in ("duplicates", "contradictions", "left_out")},
         "bad": len(found.bad),
         "images": len(images),
         "train": len(images) - numbers["val"],

@@ -154,7 +154,9 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def add_missing(
-    cases: Iterable[tuple[Row, Callable[[], pd.DataFrame]]], path: Path, table: Callable[[pd.DataFrame], str]
+    cases: Iterable[tuple[Row, Callable[[], Iterable[Row] | pd.DataFrame]]],
+    path: Path,
+    table: Callable[[pd.DataFrame], str],
 ) -> None:
     """Measure the cases that a CSV has no rows of, print the table of each, and add its rows.
 
@@ -168,7 +170,7 @@ def add_missing(
     for case, measure in cases:
         if len(frame) and (frame[list(case)] == pd.Series(case)).all(axis=1).any():
             continue
-        measured = measure()
+        measured = pd.DataFrame(measure())
         print(table(measured), flush=True)
         frame = pd.concat([frame, measured]) if len(frame) else measured
         frame.to_csv(path, index=False, float_format="%.6g")
