@@ -23,7 +23,7 @@ _MAX_DIMENSIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class SzStream:
-    """What SZ3 made of a whole tensor, zeros included."""
+    """A whole tensor in SZ3's form, zeros included."""
 
     stream: Tensor
     """uint8, on the host."""

@@ -1,4 +1,4 @@
-"""What users say of scans: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
+"""The scans that users ask for: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
 
     scan={"name": "schedule", "groups": [2, 10], "milestones": [30]}
     scan={"name": "balanced", "floor": "group_2"}

@@ -104,7 +104,7 @@ def default_num_scans(num_components: int) -> set[int]:
 
 
 def find_writer(script: ScanScript) -> Transcoder:
-    """What writes a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
+    """The writer of a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
 
     Raises:
         RecordError: it is not installed.

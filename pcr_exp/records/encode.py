@@ -45,7 +45,7 @@ _Step = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class EncodeReport:
-    """What an encode did. `num_bytes` is the size of all records, by encoding."""
+    """Counts of an encode. `num_bytes` is the size of all records, by encoding."""
 
     num_images: int
     num_rejected: int
@@ -165,8 +165,8 @@ def _plan_append(
 ) -> tuple[list[Task], SplitWriter]:
     """The tasks left to encode, and who writes them: indexes that list the old records and then the new.
 
-    The images' key is that of all images, as if they had been encoded at once; the fingerprint is another.
-    The indexes are written one after the other, that of `pcr` last: so it says what was there before.
+    The images' key covers all images, as if they had been encoded at once; the fingerprint is another.
+    The index of `pcr` is written last: until then it tells which records were there before.
 
     Args:
         tasks: all images of the split.
@@ -175,7 +175,7 @@ def _plan_append(
         key_of: gives the fingerprint of an encode of some tasks.
 
     Raises:
-        RecordError: the classes or the fields are others than those of the records.
+        RecordError: the records have other classes or fields.
     """
     indexes = writer.parse_indexes()
     if indexes.keys() != ENCODINGS.keys():

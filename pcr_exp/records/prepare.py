@@ -27,7 +27,7 @@ from pcr_exp.system.lock import hold_when_free
 log = logging.getLogger(__name__)
 
 _LOCK_FILE = ".prepare.lock"
-"""Of all splits; each split has the encoder's own besides."""
+"""Locks all splits; the encoder locks each one besides."""
 OnReport = Callable[[str, EncodeReport], None]
 """Told (split, report) after each split that was looked at."""
 
@@ -38,7 +38,7 @@ def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
 
 
 def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
-    """What comes before reading records: missing ones are made, and old ones are not read unnoticed.
+    """Before records are read: make missing ones, and do not read old ones unnoticed.
 
     With `records.auto_prepare=false` nothing is made. Records elsewhere (`records.root` with ://) are taken
     as they are. Images are compared as `Source.as_it_was` does: by sizes and times, and not by contents.
@@ -179,7 +179,7 @@ def check_records(
 
 
 def read_remarks(folder: Path) -> list[str]:
-    """What was said of the dataset when its records were made: files left out, classes that splits lack."""
+    """Remarks on the dataset from when its records were made: files left out, classes that splits lack."""
     source = read_source(folder)
     return [] if source is None else source.remarks
 

@@ -1,4 +1,4 @@
-"""Whether records are still those of the images that are there, and what is done if not."""
+"""Whether the images are still those that records were made of, and what happens if not."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Comparison:
         return [id_ for id_ in self.images if id_ not in known | (rejected - set(doubtful))]
 
     def describe(self) -> str:
-        """What changed, and what to do."""
+        """The changes, and the remedy."""
         root, made_from, elsewhere = str(self._dataset.root), "", ""
         if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"
