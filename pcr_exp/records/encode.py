@@ -39,6 +39,11 @@ _LOCK_FILE = ".encode.lock"
 Progress = Callable[[int, int], None]
 """Told (images done, images in all)."""
 
+
+def no_progress(num_done: int, num_in_all: int) -> None:
+    """Tell nobody."""
+
+
 _Step = Callable[[int], None]
 """Told how many more images are done."""
 
@@ -66,9 +71,9 @@ def encode_split(
     dataset: str,
     split: str,
     images_per_record: int,
-    on_error: str,
-    num_workers: int,
-    progress: Progress,
+    on_error: str = "fail",
+    num_workers: int = 1,
+    progress: Progress = no_progress,
     ray_address: str | None = NO_RAY,
     max_pixels: int = MAX_PIXELS,
     on_change: str = "fail",

@@ -131,17 +131,9 @@ def index_of_record(storage: Storage, file: str) -> RecordIndex:
         )
     classes = {name: ClassNumbers(values) for name, values in header.labels.items()}
     entry = RecordEntry(PurePosixPath(file).name, header.num_samples, tuple(ends), start)
-    return RecordIndex(
-        dataset=header.dataset,
-        split=header.split,
-        encoding=header.encoding,
-        fingerprint=header.fingerprint,
-        num_groups=header.num_groups,
-        classes=classes,
-        records=[entry],
-        images=header.images,
-        scans=header.scans,
-    )
+    shared = ("dataset", "split", "encoding", "fingerprint", "num_groups", "images", "scans")
+    stated = {name: getattr(header, name) for name in shared}
+    return RecordIndex(**stated, classes=classes, records=[entry])
 
 
 def find_record(storage: Storage, file: str) -> Found:
