@@ -74,13 +74,5 @@ def write_samples(folder: Path, num: int) -> list[Sample]:
 
 def encode_fields(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
     """Records of 4 images with all fields."""
-    settings: dict[str, Any] = {
-        "dataset": "drawn",
-        "split": "train",
-        "images_per_record": 4,
-        "on_error": "fail",
-        "num_workers": 1,
-        "progress": lambda done, total: None,  # noqa: ARG005
-        "fields": KINDS,
-    }
-    return encode_split(samples, CLASSES, folder, **settings | changes)
+    settings: dict[str, Any] = {"images_per_record": 4, "fields": KINDS}
+    return encode_split(samples, CLASSES, folder, dataset="drawn", split="train", **settings | changes)

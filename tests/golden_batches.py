@@ -18,6 +18,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from numbered_records import encode_numbered
 from PIL import Image
 
@@ -160,6 +161,16 @@ def _key(parts: Iterable[bytes]) -> str:
     for part in parts:
         digest.update(part)
     return digest.hexdigest()[:16]
+
+
+def assert_same(actual: Iterable[Batch], expected: Iterable[Batch]) -> None:
+    actual, expected = list(actual), list(expected)
+    assert len(actual) == len(expected) > 0
+    for a, b in zip(actual, expected, strict=True):
+        assert torch.equal(a.images, b.images)
+        assert torch.equal(a.labels, b.labels)
+        for field in ("epoch", "index", "num_batches", "record_bytes", "full_bytes", "group", "num_repeats"):
+            assert getattr(a, field) == getattr(b, field), field
 
 
 def main() -> None:

@@ -51,8 +51,6 @@ def encode_numbered(
         dataset=dataset,
         split="train",
         images_per_record=images_per_record,
-        on_error="fail",
         num_workers=num_workers,
-        progress=lambda done, total: None,  # noqa: ARG005
     )
     return folder / "records"

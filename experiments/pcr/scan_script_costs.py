@@ -26,7 +26,7 @@ from pcr_exp.images.jpeg import join_pieces, read_frame
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.resample import resample, whole_image
 from pcr_exp.images.smoothing import prefix_of
-from pcr_exp.images.transcode import Jpegtran, JpegtranOfScript, find_transcoder
+from pcr_exp.images.transcode import Jpegtran, find_transcoder
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.measuring.quality import spread_evenly
 
@@ -172,8 +172,8 @@ def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
     found: dict[tuple[str, str], Write] = {("libturbojpeg, in process", "default"): find_transcoder()}
     if program is not None:
         found["jpegtran, a process each", "default"] = Jpegtran(program)
-        found["jpegtran -scans, a process each", "default"] = JpegtranOfScript(program, DEFAULT)
-        found["jpegtran -scans, a process each", "spectral"] = JpegtranOfScript(program, script)
+        found["jpegtran -scans, a process each", "default"] = Jpegtran(program, DEFAULT)
+        found["jpegtran -scans, a process each", "spectral"] = Jpegtran(program, script)
     found["jpeglib, arrays of coefficients", "none (baseline)"] = partial(_jpeglib)
     return found
 

@@ -1,1 +1,1 @@
-"""What is kept between forward and backward: convolution inputs, compressed or computed again."""
+"""Tensors saved for backward: convolution inputs, compressed or computed again."""

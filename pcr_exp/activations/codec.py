@@ -1,4 +1,4 @@
-"""What a codec of activations is, and the simplest one.
+"""The interface of activation codecs, and the simplest one.
 
 Which values are zero is stored exactly and beside every codec (`pcr_exp.activations.packed`), one bit a
 value, so that no codec can turn a zero into something else or hide a ReLU's mask.
@@ -20,7 +20,7 @@ class Payload(Protocol):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Everything that it keeps; its bytes are those of their storages."""
+        """Everything that it keeps; its size is that of their storages."""
 
     def decode(self, nonzero: Tensor) -> Tensor:
         """Return the values, in `nonzero`'s shape, and exactly 0 where it is false.

@@ -76,7 +76,7 @@ def acceptable_sigma(mean_abs_momentum: float, momentum: float, fraction: float)
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """What a layer's next bound is made of."""
+    """The measurements that a layer's next bound follows from."""
 
     nonzero_share: float
     gradient_norm: float
@@ -147,7 +147,7 @@ LayerRow = dict[str, Any]
 
 
 class Activations(Protocol):
-    """What training asks of whoever keeps its activations."""
+    """The interface to training."""
 
     @property
     def history(self) -> list[LayerRow]:

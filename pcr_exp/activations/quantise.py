@@ -32,7 +32,7 @@ MAX_WIDTH = 15
 
 @dataclass(frozen=True, slots=True)
 class PackedIntegers:
-    """What `pack_integers` returns."""
+    """The result of `pack_integers`."""
 
     widths: Tensor
     """uint8: bits per number, two blocks to a byte."""

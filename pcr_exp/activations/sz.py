@@ -6,6 +6,7 @@ are stored beside it (`pcr_exp.activations.packed`) and put back.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ _MAX_DIMENSIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class SzStream:
-    """What SZ3 made of a whole tensor, zeros included."""
+    """A whole tensor in SZ3's form, zeros included."""
 
     stream: Tensor
     """uint8, on the host."""
@@ -37,7 +38,8 @@ class SzStream:
         from pysz import sz
 
         shape = _at_most_four(tuple(nonzero.shape))
-        values, _ = sz.decompress(self.stream.numpy(), _numpy_name(self.dtype), shape)
+        dtype = "float64" if self.dtype is torch.float64 else "float32"
+        values, _ = sz.decompress(self.stream.numpy(), dtype, shape)
         decoded = torch.from_numpy(values).reshape(nonzero.shape).to(nonzero.device, self.dtype)
         return decoded.mul_(nonzero)
 
@@ -77,19 +79,11 @@ class SzCodec:
 
 
 def _at_most_four(shape: tuple[int, ...]) -> tuple[int, ...]:
-    # SZ3 takes one to four dimensions.
-    if not shape:
-        return (1,)
+    """The shape in one to four dimensions, which SZ3 takes."""
     if len(shape) <= _MAX_DIMENSIONS:
-        return shape
-    first = 1
-    for size in shape[: 1 - _MAX_DIMENSIONS]:
-        first *= size
-    return (first, *shape[1 - _MAX_DIMENSIONS :])
-
-
-def _numpy_name(dtype: torch.dtype) -> str:
-    return "float64" if dtype is torch.float64 else "float32"
+        return shape or (1,)
+    last = shape[1 - _MAX_DIMENSIONS :]
+    return (math.prod(shape[: -len(last)]), *last)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -96,7 +96,7 @@ _TABLE_ROW_BYTES = 16
 _MAX_GAP_BYTES = 2**14
 
 _MAX_GAP_REMOTE_BYTES = 2**19
-"""What is read and thrown away rather than asked for separately: about what comes while a request waits."""
+"""Gaps that are read along and thrown away: about the bytes that come while a request waits."""
 
 _NUM_THREADS = 16
 
@@ -113,7 +113,7 @@ class Row(TypedDict):
 
 
 class _PartialRead(NamedTuple):
-    """What is wanted of one record."""
+    """The wanted images of one record."""
 
     record: int
     group: int
@@ -123,7 +123,7 @@ class _PartialRead(NamedTuple):
     labels: npt.NDArray[np.int64]
     """[N] class indexes of all the record's images."""
     fields: list[dict[str, Buffer]]
-    """What travels beside each image; empty where nothing was asked for."""
+    """The fields of each image; empty if none were asked for."""
 
 
 class RecordDataset(Dataset[tuple[Any, Any]]):
@@ -163,7 +163,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index))
         check = WholeImageTransform(transform, images_as)  # refuses another `images_as`
         self.fields = RecordFields(records, fields) if fields else None
-        """What travels beside the images, of what was asked for."""
+        """The fields that were asked for."""
         if self.fields is not None:
             check.refuse_fields()
         self._ends = np.cumsum(records.index.sizes)
@@ -284,13 +284,13 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return found
 
     def _value(self, label: int) -> Any:
-        """What is given for a class index: an int, or a float32 tensor, [] or [K]."""
+        """The label of a class index: an int, or a float32 tensor, [] or [K]."""
         value = self.label_values[label]
         is_index = self.label_values.dtype == np.int64 and value.ndim == 0
         return int(value) if is_index else torch.as_tensor(value)
 
     def collate(self, samples: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """What `loader` makes of some of these: for `DataLoader(dataset, collate_fn=dataset.collate)`.
+        """These samples as a batch of `loader`: for `DataLoader(dataset, collate_fn=dataset.collate)`.
 
         Masks and arrays are stacked; boxes, texts and JSON stay lists, an item for each image.
 
@@ -310,7 +310,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self._epoch.fill_(epoch)
 
     def id(self, index: int) -> str:
-        """What an image is called: for a folder of images, its file."""
+        """The id of an image: in a folder of images, its file."""
         record, i = self._locate(index)
         return self._open()[0].header(record).ids[i]
 

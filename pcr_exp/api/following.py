@@ -1,4 +1,4 @@
-"""What a training loop that is not ours tells a scan policy, and where its loader stands."""
+"""A user's training loop: what its scan policy is told, and where its loader stands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pcr_exp.policies.policy import ScanPolicy, Update
 
 
 class Observer:
-    """Counts what passes between batches as training, and what passes until one comes as waiting."""
+    """Time between batches counts as training, time blocked on the next one as waiting."""
 
     def __init__(self, policy: ScanPolicy, now: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy

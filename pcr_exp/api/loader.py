@@ -118,7 +118,7 @@ class DatasetLoader:
             image_size: Without a transform: random-resized-crops of this size (px), flipped at random; with
                 `augment=False` centre crops. The fastest way: no more is decoded than a crop shows.
             augment: Whether these crops are random.
-            shuffle: Whether an epoch has an order of its own, or that of the records.
+            shuffle: Whether each epoch has an order of its own, or the order of the records.
             drop_last: Leave out a last batch that is shorter. One full batch must be there.
             seed: Of order and transforms. All processes give the same.
             rank: This process's number.
@@ -344,7 +344,7 @@ def _require_probe(scan: Scan, probe: AskModel | None) -> None:
 
 
 def _num_full_batches(share: RankShare, num_samples: int, batch_size: int) -> int:
-    """Of an epoch and slot. Raises SettingError if there is none."""
+    """Full batches of an epoch and slot. Raises SettingError if there is none."""
     num_samples = share.samples_per_slot(num_samples)
     wanted = (
         f"at most {num_samples}, this process's images of an epoch, or drop_last=False, as no batch would "

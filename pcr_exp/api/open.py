@@ -113,7 +113,8 @@ def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
         if isinstance(reason, RefusedError):
             raise reason
     path = None if "://" in storage.root else Path(storage.root)
-    splits = [] if path is None else _splits(path, encoding)
+    found = [] if path is None else path.glob(f"*/{encoding}/{INDEX_FILE}")
+    splits = sorted(str(index.parents[1]) for index in found)
     hint = f"It holds splits: open one of {', '.join(splits)}." if splits else str(reasons[0])
     if not splits and path is not None and is_photographs(path):
         line = f"pcr_exp.open({storage.root!r}, prepare='records/')"
@@ -122,7 +123,3 @@ def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
         f"no records can be opened at {storage}: there is neither {encoding}/{INDEX_FILE} nor {INDEX_FILE}. "
         f"{hint} Wanted the folder of a split, which `python -m experiments.prepare` makes."
     )
-
-
-def _splits(root: Path, encoding: str) -> list[str]:
-    return sorted(str(index.parents[1]) for index in root.glob(f"*/{encoding}/{INDEX_FILE}"))

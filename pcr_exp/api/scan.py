@@ -1,4 +1,4 @@
-"""What users say of scans: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
+"""The scans that users ask for: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
 
     scan={"name": "schedule", "groups": [2, 10], "milestones": [30]}
     scan={"name": "balanced", "floor": "group_2"}
@@ -79,6 +79,11 @@ def _static_group(scan: Scan, index: RecordIndex) -> int | None:
         return 1
     if scan in (ALL, FULL):
         return index.num_groups
+    return _group(scan)
+
+
+def _group(scan: Scan) -> int | None:
+    """The group of `2` or `"group_2"`; None of anything else."""
     if isinstance(scan, int) and not isinstance(scan, bool):
         return scan
     found = re.fullmatch(r"group_(\d+)", scan) if isinstance(scan, str) else None
@@ -130,8 +135,5 @@ def _meant(key: str, known: Mapping[str, Any]) -> str:
 
 
 def _floor(scan: Scan) -> ScanConfig:
-    found = re.fullmatch(r"group_(\d+)", scan) if isinstance(scan, str) else None
-    group = int(found[1]) if found else scan
-    if isinstance(group, int) and not isinstance(group, bool):
-        return ScanConfig(name=f"group_{group}", group=group)
-    return _settings(scan)
+    group = _group(scan)
+    return _settings(scan) if group is None else ScanConfig(name=f"group_{group}", group=group)

@@ -57,7 +57,7 @@ def _draw_center(rng: np.random.Generator, extent: int, reach: float) -> float:
 
 
 def render(region: np.ndarray, view: View, size_px: int) -> np.ndarray:
-    """What `view` sees of `region`: uint8 [size_px, size_px] or [size_px, size_px, 3]."""
+    """The part of `region` in `view`: uint8 [size_px, size_px] or [size_px, size_px, 3]."""
     fine_px = size_px * SUPERSAMPLE
     step = view.scale / SUPERSAMPLE
     cos, sin = step * math.cos(view.angle_rad), step * math.sin(view.angle_rad)

@@ -1,4 +1,4 @@
-"""What the PCR paper's public code writes: an SQLite index, and records of protobuf scan groups.
+"""Files of the PCR paper's public code: an SQLite index, and records of protobuf scan groups.
 
     PCR.db      table unnamed(key, value); under each record's name, a pickled list of lengths in bytes:
                 [metadata, scan group 1, ..., scan group G]
@@ -115,7 +115,7 @@ class ReleaseImage:
 
     @property
     def num_bytes(self) -> int:
-        """Of the whole file that the pieces give."""
+        """Bytes of the whole file that the pieces give."""
         return int(self.record.lengths[:, self.position].sum()) + len(_EOI)
 
     def read_bytes(self) -> bytes:
@@ -129,7 +129,7 @@ class ReleaseImage:
         return b"".join([*pieces, _EOI])
 
     def pieces(self, jpeg: bytes) -> list[bytes]:
-        """What `read_bytes` gave, cut as the release cuts it: a piece per scan group, without end marker."""
+        """The result of `read_bytes`, cut as in the release: a piece per scan group, without end marker."""
         ends = np.cumsum(self._lengths()).tolist()
         return [jpeg[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 

@@ -1,4 +1,4 @@
-"""What every dataset becomes: lists of samples with named labels, in three splits."""
+"""Every dataset as lists of samples with named labels, in three splits."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PackedImage(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """What `read_bytes` gives."""
+        """Length of the result of `read_bytes`."""
 
     def read_bytes(self) -> bytes:
         """The image as a file of its own. Raises OSError."""
 
     def pieces(self, jpeg: bytes) -> list[bytes]:
-        """What `read_bytes` gave, cut as it lies there; the end marker (EOI) is in no piece."""
+        """The result of `read_bytes`, cut as in its file; the end marker (EOI) is in no piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Sample:
     labels: dict[str, int]
     """Named labels -> class index, 0-based."""
     group: str | None = None
-    """What decides the split, if not the id: images of one group are never on two sides."""
+    """The name that decides the split, if not the id: images of one group are never on two sides."""
     packed: PackedImage | None = field(default=None, compare=False)
     """The image, if `path` holds more than this one."""
     fields: Mapping[str, Path | bytes] = field(default_factory=dict, compare=False)
@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def file(self) -> Path | PackedImage:
-        """What to ask for `read_bytes`."""
+        """The object with `read_bytes`."""
         return self.path if self.packed is None else self.packed
 
 
@@ -359,7 +359,7 @@ def fold_of(group: str, num_folds: int, seed: int) -> int:
 
 
 def sort_key(sample_id: str) -> bytes:
-    """What a split is sorted by: mixed as if shuffled, the same everywhere, and each image by its name alone.
+    """The sort key of a split: a hash of the id, so that images are mixed, the same everywhere.
 
     So the first images of a split are a random subset, and a new image leaves the others in their order.
     """

@@ -1,4 +1,4 @@
-"""What a reader looked at: so that a later change can be noticed, and files that were left alone be told."""
+"""Files that a reader has seen, to notice later changes and to tell which were left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 State: TypeAlias = tuple[int, int]
-"""What is noted: a file's bytes and the time of its last change in ns; a folder's entries, and that time."""
+"""A state: a file's bytes and the time of its last change in ns; a folder's entries, and that time."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class SeenFiles:
     refused: dict[str, str] = field(default_factory=dict)
     """Rows of a table that are no images, and why: left out."""
     remarks: list[str] = field(default_factory=list)
-    """What was left out, and what the splits lack, in words."""
+    """Remarks on files that were left out, and on classes that splits lack."""
     num_images: int = 0
     others: Counter[str] = field(default_factory=Counter)
     """Files that are no JPEG by their names, beside the images: number by suffix."""

@@ -31,7 +31,7 @@ _NUM_NAMED = 20
 
 @dataclass(kw_only=True, slots=True)
 class ColumnsConfig:
-    """What the columns of a table are called, but for the label's, which is `dataset.label`."""
+    """Names of a table's columns; the label's is `dataset.label`."""
 
     path: str = "path"
     """Where each image lies: below dataset.root, or anywhere if it begins with /."""

@@ -1,1 +1,1 @@
-"""What processes send each other while they train: gradients as bytes, and back."""
+"""Messages between training processes: gradients as bytes, and back."""

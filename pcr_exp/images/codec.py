@@ -1,4 +1,4 @@
-"""The seam between records and image formats: what a codec gives, and by which name records ask for it.
+"""The interface between records and image formats: a codec, and the name that records find it by.
 
 A codec stores an image as pieces, one per scan group, such that the first few of them already show it. JPEG's
 two are in `decode`. Another is a module of its own: a class like `ImageCodec`, registered by its name as
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 class Source(Protocol):
-    """A decoded image, of which crops take parts."""
+    """A decoded image; crops take parts."""
 
     height_px: int
     width_px: int
@@ -67,7 +67,7 @@ class ImageCodec(Protocol):
 
     @property
     def name(self) -> str:
-        """What records state as `scans`: letters, digits, '.', '_' and '-'."""
+        """The `scans` of its records: letters, digits, '.', '_' and '-'."""
 
     @property
     def num_groups(self) -> int:
@@ -89,9 +89,9 @@ class ImageCodec(Protocol):
         """One piece per group, which may be empty. Raises ImageError if it is damaged."""
 
     def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """What the first pieces of an image are as a file: buffers to be laid end to end.
+        """The first pieces of an image as a file: buffers to be laid end to end.
 
-        Of all pieces it is the encoded file, byte for byte.
+        All pieces give the encoded file, byte for byte.
         """
 
     def open_decoder(self, mode: str, max_pixels: int) -> Decoder:

@@ -30,9 +30,9 @@ class Converted:
 
     jpeg: bytes
     psnr_db: float
-    """Of 8-bit pixels before and after, over all channels; infinite where none differs."""
+    """PSNR of 8-bit pixels before and after, over all channels; infinite where none differs."""
     left_out: tuple[str, ...]
-    """What a JPEG has no room for: `alpha` (laid on white), `16 bits` (the upper 8 are kept)."""
+    """Content that a JPEG has no room for: `alpha` (laid on white), `16 bits` (the upper 8 are kept)."""
 
 
 def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -> Converted:
@@ -85,7 +85,7 @@ _CONVERTED = {".png", ".webp"}
 
 
 class Outcome(NamedTuple):
-    """What became of a file: a row of `converted.csv`. Of one that was copied there is none."""
+    """The outcome of a conversion: a row of `converted.csv`. Copied files have none."""
 
     file: str
     bytes_before: int
@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
     """0 if it could not be converted."""
     psnr_db: float
     left_out: str
-    """What a JPEG has no room for."""
+    """Content that a JPEG has no room for."""
     error: str
 
 

@@ -43,7 +43,7 @@ _END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 
 class Segment(NamedTuple):
-    """One marker segment, `jpeg[start:end]`; that of SOS includes the scan's entropy-coded data."""
+    """One marker segment, `jpeg[start:end]`; SOS includes the scan's entropy-coded data."""
 
     code: int
     start: int
@@ -53,7 +53,7 @@ class Segment(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What the frame header (SOF) says."""
+    """The frame header (SOF)."""
 
     code: int
     """The marker's second byte: C0 baseline, C1 extended, C2 progressive, C3 lossless, C9.. arithmetic."""

@@ -229,7 +229,7 @@ class PartDecoder:
         self._handles = _Handles(make, library.tj3Destroy, library.tj3GetErrorStr)
 
     def read_frame(self, jpeg: Buffer) -> Frame:
-        """What the header says.
+        """Size and iMCU of a file.
 
         Raises:
             ImageError: damaged, of four components, or of a subsampling that the library has no name for.

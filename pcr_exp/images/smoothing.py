@@ -32,7 +32,7 @@ SMOOTHED = range(1, 10)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """What groups 1 to g of an image hold."""
+    """The coefficients in groups 1 to g of an image."""
 
     bits: tuple[tuple[int, ...], ...]
     """[components][64]: the lowest bit that has come of each coefficient in zigzag order, or ABSENT."""
@@ -53,7 +53,7 @@ class Prefix:
 
 @functools.cache
 def prefix_of(script: ScanScript, num_components: int, group: int) -> Prefix:
-    """What groups 1 to `group` of an image with so many components hold.
+    """The coefficients in groups 1 to `group` of an image with so many components.
 
     Scan i is in group i; surplus scans, of four components, are in the last.
     """
@@ -106,7 +106,7 @@ class FrameHeader(NamedTuple):
 
 
 def read_progressive(jpeg: Buffer) -> FrameHeader | None:
-    """The header up to the first Huffman table or scan; None unless it is that of a progressive file.
+    """The header up to the first Huffman table or scan; None unless the file is progressive.
 
     Raises:
         ImageError: the bytes are not a JPEG, or end within the header.

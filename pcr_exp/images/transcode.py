@@ -104,7 +104,7 @@ def default_num_scans(num_components: int) -> set[int]:
 
 
 def find_writer(script: ScanScript) -> Transcoder:
-    """What writes a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
+    """The writer of a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
 
     Raises:
         RecordError: it is not installed.
@@ -117,7 +117,7 @@ def find_writer(script: ScanScript) -> Transcoder:
             "records cannot be encoded by this scan script: jpegtran was not found. Install it "
             "(`apt install libjpeg-turbo-progs`), or choose records.scans=default, which needs no program."
         )
-    return JpegtranOfScript(program, script)
+    return Jpegtran(program, script)
 
 
 @functools.cache
@@ -142,25 +142,16 @@ def find_transcoder() -> Transcoder:
 
 
 class Jpegtran:
-    """The `jpegtran` program at `path`, one process per image."""
+    """The `jpegtran` program at `path`, one process per image; without a script it writes libjpeg's own."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __call__(self, jpeg: bytes) -> bytes:
-        """As `LibTurboJpeg.__call__`; a warning (exit status 2, or any text on stderr) is an ImageError."""
-        return _run(jpeg, self.path, "-optimize", "-progressive", "-copy", "none")
-
-
-class JpegtranOfScript:
-    """The `jpegtran` program at `path`, which writes a script; one process per image."""
-
-    def __init__(self, path: str, script: ScanScript) -> None:
+    def __init__(self, path: str, script: ScanScript | None = None) -> None:
         self.path = path
         self._script = script
 
     def __call__(self, jpeg: bytes) -> bytes:
-        """As `Jpegtran.__call__`."""
+        """As `LibTurboJpeg.__call__`; a warning (exit status 2, or any text on stderr) is an ImageError."""
+        if self._script is None:
+            return _run(jpeg, self.path, "-optimize", "-progressive", "-copy", "none")
         scans = self._script.scans_of(read_frame(jpeg).num_components)
         with tempfile.NamedTemporaryFile("w", prefix="scans-", suffix=".txt") as file:
             file.write("\n".join(map(str, scans)) + "\n")

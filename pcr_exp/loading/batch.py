@@ -63,11 +63,11 @@ class EncodedImages:
     groups: list[int] = field(default_factory=list)
     """Scan group that each image is read at: a policy may mix them."""
     names: list[str] = field(default_factory=list)
-    """What to call each image in an error."""
+    """The name of each image in an error."""
     num_replaced: int = 0
     """Images that stand in for damaged ones."""
     fields: list[dict[str, bytes]] = field(default_factory=list)
-    """What travels beside each image, if anything was asked for."""
+    """The fields of each image, if any were asked for."""
 
     def add(self, samples: RecordPrefix, i: int, record: str) -> None:
         """Copy the file of sample `i`, since the record that it lies in may be let go of."""
@@ -122,7 +122,7 @@ class Batch:
     sources: Mapping[str, SourcePart] = field(default_factory=dict)
     """Of a mixture, by source, what is here."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """What travels beside the images, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
+    """The images' fields, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
 
     @property
     def completes_update(self) -> bool:

@@ -1,4 +1,4 @@
-"""What probes look at: a few training images at every scan group, and how much is left of them there."""
+"""The images of probes: a few training images at every scan group, and their similarity to the whole."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FixedSample:
         return self._num_images
 
     def id(self, position: int) -> str:
-        """What an image is called."""
+        """The id of an image."""
         prefix, i = self._samples[position]
         return prefix.ids[i]
 

@@ -147,12 +147,12 @@ class RecordLoader:
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None
         self._batches: Iterator[Batch] | None = None
-        """What `batches` gave: the stream, or what a stage makes of it, which may hold images of its own."""
+        """The result of `batches`: the stream, or a stage around it, which may hold images of its own."""
         self._earlier_stats = LoaderStats()
 
     @property
     def stats(self) -> LoaderStats:
-        """What all streams did so far."""
+        """Statistics of all streams so far."""
         return self._earlier_stats + (self._stream.stats if self._stream is not None else LoaderStats())
 
     def batches(
@@ -259,7 +259,7 @@ class RecordLoader:
         return self._stage.order([SampleSequence.once(laid_end_to_end(slot())) for slot in slots], epoch)
 
     def _laid_out(self, epoch: int) -> list[SlotSamples]:
-        """What each slot of this process uses in an epoch."""
+        """The samples that each slot of this process uses in an epoch."""
         slots = self._slots(epoch)
         if not isinstance(self._selection, Selection):
             return slots
@@ -291,7 +291,7 @@ class RecordLoader:
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = read_ahead.reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         per_call = read_ahead.reads_per_call(in_flight, self._records.reads_many and self._fields is None)
-        # Of every slot a lane comes to its next records at the same time; lanes of one do not.
+        # A lane of each slot comes to its next records at the same time; lanes of one slot do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
         # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
         at_start = self._config.shuffle_records * self._num_lanes if self._policy.by_epoch else at_once

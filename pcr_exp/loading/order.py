@@ -75,7 +75,7 @@ class EpochRange:
 
 @dataclass(frozen=True, slots=True)
 class SampleSequence:
-    """What one slot uses in an epoch, in order. All arrays are int64 [n]."""
+    """The samples that one slot uses in an epoch, in order. All arrays are int64 [n]."""
 
     records: Ints
     samples: Ints
@@ -104,9 +104,9 @@ Choose = Callable[[int], int | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
-    """What one process reads in an epoch: R reads, n positions in B batches. Made whole; reads may go on.
+    """The reads of one process in an epoch: R reads, n positions in B batches. Made whole; reads may go on.
 
-    Reads are numbered in the order in which they are wanted: that of their first uses.
+    Reads are numbered in the order of their first uses.
     """
 
     records: Ints
@@ -144,7 +144,7 @@ class EpochOrder:
         return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """What to read for each of `reads`: a prefix, or what continues it; None while `choose` gives it."""
+        """For each of `reads` a prefix, or its continuation; None while `choose` gives it."""
         groups: dict[int, int] = {}
         for read in reads.tolist():
             record, base = int(self.records[read]), int(self.bases[read])

@@ -1,4 +1,4 @@
-"""What a stream reads, and what each of its batches is made of: known before anything is read. Pure."""
+"""The reads of a stream, and the samples of each batch: known before anything is read. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BatchPlan:
     index: int
     """Number of the update in its epoch."""
     num_updates: int
-    """Of the epoch."""
+    """Updates of the epoch."""
     slot: int
     part: int
     """Which batch it is of those that this process gives to the update."""

@@ -12,7 +12,7 @@ _IN_FLIGHT_UNKNOWN = 4
 _MIN_AHEAD = 4
 _MAX_AHEAD_BYTES = 2**30
 _MAX_START_BYTES = 64 * MIB
-"""What is held for the sake of an epoch's start alone: it comes once, and of large records seldom."""
+"""Limit of the bytes that are held for an epoch's start alone."""
 _FEW_THREADS = 64
 _READS_PER_CALL = 16
 

@@ -29,7 +29,7 @@ class Reads:
         return result.num_bytes, True
 
     def samples(self, read: int) -> RecordPrefix:
-        """What a read that is in use holds."""
+        """The samples of a read that is in use."""
         return self._in_use[read]
 
     def label(self, read: int, sample: int, name: str) -> int:

@@ -32,12 +32,12 @@ class Selection:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of which images these are."""
+        """A hash of the images' numbers."""
         return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(self.images, dtype="<i8").tobytes())
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be equal where a state goes on."""
+        """The part of a state that must be equal to go on from it."""
         return {"selection": self.fingerprint}
 
     def locate(self, laid_out: SampleIndices) -> SampleIndices:

@@ -1,4 +1,4 @@
-"""What may stand between the order of an epoch, decoding, and the batches that training gets.
+"""The step that may stand between the order of an epoch, decoding, and the batches that training gets.
 
 On the plain way nothing does: this is it. A stage that changes something overrides what it changes, and is
 registered in the group `echo`, with its settings (`echo.variants`).
@@ -21,10 +21,10 @@ Batches = Iterator[Batch] | Generator[Batch, None, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageInputs:
-    """What a stage may know of the loader that it stands in."""
+    """The facts of a loader that its stage may use."""
 
     index: RecordIndex
-    """Of the records."""
+    """The index of the records."""
     first_group: int
     """The scan group that is read first; of those that a policy chooses from, the lowest."""
     num_samples: int

@@ -48,7 +48,7 @@ class WholeImageTransform:
         self._images_as = _wanted_by(transform) if images_as == "auto" else images_as
 
     def __call__(self, pixels: Pixels) -> Any:
-        """What the transform makes of uint8 [H, W, 3]; without one, the image as it is."""
+        """The transformed image, from uint8 [H, W, 3]; without a transform, the image as it is."""
         image = _AS[self._images_as](pixels)
         if self._transform is None:
             return image
@@ -168,7 +168,7 @@ class WholeImageDecoder:
         return Decoded(None if in_shared else batch, done_s, batch.shape, batch.dtype.str, fields)
 
     def _made(self, pixels: Pixels, images: EncodedImages, i: int, beside: list[dict[str, Any]]) -> Any:
-        """What the transform makes of image i; what it makes of its fields is added to `beside`."""
+        """Image i, transformed; its transformed fields are added to `beside`."""
         if not self._kinds:
             return self._transform(pixels)
         size_px = pixels.shape[1], pixels.shape[0]
@@ -179,7 +179,7 @@ class WholeImageDecoder:
 
 
 def _as_array(made: Any, name: str) -> np.ndarray[Any, Any]:
-    """What a transform gave, as numpy has it."""
+    """The result of a transform as an array."""
     if isinstance(made, torch.Tensor):
         if made.dtype == torch.bfloat16:
             raise LoaderError(f"{name}: the transform gave bfloat16; wanted float32 or any type of numpy's.")

@@ -159,7 +159,7 @@ class BalancedScan(OneGroup):
         return None if news is None else replace(news, group=max(self.current, self._floor_group))
 
     def state_dict(self) -> dict[str, Any]:
-        """Besides the group: what is known of the rates, and the floor. What is being counted is lost."""
+        """Besides the group: the measured rates, and the floor. Counts of the current interval are lost."""
         return {
             **super().state_dict(),
             "past": list(astuple(self._past)),

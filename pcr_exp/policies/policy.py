@@ -1,4 +1,4 @@
-"""Which scan group each record is read at: the seam between the loader, training and scan policies.
+"""Which scan group each record is read at: the interface between the loader, training and scan policies.
 
 The loader asks a policy at each record (`group`), from the threads that read ahead. Training tells it of each
 update (`observe`), lets it probe the model between epochs (`wanted_probe`, `decide`) and makes a row of what

@@ -127,7 +127,7 @@ class TolerancePolicyConfig(CandidatesConfig):
     """Once, before training: the smallest candidate that loses less of the task's headline than `margin`."""
 
     margin: Annotated[float, MARGIN] = 0.01
-    """A share: 0.01 is one point. What counts is the upper end of the loss's 95 % interval."""
+    """A share: 0.01 is one point. The upper end of the loss's 95 % interval counts."""
     deployment: Annotated[str, one_of(*DEPLOYMENTS)] = "full"
     """`full`: the model is used at all scans, as validation uses it; `same`: at the group trained on."""
     num_images: Annotated[int, at_least(10)] = 500

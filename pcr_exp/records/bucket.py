@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.sample import SPLITS
+from pcr_exp.datasets.seen import some
 from pcr_exp.errors import ConfigError, RecordError
-from pcr_exp.records.card import CARD_FILE, dataset_card
-from pcr_exp.records.encode import Progress
-from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, parse_index
+from pcr_exp.records.encode import Progress, no_progress
+from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex, parse_index
 from pcr_exp.records.markers import REJECTED_FILE
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
 from pcr_exp.records.sources import IMAGES_FILE, SOURCE_FILE
@@ -42,12 +42,24 @@ _BESIDE = [
     *_TABLES,
 ]
 _NUM_SENDERS = 4
+CARD_FILE = "README.md"
+_NUM_CLASSES = 50
+"""Classes of a label that are named."""
+_HEAD = """---
+# license: say here under which licence the photographs are, such as cc-by-4.0
+viewer: false
+tags:
+- progressive-compressed-records
+task_categories:
+- image-classification
+---
+"""
 
 
 def prepare_in_bucket(
     dataset: DatasetConfig,
     records: RecordsConfig,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     on_report: OnReport | None = None,
 ) -> Path:
     """Make records in `records.staging` as `prepare_records` does, and send what is not in the bucket yet.
@@ -69,7 +81,7 @@ def prepare_in_bucket(
     stored = Below(storage, name)
     made = prepare_records(dataset, local, progress, on_report, stored=stored)
     if isinstance(storage, HubStorage) and not storage.write(
-        CARD_FILE, dataset_card(made, str(storage)).encode()
+        CARD_FILE, _dataset_card(made, str(storage)).encode()
     ):
         log.info("%s/%s is there already, and stays as it is", storage, CARD_FILE)
     send(made, storage, name, before, on_change=records.on_change)
@@ -81,7 +93,7 @@ def check_bucket(
     records: RecordsConfig,
     *,
     contents: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> str:
     """As `check_records`, of records in an object store; besides, every record must lie there in full.
 
@@ -227,3 +239,50 @@ def _other_records(where: str) -> RecordError:
         f"{where} is there already, of another encode than this one, and stays. Choose another records.root, "
         "or replace what is there with records.on_change=reencode."
     )
+
+
+def _dataset_card(folder: Path, root: str) -> str:
+    """A card in Markdown, whose licence is left to whoever knows it.
+
+    Args:
+        folder: Holds finished records, of all splits.
+        root: The address below which they will lie, in a folder of the same name.
+
+    Raises:
+        RecordError: an index is damaged.
+    """
+    found = {split: folder / split / "pcr" / INDEX_FILE for split in SPLITS}
+    indexes = {split: parse_index(path.read_bytes(), str(path)) for split, path in found.items()}
+    train = indexes["train"]
+    num_images = sum(index.num_samples for index in indexes.values())
+    parts = [
+        f"# {train.dataset}",
+        f"{num_images:,} images as Progressive Compressed Records (format version 2, scans {train.scans}): a "
+        "reader takes as many bytes of each image as its scan group says, with one request for each record.",
+        f"""```python
+import pcr_exp as pcr  # pip install 'pcr-exp[hub]'
+
+train = pcr.open("{root}/{folder.name}/train", "group_{(train.num_groups + 1) // 2}")
+for images, labels in train.loader(batch_size=256, image_size=224): ...
+```""",
+        _table(["split", "images", "records"], [
+            [split, f"{index.num_samples:,}", f"{len(index.records):,}"] for split, index in indexes.items()
+        ]),
+        _table(["scan group", "bytes per image", "of all"], _bytes_of_groups(train)),
+        *(f"Classes of `{label}`: {len(names):,} ({some(names, limit=_NUM_CLASSES)})."
+          for label, names in train.classes.items()),
+        "`baseline/` beside `pcr/` holds the original files.",
+    ]  # fmt: skip
+    return _HEAD + "\n" + "\n\n".join(parts) + "\n"
+
+
+def _bytes_of_groups(index: RecordIndex) -> list[list[str]]:
+    means = {group: index.mean_prefix_bytes(group) for group in range(1, index.num_groups + 1)}
+    return [
+        [str(group), f"{mean:,.0f}", f"{mean / means[index.num_groups]:.0%}"] for group, mean in means.items()
+    ]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""What class names stand for, of labels that are no single class: sets of names, and numbers (FORMAT.md)."""
+"""Class names that stand for sets of names or for numbers (FORMAT.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the images of a dataset are, measured, and what titles and tables call it by that.
+"""Measured facts of a dataset's images, and its name in titles and tables.
 
 A folder's name says little: `imagenet` may be ten classes at 224 px and quality 75. So sizes and qualities
 are read from the records, of a sample of images that does not depend on how they are divided: the folds of a
@@ -22,7 +22,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 
 NUM_MEASURED = 2_000
-"""Of images that differ, their median size is then known to 2 %; it takes a fifth of a second."""
+"""So many give the median size of unlike images to 2 %, in a fifth of a second."""
 _MAX_GAP_BYTES = 2**19
 """Read with the pieces at both sides of it: far away, as long as a request of its own would take."""
 _TITLES = {"imagenet": "ImageNet", "ham10000": "HAM10000", "cars": "Stanford Cars", "celebahq": "CelebA-HQ"}
@@ -31,12 +31,12 @@ _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetFacts:
-    """What a dataset's images are; sizes and qualities are those of `num_measured` files."""
+    """Facts of a dataset's images; sizes and qualities are measured on `num_measured` files."""
 
     num_images: int
     """In all splits."""
     num_classes: int
-    """Of the label, those that some image has; 0 where its values are numbers."""
+    """Classes of the label that some image has; 0 where its values are numbers."""
     num_measured: int
     """None of what follows is known where this is 0: the files are no JPEG."""
     width_px: int | None = None
@@ -52,7 +52,7 @@ class DatasetFacts:
 
 
 class ImageFile(NamedTuple):
-    """What a JPEG file says of itself."""
+    """Size and estimated quality of a JPEG file."""
 
     width_px: int
     height_px: int
@@ -66,7 +66,7 @@ def read_image_file(jpeg: bytes) -> ImageFile:
 
 
 def facts_of(files: Iterable[ImageFile], *, num_images: int, num_classes: int) -> DatasetFacts:
-    """The facts of a dataset of which these files are a sample."""
+    """The facts of a dataset, from a sample of its files."""
     measured = list(files)
     if not measured:
         return DatasetFacts(num_images=num_images, num_classes=num_classes, num_measured=0)

@@ -39,13 +39,18 @@ _LOCK_FILE = ".encode.lock"
 Progress = Callable[[int, int], None]
 """Told (images done, images in all)."""
 
+
+def no_progress(num_done: int, num_in_all: int) -> None:
+    """Tell nobody."""
+
+
 _Step = Callable[[int], None]
 """Told how many more images are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeReport:
-    """What an encode did. `num_bytes` is the size of all records, by encoding."""
+    """Counts of an encode. `num_bytes` is the size of all records, by encoding."""
 
     num_images: int
     num_rejected: int
@@ -66,9 +71,9 @@ def encode_split(
     dataset: str,
     split: str,
     images_per_record: int,
-    on_error: str,
-    num_workers: int,
-    progress: Progress,
+    on_error: str = "fail",
+    num_workers: int = 1,
+    progress: Progress = no_progress,
     ray_address: str | None = NO_RAY,
     max_pixels: int = MAX_PIXELS,
     on_change: str = "fail",
@@ -165,8 +170,8 @@ def _plan_append(
 ) -> tuple[list[Task], SplitWriter]:
     """The tasks left to encode, and who writes them: indexes that list the old records and then the new.
 
-    The images' key is that of all images, as if they had been encoded at once; the fingerprint is another.
-    The indexes are written one after the other, that of `pcr` last: so it says what was there before.
+    The images' key covers all images, as if they had been encoded at once; the fingerprint is another.
+    The index of `pcr` is written last: until then it tells which records were there before.
 
     Args:
         tasks: all images of the split.
@@ -175,7 +180,7 @@ def _plan_append(
         key_of: gives the fingerprint of an encode of some tasks.
 
     Raises:
-        RecordError: the classes or the fields are others than those of the records.
+        RecordError: the records have other classes or fields.
     """
     indexes = writer.parse_indexes()
     if indexes.keys() != ENCODINGS.keys():

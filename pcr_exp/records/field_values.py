@@ -44,7 +44,7 @@ def parse_field(kind: str, data: bytes, size_px: tuple[int, int] | None) -> Any:
         size_px: Width and height of the image; None: not known, and a mask's is not compared with it.
 
     Returns:
-        Of a mask uint8 or int32 [H, W]; of boxes `Boxes`; a text; JSON as Python has it; an array.
+        A mask as uint8 or int32 [H, W]; `Boxes`; a text; JSON as Python has it; an array.
 
     Raises:
         UnfitError: it is no such thing; the message says why.

@@ -36,7 +36,7 @@ def field_records(records: RecordSet) -> RecordSet:
 
 
 def fields_id(kinds: Mapping[str, str]) -> str:
-    """What the header of a file of fields has as `scans`: names and kinds of the fields, in their order."""
+    """The `scans` in the header of a file of fields: names and kinds of the fields, in order."""
     return "fields" + "".join(f"-{name}.{kinds[name]}" for name in sorted(kinds))
 
 
@@ -47,13 +47,13 @@ FILE_SUFFIXES = defaultdict(
 
 
 class Beside(NamedTuple):
-    """What one read brought."""
+    """The result of one read."""
 
     samples: list[dict[str, Buffer]]
     """The fields of each of a record's samples, by name."""
     num_bytes: int
     ids: list[str] | None
-    """What the samples are called, where that was read too."""
+    """Ids of the samples, where they were read too."""
 
 
 class RecordFields:
@@ -113,7 +113,7 @@ class RecordFields:
         return Beside(self._by_sample(found), num_bytes, ids)
 
     def read_damaged(self, record: int) -> tuple[Beside, set[int]]:
-        """As `read`, of fields that it refused; besides, the samples of which a field is damaged.
+        """As `read`, for fields that it refused, and the samples with a damaged field.
 
         Raises:
             RecordError: more than single fields is damaged.

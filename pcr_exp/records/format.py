@@ -80,7 +80,7 @@ _HEADER = {later: check.fields(WHAT_THEY_ARE | _CONTENTS, more=later) for later 
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """What a record says of itself. `ids` and each list of `labels` have one entry per sample."""
+    """The header of a record. `ids` and each list of `labels` have one entry per sample."""
 
     dataset: str
     split: str

@@ -182,7 +182,7 @@ class RecordPrefix:
     replaced: Mapping[int, int] = field(default_factory=dict)
     """By number, samples that are damaged, and which sample of the record stands in for each."""
     fields: Sequence[Mapping[str, Buffer]] = ()
-    """What travels beside each sample, by name; of every sample, or nothing was asked for."""
+    """The fields of every sample, by name; empty if none were asked for."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -204,7 +204,7 @@ class RecordPrefix:
         return self._codec.join(pieces[:group])
 
     def beside(self, i: int) -> Mapping[str, Buffer]:
-        """What travels beside sample i; of one that is damaged, beside the one that stands in for it."""
+        """The fields of sample i; a damaged sample has those of its replacement."""
         return self.fields[self.replaced.get(i, i)] if self.fields else {}
 
     def encoded(self, i: int, group: int | None = None) -> bytes:
@@ -216,7 +216,7 @@ class RecordPrefix:
         return np.array(self._byte_ranges[0].bounds[group - 1], dtype=np.int64)
 
     def piece(self, i: int, group: int) -> memoryview:
-        """What one such group adds to sample i."""
+        """The piece that one such group adds to sample i."""
         first, bounds = self._byte_ranges[0].data, self._byte_ranges[0].bounds[group - 1]
         return memoryview(first)[bounds[i] : bounds[i + 1]]
 

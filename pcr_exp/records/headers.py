@@ -55,7 +55,7 @@ _KEPT_BYTES = 2**22
 
 
 class _Frame(NamedTuple):
-    """A header's bytes, of which ids, labels and the number of samples are left out, in that order."""
+    """A header's bytes without ids, labels and the number of samples, which it has in that order."""
 
     header: RecordHeader
     before: bytes
@@ -69,7 +69,7 @@ class KnownHeaders:
 
     def __init__(self, index: RecordIndex) -> None:
         self._index = index
-        # Of small records, most of a read's time is the header's: bytes that were verified are so again.
+        # Headers take most of the time of small reads: bytes that were verified once are known.
         self._kept: dict[str, tuple[bytes, RecordHeader, int]] = {}
         self._room = _KEPT_BYTES
         self._frames: dict[str, _Frame] = {}
@@ -80,7 +80,7 @@ class KnownHeaders:
         """The header that the bytes begin with, and where it ends.
 
         Raises:
-            RecordError: it is damaged, or not that of the record which the index means.
+            RecordError: it is damaged, or another record's than the index means.
         """
         known = self._kept.get(entry.file)
         if known is not None and known[0] == data:

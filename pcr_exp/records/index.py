@@ -49,7 +49,7 @@ class RecordEntry:
 
     @property
     def files(self) -> tuple[RecordEntry, ...]:
-        """The record's own file and, if there is one, that of its fields."""
+        """The record's own file and, if there is one, its file of fields."""
         return (self,) if self.fields is None else (self, self.fields)
 
 
@@ -131,7 +131,7 @@ MAX_INDEX_BYTES = 2**28
 MAX_RECORD_BYTES = 2**48
 
 MINOR_WITH_FIELDS = 1
-"""Of an index that has fields; those without are written as before."""
+"""For an index with fields; an index without is written as before."""
 
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
 

@@ -164,8 +164,7 @@ LARGE_BYTES = 2**20
 def write_index(folder: Path, index: RecordIndex) -> None:
     """Write `index.json` into a folder, last; before it, if it is large, `index.table`.
 
-    A table is of no other index than that which it was made of: whoever comes between finds the old index
-    without one.
+    Each table belongs to one index. A reader between the two writes parses the old index.
 
     Raises:
         RecordError: as `dump_index`.

@@ -44,7 +44,7 @@ class Found:
 
 
 class ClassNumbers(Sequence[str]):
-    """The classes of a label of which only numbers are known, each called by its number.
+    """The classes of a label without names, each called by its number.
 
     They take no more room than the labels that use them, however high their numbers are.
     """
@@ -67,7 +67,7 @@ class ClassNumbers(Sequence[str]):
 
 
 def find_records(root: str) -> list[Found]:
-    """What lies at an address: a record, an encoding's folder, a split's, or a dataset's with its splits.
+    """The records at an address: of a file, an encoding's folder, a split's, or a dataset's with its splits.
 
     Raises:
         RecordError: nothing does, or an index or header is damaged.
@@ -90,7 +90,7 @@ def find_records(root: str) -> list[Found]:
 
 
 def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
-    """The storage at an address; of a record, that of its folder and the record's file name."""
+    """The storage at an address; for a record, its folder's storage and its file name."""
     root = expanded(root).rstrip("/")
     if not root.endswith(SUFFIX):
         return PerProcessStorage(root), None
@@ -109,7 +109,7 @@ def no_records(storage: PerProcessStorage) -> RecordError:
 def index_of_record(storage: Storage, file: str) -> RecordIndex:
     """The index that a record alone would have: a header, then groups that say where they end.
 
-    What classes its labels count is not known: they are called by their numbers.
+    It does not know the names of its classes, so their numbers stand in.
 
     Raises:
         RecordError: the file is no record, cut short or damaged.
@@ -131,17 +131,9 @@ def index_of_record(storage: Storage, file: str) -> RecordIndex:
         )
     classes = {name: ClassNumbers(values) for name, values in header.labels.items()}
     entry = RecordEntry(PurePosixPath(file).name, header.num_samples, tuple(ends), start)
-    return RecordIndex(
-        dataset=header.dataset,
-        split=header.split,
-        encoding=header.encoding,
-        fingerprint=header.fingerprint,
-        num_groups=header.num_groups,
-        classes=classes,
-        records=[entry],
-        images=header.images,
-        scans=header.scans,
-    )
+    shared = ("dataset", "split", "encoding", "fingerprint", "num_groups", "images", "scans")
+    stated = {name: getattr(header, name) for name in shared}
+    return RecordIndex(**stated, classes=classes, records=[entry])
 
 
 def find_record(storage: Storage, file: str) -> Found:
@@ -186,7 +178,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with a record. The lists are empty where the record cannot be read at all."""
+    """A damaged record. The lists are empty where the record cannot be read at all."""
 
     record: str
     reason: str

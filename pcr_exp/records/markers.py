@@ -21,7 +21,7 @@ from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 _MARKERS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"
 FIELDS_SUFFIX = ".fields"
-"""Of the file beside a record that holds its samples' fields."""
+"""Ends the name of the file with a record's fields."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.sample import SPLITS, Dataset, keep_fields, open_dataset
 from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.images.codec import ImageCodec, find_codec
-from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split
+from pcr_exp.records.encode import NO_RAY, EncodeReport, Progress, encode_split, no_progress
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.sources import SourceImage, image_states, read_source, write_source
@@ -27,7 +27,7 @@ from pcr_exp.system.lock import hold_when_free
 log = logging.getLogger(__name__)
 
 _LOCK_FILE = ".prepare.lock"
-"""Of all splits; each split has the encoder's own besides."""
+"""Locks all splits; the encoder locks each one besides."""
 OnReport = Callable[[str, EncodeReport], None]
 """Told (split, report) after each split that was looked at."""
 
@@ -37,8 +37,8 @@ def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
     return records_name(dataset, records.codec_id, records.fields)
 
 
-def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress | None = None) -> None:
-    """What comes before reading records: missing ones are made, and old ones are not read unnoticed.
+def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress = no_progress) -> None:
+    """Before records are read: make missing ones, and do not read old ones unnoticed.
 
     With `records.auto_prepare=false` nothing is made. Records elsewhere (`records.root` with ://) are taken
     as they are. Images are compared as `Source.as_it_was` does: by sizes and times, and not by contents.
@@ -58,7 +58,7 @@ def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Pro
 def prepare_records(
     dataset: DatasetConfig,
     records: RecordsConfig,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     on_report: OnReport | None = None,
     *,
     thorough: bool = True,
@@ -143,7 +143,7 @@ def check_records(
     records: RecordsConfig,
     *,
     contents: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     stored: Storage | None = None,
 ) -> str:
     """Compare every image with what the records were made of, and change nothing; says what was found.
@@ -163,7 +163,7 @@ def check_records(
     if not is_finished(folder):
         raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
     comparison = Comparison(dataset, records, folder, stored)
-    comparison.compare(contents=contents, progress=progress or (lambda _done, _total: None))
+    comparison.compare(contents=contents, progress=progress)
     if comparison.changes is None:
         raise RecordError(
             f"{folder} does not say what its records were made of. Prepare them once more: that compares "
@@ -179,7 +179,7 @@ def check_records(
 
 
 def read_remarks(folder: Path) -> list[str]:
-    """What was said of the dataset when its records were made: files left out, classes that splits lack."""
+    """Remarks on the dataset from when its records were made: files left out, classes that splits lack."""
     source = read_source(folder)
     return [] if source is None else source.remarks
 
@@ -188,7 +188,7 @@ def _encode(
     dataset: DatasetConfig,
     records: RecordsConfig,
     folder: Path,
-    progress: Progress | None,
+    progress: Progress,
     on_report: OnReport | None,
     opened: Dataset,
     images: dict[str, SourceImage],
@@ -201,8 +201,7 @@ def _encode(
     for split, samples in opened.splits.items():
 
         def tell(num_done: int, _: int, num_before: int = num_before) -> None:
-            if progress is not None:
-                progress(num_before + num_done, num_images)
+            progress(num_before + num_done, num_images)
 
         report = encode_split(
             samples,

@@ -15,7 +15,7 @@ from typing import Any
 from pcr_exp.system.ray_cluster import connect_to_ray
 
 Outcome = Any
-"""What `make` returns: a marker, or what stands in its place."""
+"""The result of `make`: a marker, or an error in its place."""
 
 
 def make_on_ray(

@@ -93,11 +93,11 @@ class RecordSet:
         return self.codec.open_decoder(mode, self.max_pixels)
 
     def read_verified(self, record: int, read: Callable[[], Result]) -> Result:
-        """What `read` gives, which reads a record and verifies; it is tried twice where that may help.
+        """The result of `read`, which reads a record and verifies it; tried twice where that may help.
 
-        What lies on a disk is the same the second time, but what came damaged over a network may be whole
-        where it lies. What a cache keeps of the record is forgotten, so that no damage stays in it. `read`
-        must raise RecordError for nothing else than what came.
+        A disk gives the same bytes the second time, but bytes that a network damaged may be whole in storage.
+        A cache forgets the record, so that no damage stays in it. `read` must raise RecordError for nothing
+        else than damaged bytes.
 
         Raises:
             RecordError: what came is cut short or damaged, both times if it was read twice.
@@ -123,7 +123,7 @@ class RecordSet:
         return self._stored.records[record]
 
     def describe(self, record: int, group: int, after: int = 0) -> str:
-        """What `read_prefix`, or `read_extension` after a group, reads, and from where, in words."""
+        """The bytes that `read_prefix`, or `read_extension` after a group, reads, in words."""
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
         return f"{self.path(record)} ({what}) from {self.storage}"
@@ -131,7 +131,7 @@ class RecordSet:
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
 
-        What came damaged from remote storage is read once more.
+        Bytes that came damaged from remote storage are read once more.
 
         Raises:
             RecordError: the records lack the group; the file is cut short, damaged, or not the index's.
@@ -186,8 +186,8 @@ class RecordSet:
     def read_extension(self, record: int, after: int, group: int) -> Extension:
         """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
 
-        Of `group` = `after` nothing is read: the extension is empty. What came damaged from remote storage
-        is read once more.
+        If `group` equals `after`, nothing is read and the extension is empty. Bytes that came damaged from
+        remote storage are read once more.
 
         Raises:
             ValueError: `group` is below `after`, or there is nothing to extend: use `read_prefix`.
@@ -217,7 +217,7 @@ class RecordSet:
         """The header that the bytes begin with, and where it ends.
 
         Raises:
-            RecordError: it is damaged, or not that of the record which the index means.
+            RecordError: it is damaged, or another record's than the index means.
         """
         return self._headers.unpack(data, entry, where)
 
@@ -231,9 +231,9 @@ class RecordSet:
         where: str,
         damaged: set[int] | None = None,
     ) -> list[list[int]]:
-        """The bounds of the groups `after` + 1 to `group`, of which the first begins at `data[start]`.
+        """The bounds of the groups `after` + 1 to `group`; the first begins at `data[start]`.
 
-        With `damaged`, images of which a piece is damaged are added to it instead of refused.
+        With `damaged`, images with a damaged piece are added to it instead of refused.
         """
         offset = entry.group_ends[after - 1] if after else 0
         bounds = []

@@ -38,7 +38,7 @@ def coalesced(ranges: Sequence[Range], max_gap_bytes: int) -> list[Range]:
 
 
 class _Found(NamedTuple):
-    """What is kept of a record: int64 [N] by label, and where the pieces of its first group are."""
+    """The cached part of a record: int64 [N] by label, and where the pieces of its first group are."""
 
     labels: dict[str, npt.NDArray[np.int64]]
     table: Table
@@ -47,9 +47,9 @@ class _Found(NamedTuple):
 class SingleImages:
     """The images of a record set, one or a few at a time. Thread safe.
 
-    What finds an image in its record is read first, and kept of the last records: the header, and 12 bytes
-    per image and group. Then each group's piece is one read of no more than that. What came damaged from
-    remote storage is read once more.
+    The header and the tables, 12 bytes per image and group, are read first and cached for the last records.
+    Then each group's piece is one read of its bytes alone. Bytes that came damaged from remote storage are
+    read once more.
     """
 
     def __init__(self, records: RecordSet, kept_tables: int = _KEPT_TABLES) -> None:
@@ -83,7 +83,7 @@ class SingleImages:
                 raise IndexError(f"sample {i} of a record of {num_samples}")
 
     def read_piece(self, record: int, i: int, group: int) -> bytes:
-        """What one scan group adds to image i of a record. Raises as `read` does."""
+        """The piece that one scan group adds to image i of a record. Raises as `read` does."""
         return self.records.read_verified(record, lambda: self._read_piece(record, i, group))
 
     def read_several(
@@ -131,7 +131,7 @@ class SingleImages:
     def _verify(self, piece: bytes, record: int, i: int, group: int, num_bytes: int) -> None:
         wanted = self.table(record, group).checksums[i]
         if len(piece) != num_bytes or xxhash.xxh3_64_intdigest(piece) != wanted:
-            # The table may be what is damaged: it has no checksum but those of the pieces.
+            # The table may be damaged: only the checksums of the pieces protect it.
             for kept in (self._open, self._found, self._table):
                 kept.cache_clear()
             raise RecordError(

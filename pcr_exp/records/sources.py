@@ -1,4 +1,4 @@
-"""What records were made from, kept beside them: so that images added, removed or replaced are noticed.
+"""The source of records, kept beside them: it shows which images were added, removed or replaced.
 
     source.json            the dataset's folder; each folder, label file and image file, and its state
     rejected.csv           rows of a table that are no images, and why, if there are any
@@ -71,7 +71,7 @@ class Source:
     folders: dict[str, State]
     tables: dict[str, State]
     remarks: list[str]
-    """What was said of the dataset when it was read."""
+    """Remarks on the dataset from when it was read."""
     files: dict[str, State] = field(default_factory=dict)
     """Image files: all, or MAX_COMPARED_FILES of them."""
     num_files: int = 0
@@ -134,7 +134,7 @@ def image_states(dataset: Dataset) -> dict[str, SourceImage]:
 
 
 def compare(before: Mapping[str, SourceImage], now: Mapping[str, SourceImage]) -> tuple[Changes, list[str]]:
-    """What changed, and the ids of images of the same size that only their file's time says may have.
+    """The changes, and the ids of images whose time changed and whose size did not.
 
     Args:
         before: the images that records were made from.
@@ -187,7 +187,7 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
 
 
 def read_source(folder: Path) -> Source | None:
-    """What records in `folder` were made from; None if that was not kept, or not in this form."""
+    """The source of the records in `folder`; None if that was not kept, or not in this form."""
     try:
         content = parse_json(read_regular(folder / SOURCE_FILE), _MAX_SOURCE_BYTES)
         check.fields(_SOURCE, _ADDED)(content, "")
@@ -228,7 +228,7 @@ def _field_files(sample: Sample) -> list[Path]:
 
 
 def _state(sample: Sample) -> State | None:
-    """Of an image and the files of its fields together."""
+    """The state of an image and the files of its fields together."""
     try:
         num_bytes, changed_at_ns = file_state(sample.path)
         beside = [file_state(path) for path in _field_files(sample)]

@@ -1,4 +1,4 @@
-"""Whether records are still those of the images that are there, and what is done if not."""
+"""Whether the images are still those that records were made of, and what happens if not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.places import as_typed
 from pcr_exp.records import sources
-from pcr_exp.records.encode import Progress
+from pcr_exp.records.encode import Progress, no_progress
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
@@ -30,7 +30,7 @@ def of_other_bytes(
     samples: Mapping[str, Sample],
     images: Mapping[str, SourceImage],
     stored: Storage | None = None,
-    progress: Progress = lambda _done, _total: None,
+    progress: Progress = no_progress,
 ) -> list[str]:
     """Ids of those images that differ, or whose fields do, from what the records in `folder` hold, sorted.
 
@@ -143,7 +143,7 @@ class Comparison:
             return True
         return self._decide()
 
-    def compare(self, *, contents: bool = False, progress: Progress = lambda _done, _total: None) -> None:
+    def compare(self, *, contents: bool = False, progress: Progress = no_progress) -> None:
         """Compare every image by name, label, size and time, with `contents` by its bytes as well.
 
         Bytes are compared anyway of an image that has another time and the same size, unless the dataset's
@@ -176,7 +176,7 @@ class Comparison:
         return [id_ for id_ in self.images if id_ not in known | (rejected - set(doubtful))]
 
     def describe(self) -> str:
-        """What changed, and what to do."""
+        """The changes, and the remedy."""
         root, made_from, elsewhere = str(self._dataset.root), "", ""
         if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"

@@ -1,7 +1,7 @@
 """JSON from disk that must be as we wrote it: what may stand where is declared, the rest is refused by name.
 
 A check is a function of (value, path) that raises `UnfitError` unless the value may stand there; `path` is
-what people read: `records[3].num_samples`. Checks of containers are made of those of their parts.
+what people read: `records[3].num_samples`. Checks of containers call the checks of their parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UnfitError(ValueError):
 
 
 def parse_json(data: bytes, max_bytes: int) -> Any:
-    """What the bytes say, in memory of at most 64 x `max_bytes`.
+    """The parsed bytes, in memory of at most 64 x `max_bytes`.
 
     Stricter than `json.loads`: UTF-8 only, no key twice in an object, no NaN or Infinity.
 

@@ -43,7 +43,7 @@ _NUM_BYTES = _LIMITS.size + _SCHEDULE.size
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a bucket enforces. Infinite rates are no limits."""
+    """The limits that a bucket enforces. Infinite rates are no limits."""
 
     bytes_per_s: float
     latency_s: float

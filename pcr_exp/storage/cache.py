@@ -54,7 +54,7 @@ class PrefixCache(Protocol):
     """Where prefixes of files are kept. Thread safe."""
 
     def get(self, path: str) -> bytes:
-        """What is kept of a file, from its beginning on; empty if nothing is."""
+        """The cached prefix of a file; empty if there is none."""
 
     def put(self, path: str, prefix: bytes) -> None:
         """Keep a longer prefix of a file than before, as far as there is room."""
@@ -208,7 +208,7 @@ def _num_kept(file: Path) -> int | None:
 def _cache_folder(named: Path) -> Path:
     """The cache's own folder inside the one that was named, made if it is not there.
 
-    Of several processes that make it at a time, all find the same: it appears whole, with its tag.
+    Several processes may make it at a time: it appears whole, with its tag.
 
     Raises:
         StorageError: other users can write there, something else is in its place, or the disk refuses.
@@ -287,7 +287,7 @@ class CachedStorage(Wrapped):
         return self._cache.forget(path)
 
     def counts(self) -> Counts:
-        """What the inner storage counts, and what the cache saved it."""
+        """Counts of the inner storage, and the bytes that the cache saved it."""
         return self.inner.counts() + Counts(cached_bytes=self.cached_bytes)
 
     def _count(self, num_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What storage delivered: requests, bytes and the time they took."""
+"""Counts of a storage: requests, bytes and the time they took."""
 
 from __future__ import annotations
 

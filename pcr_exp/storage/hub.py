@@ -250,7 +250,7 @@ class HubStorage(WritableStorage):
         raise failures.sent_around(where)
 
     def _headers(self, address: str) -> dict[str, str]:
-        """What a request says: the token for the Hub alone, and bytes as they lie there."""
+        """Headers of a request: the token, for the Hub alone, and uncompressed bytes."""
         from huggingface_hub.utils import build_hf_headers
 
         headers = {**build_hf_headers(library_name="pcr-exp"), "Accept-Encoding": "identity"}
@@ -322,7 +322,7 @@ def _status_and_code(error: BaseException) -> tuple[int | None, str]:
 
 
 def _names(error: BaseException) -> set[str]:
-    """What an error's classes are called: the library's HTTP client has changed, and their names have not."""
+    """Names of an error's classes: the library's HTTP client has changed, and their names have not."""
     return {kind.__name__ for kind in type(error).__mro__}
 
 

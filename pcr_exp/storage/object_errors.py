@@ -1,4 +1,4 @@
-"""What obstore's errors mean: they tell it by their names and texts alone."""
+"""The meaning of obstore's errors, by their names and texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LASTING = {
     *("NotFound", "PermissionDenied", "Unauthenticated", "Precondition", "AlreadyExists", "NotModified"),
     *("NotSupported", "InvalidPath", "UnknownConfigurationKey"),
 }
-"""What the errors are called that a second request would meet too."""
+"""Names of the errors that a second request would meet too."""
 _SENT_AROUND = "error following redirect"
 _NO_RANGES = "NotPartial"
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|Content-Range header not present")
@@ -76,12 +76,12 @@ def status_of(error: BaseException | None) -> int | None:
 
 
 def first_line(error: BaseException) -> str:
-    """What happened; what follows in such an error is the client's inner state."""
+    """The error itself; the lines after it are the client's inner state."""
     return str(error).partition("\n")[0]
 
 
 def explained(where: str, error: Exception) -> StorageError:
-    """What a user can do about an error of obstore's, or about the last of several (`GaveUpError`)."""
+    """An error of obstore's, or the last of several (`GaveUpError`), with its remedy."""
     from pcr_exp.storage.retry import last_failure
 
     reason, often = last_failure(error)

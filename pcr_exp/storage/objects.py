@@ -173,7 +173,7 @@ class ObjectStorage(WritableStorage):
                     raise AlreadyExistsError(path)
                 if _received(found, where, len(replaces)) != replaces:
                     raise AlreadyExistsError(path)
-                # Of what was read: S3 and Azure know it by its ETag, Google by its generation.
+                # The version that was read: S3 and Azure know it by its ETag, Google by its generation.
                 meta = found.meta
                 seen: UpdateVersion = {"e_tag": meta["e_tag"], "version": meta["version"]}
                 obstore.put(self._store, path, data, mode=seen)
@@ -253,7 +253,7 @@ class ObjectStorage(WritableStorage):
 
 
 def _received(answer: GetResult, where: str, length: int, *, at_start: bool = False) -> bytes:
-    """The body, of which no more than `length` bytes are read."""
+    """The body; no more than `length` bytes are read."""
     body = Body(where, length)
     for part in answer.stream(min_chunk_size=length + 1):
         body.add(part)
@@ -266,6 +266,6 @@ def usable() -> bool:
 
 
 def _key_of_emulator(base_url: str) -> str:
-    """What makes the client ask there, without credentials: it has no setting of its own for that."""
+    """A key that makes the client ask there, without credentials: it has no setting for that."""
     unused = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
     return json.dumps({"gcs_base_url": base_url, "disable_oauth": True, **unused})

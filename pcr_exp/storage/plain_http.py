@@ -1,4 +1,4 @@
-"""What a server says beside an error, asked once more: obstore tells neither headers nor what it refuses."""
+"""Asks a server again for what obstore does not tell: an error's headers, and the page in place of a file."""
 
 from __future__ import annotations
 

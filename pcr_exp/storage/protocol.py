@@ -1,4 +1,4 @@
-"""What every storage is, and what one is that wraps another. Nothing else is ever asked of a storage."""
+"""The interface of every storage, and of a storage that wraps another. Nothing else is asked of one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Range: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What storage did so far. They add up over layers and sessions, and subtract over time."""
+    """Counts of storage so far. They add up over layers and sessions, and subtract over time."""
 
     num_requests: int = 0
     """Each read is one, and each time that it was made again another."""
@@ -66,7 +66,7 @@ class Storage(ABC):
         return False
 
     def counts(self) -> Counts:
-        """What it did, as far as it counts."""
+        """Its counts; zeros if it counts nothing."""
         return Counts()
 
 
@@ -88,8 +88,8 @@ class WritableStorage(Storage):
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
         """Write a file where there is none; False: there is one, and it stays.
 
-        Of two writers one wins; a file of these bytes counts as written. With `replaces`, what is there is
-        replaced if it is those bytes. Raises StorageError.
+        If two write at a time, one wins; a file of these bytes counts as written. With `replaces`, a file
+        of those bytes is replaced. Raises StorageError.
         """
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Wrapped(Storage):
 
     @property
     def inner(self) -> Storage:
-        """What is wrapped."""
+        """The wrapped storage."""
         return self._inner
 
     def read(self, path: str, offset: int, length: int) -> bytes:
@@ -142,7 +142,7 @@ class Wrapped(Storage):
 
 
 class Below(Wrapped):
-    """What lies below a folder of another storage."""
+    """A folder of another storage."""
 
     def __init__(self, inner: Storage, folder: str) -> None:
         super().__init__(inner)

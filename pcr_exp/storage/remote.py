@@ -193,7 +193,7 @@ def _over_http(where: str, error: Exception) -> StorageError:
 
 
 def request_headers(url: str) -> dict[str, str]:
-    """What every request for records says: the bytes as they lie there, and who asks, if http is to know."""
+    """The headers of every request: uncompressed bytes, and over http the credentials."""
     # Compressed on the way, a range would be of other bytes than those asked for.
     headers = {"Accept-Encoding": "identity"}
     authorization = os.environ.get(HTTP_AUTHORIZATION)

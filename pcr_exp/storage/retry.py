@@ -78,9 +78,9 @@ class Retrying:
         self._told_s: float | None = None
 
     def call(self, attempt: Callable[[], Answer], what: str) -> Answer:
-        """What `attempt` gives, as soon as it gives something; `what` names it in the log.
+        """The result of `attempt`, called again after errors that may pass; `what` names it in the log.
 
-        Made again is what may pass. Anything else is raised at once, as it is.
+        Any other error is raised at once, as it is.
 
         Raises:
             GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S; or records
@@ -132,7 +132,7 @@ class Retrying:
 
 
 def reason_of(error: BaseException) -> BaseException:
-    """What happened. fsspec calls every failure to tell a size a missing file, and keeps the cause."""
+    """The cause of an error. fsspec calls any failure to tell a size a missing file, and keeps the cause."""
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         return error.__cause__
     return error

@@ -131,7 +131,7 @@ class Throttle:
 
     @property
     def limits(self) -> Limits:
-        """What is enforced."""
+        """The enforced limits."""
         return self._bucket.limits
 
     @property
@@ -235,7 +235,7 @@ def share_at(elapsed_s: float, changes_s: Sequence[float], shares: Sequence[floa
 class ChangingStorage(ThrottledStorage):
     """A read at a share s of the bandwidth is charged like one of 1 / s times the bytes.
 
-    The share is that of the moment at which the read begins.
+    A read has the share of the moment at which it begins.
     Time counts from the first read of this process: a resumed run begins anew, and every process of a host
     has its own beginning.
     """

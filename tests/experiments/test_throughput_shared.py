@@ -109,9 +109,6 @@ def records(tmp_path: Path) -> Path:
         dataset="made_up",
         split="train",
         images_per_record=4,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda *_: None,
     )
     return tmp_path / "records"
 

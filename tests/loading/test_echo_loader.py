@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 import torch
+from golden_batches import assert_same
 
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.related_methods import EchoConfig
@@ -38,16 +39,6 @@ def name(echo: EchoConfig) -> str:
 
 
 echoes = pytest.mark.parametrize("echo", ECHOES, ids=name)
-
-
-def assert_same(actual: Iterable[Batch], expected: Iterable[Batch]) -> None:
-    actual, expected = list(actual), list(expected)
-    assert len(actual) == len(expected) > 0
-    for a, b in zip(actual, expected, strict=True):
-        assert torch.equal(a.images, b.images)
-        assert torch.equal(a.labels, b.labels)
-        for field in ("epoch", "index", "num_batches", "record_bytes", "full_bytes", "group", "num_repeats"):
-            assert getattr(a, field) == getattr(b, field), field
 
 
 def uses(batches: Iterable[Batch]) -> dict[int, list[bytes]]:

@@ -1,12 +1,13 @@
 """What comes out of the loader: the same batches, once, at any number of workers and from any start."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from golden_batches import assert_same
 
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig
@@ -19,16 +20,6 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
 OpenLoader = Callable[..., RecordLoader]
-
-
-def assert_same(actual: Iterable[Batch], expected: Iterable[Batch]) -> None:
-    actual, expected = list(actual), list(expected)
-    assert len(actual) == len(expected) > 0
-    for a, b in zip(actual, expected, strict=True):
-        assert torch.equal(a.images, b.images)
-        assert torch.equal(a.labels, b.labels)
-        for name in ("epoch", "index", "num_batches", "record_bytes", "group"):
-            assert getattr(a, name) == getattr(b, name), name
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 4])

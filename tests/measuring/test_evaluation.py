@@ -74,9 +74,6 @@ def records(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> 
         dataset="test",
         split="val",
         images_per_record=3,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda _done, _total: None,
     )
     storage = LocalStorage(folder)
     return {encoding: RecordSet(storage, encoding) for encoding in ("baseline", "pcr")}

@@ -38,9 +38,6 @@ def encode(folder: Path, images: list[np.ndarray]) -> LocalStorage:
         dataset="test",
         split="val",
         images_per_record=3,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda _done, _total: None,
     )
     return LocalStorage(folder / "records")
 

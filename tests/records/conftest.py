@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from records_encoding import write_images
@@ -10,6 +11,7 @@ from records_pictures import CASES
 
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
+from pcr_exp.images import decode as jpeg_codec
 
 
 @pytest.fixture
@@ -36,3 +38,16 @@ def dataset(tmp_path: Path) -> FolderConfig:
 @pytest.fixture
 def records(tmp_path: Path) -> RecordsConfig:
     return RecordsConfig(root=str(tmp_path / "records"))
+
+
+@pytest.fixture
+def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is transcoded while a test runs."""
+    real, seen = jpeg_codec.to_progressive, []
+
+    def watch(original: bytes, *settings: Any) -> bytes:
+        seen.append(original)
+        return real(original, *settings)
+
+    monkeypatch.setattr(jpeg_codec, "to_progressive", watch)
+    return seen

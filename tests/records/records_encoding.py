@@ -26,15 +26,8 @@ def write_images(folder: Path, images: dict[str, bytes]) -> list[Sample]:
 
 def encode(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
     """Encode with everything at its simplest; 4 images per record."""
-    settings: dict[str, Any] = {
-        "dataset": "photos",
-        "split": "train",
-        "images_per_record": 4,
-        "on_error": "fail",
-        "num_workers": 2,
-        "progress": lambda done, total: None,  # noqa: ARG005
-    }
-    return encode_split(samples, CLASSES, folder, **settings | changes)
+    settings: dict[str, Any] = {"split": "train", "images_per_record": 4, "num_workers": 2}
+    return encode_split(samples, CLASSES, folder, dataset="photos", **settings | changes)
 
 
 def read_tree(folder: Path) -> dict[str, bytes]:

@@ -105,9 +105,6 @@ def folder(tmp_path: Path, codecs: dict[str, ImageCodec], pictures: list[np.ndar
         dataset="toy",
         split="train",
         images_per_record=2,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda done, total: None,  # noqa: ARG005
         codecs=codecs,
     )
     assert report.num_images == NUM_IMAGES

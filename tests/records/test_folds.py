@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from records_encoding import read_tree
@@ -17,7 +16,6 @@ from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.datasets.sample import fold_of
 from pcr_exp.errors import RecordError
-from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.index import parse_index
 from pcr_exp.records.prepare import prepare_records, records_folder
@@ -29,19 +27,6 @@ NUM_FOLDS = 2
 def folded(dataset: FolderConfig) -> FolderConfig:
     """Twelve images in two folds, of which each has some of either class."""
     return replace(dataset, num_folds=NUM_FOLDS, fold=0, tune_fraction=0.1)
-
-
-@pytest.fixture
-def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is transcoded while a test runs."""
-    real, seen = jpeg_codec.to_progressive, []
-
-    def watch(original: bytes, *settings: Any) -> bytes:
-        seen.append(original)
-        return real(original, *settings)
-
-    monkeypatch.setattr(jpeg_codec, "to_progressive", watch)
-    return seen
 
 
 def ids_of(dataset: FolderConfig) -> set[str]:

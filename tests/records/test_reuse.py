@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from records_encoding import GOOD, encode, read_tree, write_images
@@ -13,7 +12,6 @@ from records_pictures import BAD, CASES
 
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError, StorageError
-from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.images.decode import ProgressiveJpeg
 from pcr_exp.records.index import dump_index, parse_index
 from pcr_exp.records.reuse import StoredImages
@@ -22,19 +20,6 @@ from pcr_exp.records.reuse import StoredImages
 @pytest.fixture
 def samples(tmp_path: Path) -> list[Sample]:
     return write_images(tmp_path / "in", GOOD)
-
-
-@pytest.fixture
-def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is transcoded while a test runs."""
-    real, seen = jpeg_codec.to_progressive, []
-
-    def watch(original: bytes, *settings: Any) -> bytes:
-        seen.append(original)
-        return real(original, *settings)
-
-    monkeypatch.setattr(jpeg_codec, "to_progressive", watch)
-    return seen
 
 
 def test_the_bytes_are_those_of_a_fresh_encode(

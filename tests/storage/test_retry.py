@@ -251,9 +251,6 @@ def records(server: RangeServer, storage: FsspecStorage) -> RecordSet:
         dataset="grey",
         split="train",
         images_per_record=2,
-        on_error="fail",
-        num_workers=1,
-        progress=lambda done, total: None,  # noqa: ARG005
     )
     return RecordSet(storage, "records/pcr")
 

@@ -257,8 +257,6 @@ def native_records(
         dataset="imagenet_native",
         split="train",
         images_per_record=images_per_record,
-        on_error="fail",
         num_workers=num_workers,
-        progress=lambda done, total: None,  # noqa: ARG005
     )
     return folder

@@ -125,7 +125,7 @@ def echo_examples(
         echo = echo_of(epoch)
         last_use = _last_uses(echo)
         came = example_start(echo, first_batch, batch_size) * batch_size
-        # What was needed before the span begins was counted there.
+        # Items that were needed before the span begins were counted there.
         counted = int(echo.items[: first_batch * batch_size].max(initial=-1))
         held: dict[int, _Held] = {}
         num_batches = -(-len(echo.items) // batch_size)

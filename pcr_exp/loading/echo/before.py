@@ -53,7 +53,7 @@ class EchoBefore(EchoStage):
 
 
 def echoed(fresh: SampleSequence, echo: Echo) -> SampleSequence:
-    """What a slot uses behind an echo in front of decoding: `echo` gives uses of the positions of `fresh`."""
+    """The samples that a slot uses with an echo before decoding: `echo` uses positions in `fresh`."""
     return SampleSequence(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
 
 

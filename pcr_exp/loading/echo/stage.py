@@ -1,4 +1,4 @@
-"""What the stages of data echoing share: which item is used when, and how long stages take.
+"""The common part of the stages of data echoing: which item is used when, and how long stages take.
 
 Items are samples or batches, numbered in the order in which they come in. Each is repeated, repeats follow
 each other, and then pass through a shuffle buffer, which is emptied at the end of the epoch.
@@ -64,8 +64,8 @@ def through_buffer(count: int, buffer: int, rng: np.random.Generator) -> Ints:
         return np.arange(count)
     entering = np.arange(buffer, count)
     drawn = rng.integers(buffer, size=len(entering))
-    # What leaves a place is what entered it last. So every place has a chain: its first item, then those that
-    # entered it. A stable sort by place lays the chains end to end.
+    # The item that leaves a slot is the one that entered it last. So every slot has a chain: its first item,
+    # then those that entered it. A stable sort by slot lays the chains end to end.
     slots = np.concatenate([np.arange(buffer), drawn])
     chains = np.argsort(slots, kind="stable")
     is_last = np.append(slots[chains][1:] != slots[chains][:-1], True)
