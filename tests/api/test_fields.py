@@ -28,6 +28,8 @@ from pcr_exp.loading.whole_images import WholeImageTransform
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.cache import CachedStorage, MemoryCache
+from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 
 NUM = 22
@@ -220,6 +222,39 @@ def test_a_damaged_field_ends_a_loader_or_its_image_is_replaced(made: Path, tmp_
         assert (light == target["mask"].bool()).float().mean() > 0.97
         numbers += [meta["number"] for meta in target["meta"]]
     assert sorted(set(range(NUM)) - set(numbers)) == [7] and len(numbers) == NUM
+
+
+def test_fields_come_whole_through_a_cache(made: Path) -> None:
+    """The second epoch reads the bytes of no image again, and all of them are what they were."""
+    counting = CountingStorage(LocalStorage(made))
+    cached = RecordSet(CachedStorage(counting, MemoryCache(2**24)), "pcr")
+    found = []
+    for records in (RecordSet(LocalStorage(made), "pcr"), cached):
+        loader = RecordLoader(
+            records,
+            StaticScan(2),
+            LoaderConfig(num_workers=0, lanes=2),
+            transform=WholeImageTransform(CROP),
+            label="class",
+            batch_size=8,
+            seed=3,
+            shuffle=True,
+            fields=RecordFields(records, ["mask", "caption"]),
+        )
+        with loader:
+            read_bytes = []
+            for epoch in (0, 1):
+                before = counting.bytes_read
+                found.append(list(loader.batches(epoch, 0, epoch + 1)))
+                read_bytes.append(counting.bytes_read - before)
+    for plain, through in zip(found[0] + found[1], found[2] + found[3], strict=True):
+        assert torch.equal(plain.images, through.images)
+        assert torch.equal(plain.fields["mask"], through.fields["mask"])
+        assert plain.fields["caption"] == through.fields["caption"]
+    fields = RecordFields(cached, ["mask", "caption"])
+    of_fields = sum(map(fields.num_bytes, range(len(cached.index.records))))
+    images = cached.index.epoch_bytes(2)
+    assert read_bytes[0] >= images and read_bytes[1] <= of_fields
 
 
 def test_an_echo_gives_images_alone(made: Path) -> None:

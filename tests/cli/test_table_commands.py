@@ -97,6 +97,23 @@ def test_quality_is_measured_of_the_images_of_a_table(table: Path, tmp_path: Pat
     assert means[1] < means[10] == 1
 
 
+def test_training_on_records_with_fields_reads_images_alone(table: Path, tmp_path: Path) -> None:
+    """Cached and echoed, it reads in two epochs what one of the images has, as without fields."""
+    quick = ["training=debug", "training.num_threads=1", "training.epochs=2", "loader.num_workers=0"]
+    quick += ["echo=batch", "storage.cache=memory", "storage.cache_mib=4", "scan=group_2"]
+    beside = ["dataset.columns.text=kind", "records.fields=[text]"]
+    delivered = []
+    for name, more in (("beside", beside), ("alone", [])):
+        given = settings(table, tmp_path, "kind", "class", f"runs_root={tmp_path}/{name}", *more)
+        folder = run_training(compose("train", *given, *quick), progress=False).folder
+        last = read_rows(folder / "rows.jsonl")[-1]
+        assert last["cached_bytes"] == last["record_bytes"] / 2 == last["bytes_read"]
+        delivered.append(last["bytes_read"])
+    opened = [pcr_exp.open(folder / "train") for folder in (tmp_path / "records").iterdir()]
+    assert sorted(len(one.records.index.fields) for one in opened) == [0, 1]
+    assert delivered[0] == delivered[1]
+
+
 def test_a_changed_table_is_noticed(table: Path, tmp_path: Path) -> None:
     own = table.with_name("own.csv")
     own.write_text(table.read_text())

@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from composing import compose
+from gloo_processes import spawned
+from storage_http_server import range_server
 
 from pcr_exp.cli.evaluate import evaluate
 from pcr_exp.cli.prepare import prepare
@@ -30,6 +32,7 @@ from pcr_exp.runs.session import COUNTED
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.training.columns import COLUMNS, source_columns, with_declared
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("light_figures")
@@ -120,6 +123,35 @@ def test_a_run_goes_on_in_mid_epoch(
     columns = with_declared(source_columns(["many", "few"]))
     assert deterministic_part(rows, columns) == deterministic_part(whole, columns)
     assert len(rows) == 14
+
+
+def train_rows(_processes: Processes, config: TrainConfig) -> str:
+    return str(run_training(config, progress=False).folder)
+
+
+@pytest.mark.program
+def test_two_processes_count_together(mixed: list[str]) -> None:
+    config = compose("train", *mixed, "world_size=2", "loader.lanes=8")
+    folders = spawned(train_rows, 2, config)
+    rows = read_rows(Path(folders[0]) / "rows.jsonl", with_declared(source_columns(["many", "few"])))
+    evaluated = [row for row in rows if row["kind"] == "eval"]
+    assert [(row["images_of_many"], row["images_of_few"]) for row in evaluated] == [(36, 12), (72, 24)]
+    assert [row["samples_seen"] for row in evaluated] == [48, 96] and evaluated[-1]["num_val"] == 32
+    assert all(
+        row["record_bytes_of_many"] + row["record_bytes_of_few"] == row["record_bytes"] for row in rows
+    )
+
+
+@pytest.mark.program
+def test_a_source_may_lie_far_away(mixed: list[str], places: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
+    _, here = rows_of(compose("train", *mixed))
+    with range_server(places["few"]) as server:
+        given = [f"dataset.sources.few.root={server.url}", f"runs_root={tmp_path / 'far'}"]
+        _, there = rows_of(compose("train", *mixed, *given))
+        assert any(method == "GET" for method, *_ in server.requests)
+    columns = with_declared(source_columns(["many", "few"]))
+    assert deterministic_part(there, columns) == deterministic_part(here, columns)
 
 
 def test_a_run_is_named_by_its_sources_and_not_by_their_places(
