@@ -202,8 +202,7 @@ class Committed:
         Raises:
             RunError: numerics.csv does not say it of one.
         """
-        folders = dict.fromkeys(file.rpartition("/")[0] for file in self.files)
-        return numerics_words(numerics_of(self.root, folder) for folder in folders)
+        return numerics_words(numerics_of(self.root, file) for file in self.files)
 
     def hardware(self, file: str) -> str:
         """What a file was measured on: by its own column, the JSON file beside it, or made_by.yaml.

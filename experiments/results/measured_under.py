@@ -1,9 +1,10 @@
 """Under what the numbers of a page were measured: n, interval, NUMERICS and commit, said once on every page.
 
 A packed set of runs says it itself. What is no run (loaders, codecs, images) says its commit in the JSON file
-beside it, and the rest in `results/numerics.csv`, which has a line per folder with a page. Each page has the
-answer between BEGIN and END, made by `python -m experiments.report`: no page, and none that links to it, can
-quote what an older NUMERICS gave without saying so.
+beside it, and the rest in `results/numerics.csv`: a line per folder with a page, and one for each folder or
+file in it that was measured under another number. Each page has the answer between BEGIN and END, made by
+`python -m experiments.report`: no page, and none that links to it, can quote what an older NUMERICS gave
+without saying so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,35 +45,40 @@ def sets_below(folder: Path) -> list[MeasuredSet]:
         runs = read_runs(path.parent) or read_timed_runs(path.parent)
         name = str(path.parent.relative_to(folder)).removesuffix("runs").strip("/.")
         found.append(set_of_runs(name or "runs", run_frame(runs), _intervals(path.parent.parent)))
-    declared = _declared(_results_of(folder)).get(_name(folder), {})
-    commits = [*declared.get("commit", "").split(), *_commits_of_json(folder)]
-    if found and not commits:
-        return found
+    results, own = _results_of(folder), _name(folder)
+    declared = _declared(results)
+    apart = [name for name in declared if name != own and _holds(own, name)]
+    commits = _commits(declared.get(own, {}), folder, but=[results / name for name in apart])
+    if commits or not found:
+        found.append(_declared_set("other files" if found or apart else "all", own, results, commits))
+    for name in apart:
+        commits = _commits(declared[name], results / name)
+        found.append(_declared_set(name.removeprefix(f"{own}/"), name, results, commits))
+    return found
+
+
+def _declared_set(of: str, name: str, results: Path, commits: list[str]) -> MeasuredSet:
+    """What numerics.csv says of a folder or file."""
+    declared = _declared(results).get(name, {})
     if not declared.get("n") or not declared.get("interval") or not commits:
         raise RunError(
-            f"{NUMERICS_FILE}: {_name(folder)} has measurements that are no runs; wanted their n, interval "
+            f"{NUMERICS_FILE}: {name} has measurements that are no runs; wanted their n, interval "
             f"and commit, found {declared.get('n')!r}, {declared.get('interval')!r} and {commits}."
         )
-    rest = MeasuredSet(
-        "other files" if found else "all",
-        declared["n"],
-        declared["interval"],
-        (int(declared["numerics"]),),
-        tuple(dict.fromkeys(commits)),
-    )
-    return [*found, rest]
+    number = int(declared["numerics"])
+    return MeasuredSet(of, declared["n"], declared["interval"], (number,), tuple(dict.fromkeys(commits)))
 
 
 def numerics_of(results: Path, name: str) -> int:
-    """The number that a folder of results, or the nearest one above it with a page, was measured under.
+    """The number that a file or folder of results was measured under, or the nearest folder above it.
 
     Raises:
         RunError: numerics.csv has none.
     """
     declared = _declared(results)
-    for folder in (Path(name), *Path(name).parents):
-        if str(folder) in declared:
-            return int(declared[str(folder)]["numerics"])
+    for place in (Path(name), *Path(name).parents):
+        if str(place) in declared:
+            return int(declared[str(place)]["numerics"])
     raise RunError(f"{results / NUMERICS_FILE} has no line for {name}: wanted folder and numerics.")
 
 
@@ -129,10 +135,11 @@ def measured_words(text: str, page: Path, results: Path) -> str:
             "commit": lambda row: ", ".join(row["set"].commits),
         }
         parts.append(markdown_table(rows, columns).replace(" ---: |", " --- |"))
+    linked = [name for name in quoted(text, results) if not (own and _holds(_name(folder), name))]
     older = [
         f"{name} ({number})"
-        for name in quoted(text, results)
-        if not (own and name == _name(folder)) and (number := numerics_of(results, name)) < NUMERICS
+        for name in _declared(results)
+        if any(_holds(other, name) for other in linked) and (number := numerics_of(results, name)) < NUMERICS
     ]
     if older:
         parts.append(
@@ -159,16 +166,22 @@ def _intervals(folder: Path) -> list[str]:
     return sorted(set(kinds), key=order.index)
 
 
-def _commits_of_json(folder: Path) -> list[str]:
-    paths = [path for path in sorted(folder.rglob("*.json")) if path.name != RUNS_FILE]
-    said = [json.loads(path.read_text()) for path in paths]
-    return [
-        str(one["git_sha"])[:COMMIT_DIGITS] for one in said if isinstance(one, dict) and one.get("git_sha")
-    ]
+def _commits(declared: dict[str, str], place: Path, but: Sequence[Path] = ()) -> list[str]:
+    """Those that numerics.csv says, and those in JSON files below a place, `but` in some."""
+    paths = [path for path in sorted(place.rglob("*.json")) if path.name != RUNS_FILE]
+    others = [path for path in paths if not any(path.is_relative_to(other) for other in but)]
+    said = [json.loads(path.read_text()) for path in others]
+    of_json = [one["git_sha"] for one in said if isinstance(one, dict) and one.get("git_sha")]
+    return [*declared.get("commit", "").split(), *(str(sha)[:COMMIT_DIGITS] for sha in of_json)]
 
 
 def _results_of(folder: Path) -> Path:
     return next(above for above in folder.parents if (above / NUMERICS_FILE).is_file())
+
+
+def _holds(folder: str, name: str) -> bool:
+    """Whether a file or folder of results is this one or lies in it."""
+    return Path(name).is_relative_to(folder)
 
 
 def _name(folder: Path) -> str:
