@@ -36,7 +36,6 @@ from pcr_exp.loading.workers import (
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.system.process import keep_freed_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,6 @@ class BatchStream:
 
     def _start(self) -> Pool:
         config, decoder = self._config, self._decoder
-        keep_freed_memory()  # records are megabytes, whose pages would be cleared for each anew
         if config.num_workers == 0:
             self._pool = InlinePool(decoder)
         else:

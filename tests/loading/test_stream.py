@@ -5,7 +5,6 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,14 +125,6 @@ SHAPE = {
     "batch_size": st.integers(1, 30),
     "ahead": st.integers(1, 5),
 }
-
-
-def test_memory_of_records_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is given back, a third of reading is the system clearing pages."""
-    asked: list[bool] = []
-    monkeypatch.setattr("pcr_exp.loading.stream.keep_freed_memory", lambda: asked.append(True))
-    all_tasks(MemoryRecords([3]), EpochRange(0, 0, 1), lanes=4, batch_size=2, ahead=1)
-    assert asked == [True]
 
 
 @settings(max_examples=20, deadline=None)  # threads, on a machine that may be busy
