@@ -27,7 +27,7 @@ from pcr_exp.analysis.tables import (
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
-"""What runs share that are compared."""
+"""Columns that runs share which are compared."""
 _FACTS = ["majority_share", "headline"]
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.36, 1.6
 COMPARISON_COLUMNS = [

@@ -41,7 +41,7 @@ from pcr_exp.system.words import counted
 from pcr_exp.training.task import area_under_roc, headline_called
 
 _APART = 0.09
-"""Of the points of top-1 and top-5 at one group, to either side."""
+"""Distance of the points of top-1 and top-5 from their group, to either side."""
 
 
 def draw_losses(table: pd.DataFrame) -> Figure:

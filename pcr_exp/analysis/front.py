@@ -42,7 +42,7 @@ TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, Batc
 NAME = "accuracy_vs_bytes"
 
 FRONT_KEYS = ["dataset", "label", "model", "image_px"]
-"""What runs share that are compared; the epochs may differ, for it is bytes that are paid for."""
+"""Columns that runs share which are compared. Epochs may differ: bytes are what is paid for."""
 
 FRONT_COLUMNS = [
     *(*FRONT_KEYS, *LEVEL, "recipe", "setting", "tested_at", "n", "headline", "majority_share"),

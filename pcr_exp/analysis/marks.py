@@ -28,7 +28,7 @@ _ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1
 
 
 class Guess(NamedTuple):
-    """What guessing reaches, 0..1, and how its line is drawn."""
+    """A chance level, 0..1, and the look of its line."""
 
     at: float
     words: str
@@ -69,7 +69,7 @@ def guessing_lines(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _side(guess: Guess, guesses: list[Guess]) -> str:
-    """Of two lines that are near each other, the upper has its name above it, the lower below."""
+    """Where two lines are near each other, the upper is named above it, the lower below."""
     if any(0 < guess.at - other.at < _NEAR for other in guesses):
         return "bottom"
     return "top" if any(0 < other.at - guess.at < _NEAR for other in guesses) else "center"
@@ -97,7 +97,7 @@ def _percent(share: float) -> str:
 
 
 def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
-    """What a legend says of the scan groups of a script, which are drawn as points."""
+    """Legend entries of the scan groups of a script, which are drawn as points."""
 
     def handle(group: int) -> Line2D:
         label, color = scan_words(in_script(f"group_{group}", script)), color_in_script(group, script)

@@ -70,7 +70,7 @@ def in_flight_images_per_s(
     bandwidth_bytes_per_s: float,
     seek_s: float = 0.0,
 ) -> float:
-    """What so many reads in flight can deliver, alone on the storage: Little's law, X = L / T.
+    """The rate of so many reads in flight, alone on the storage: Little's law, X = L / T.
 
     T is a read's own time: latency, its seek, and its bytes at full bandwidth.
     """
@@ -139,7 +139,7 @@ def time_to_accuracy_s(
 
 
 LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
-"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
+"""Limits of a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
 
 `bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
 
@@ -154,7 +154,7 @@ PREDICTION_COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class PlannedData:
-    """What is read: `PlannedDataConfig` with its numbers."""
+    """The images to read: `PlannedDataConfig` with its numbers."""
 
     num_images: int
     images_per_record: float

@@ -1,4 +1,4 @@
-"""What runs are judged by: called `score` in frames, by its own name in files, and by its words for people.
+"""The primary metric of runs: `score` in frames, its own name in files, and words for people.
 
 A frame says in its column `headline` which metric the scores are (`pcr_exp.training.task`).
 """

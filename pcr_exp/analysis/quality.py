@@ -36,7 +36,7 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 
 SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
-"""What tells measurements apart; `dataset` is a name for people, by which nothing is looked up."""
+"""Columns that identify a measurement; `dataset` is a name for people, and nothing is looked up by it."""
 
 
 def write_quality(

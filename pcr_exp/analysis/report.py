@@ -28,7 +28,7 @@ from pcr_exp.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `write_report` found, and the files it wrote."""
+    """The runs that `write_report` found, and the files that it wrote."""
 
     summary: pd.DataFrame
     unfinished: pd.DataFrame

@@ -1,4 +1,4 @@
-"""What a run's setting allows to be said of it: seconds, times to a target, speed-ups.
+"""Rules of reporting: whether seconds, times to a target and speed-ups of a run may be shown.
 
 Each question is answered by the reason why not, in words for a footnote; an empty answer is a yes.
 """
@@ -25,7 +25,7 @@ FACTS = [
     "timing_excluded_because",
     "target_excluded_because",
 ]
-"""What is said of every run in every table (`facts_of`)."""
+"""Columns that every table of runs has (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
 NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=false shows them)"
@@ -114,7 +114,7 @@ def is_exclusive(run: Run) -> bool | None:
 
 
 def hardware_of(manifest: Manifest) -> str:
-    """What a run computed on, for people."""
+    """The processor of a run, for people."""
     return f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores"
 
 
@@ -124,7 +124,7 @@ def distinct(reasons: Iterable[str]) -> list[str]:
 
 
 def all_hardware(rows: pd.DataFrame) -> str:
-    """What runs, or summaries of them, ran on: each machine once, in alphabetical order."""
+    """The machines of runs, or of summaries of them: each once, in alphabetical order."""
     return _OR.join(sorted({machine for hardware in rows["hardware"] for machine in hardware.split(_OR)}))
 
 

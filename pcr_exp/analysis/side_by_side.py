@@ -1,4 +1,4 @@
-"""What each run took and reached, side by side: dots for runs, a bar for the mean of a scan level's seeds."""
+"""Cost and score of each run, side by side: dots for runs, a bar for the mean of a scan level's seeds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LESS = "points of {headline}\nagainst the baseline"
 DIFFERENCES = "lines: 95 % intervals of mean differences, over the seeds that the baseline has"
 _SECONDS = ("time_to_target_s", "all_s")
 _ROOM = 1.06
-"""What an axis that begins at 0 shows, over its largest value: no marker is cut."""
+"""Length of an axis from 0, over its largest value: no marker is cut."""
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 

@@ -143,7 +143,7 @@ _HUES = (60, 215)
 """Degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
 
 _CHANGED = re.compile(r" \(.*\)")
-"""What was changed of a policy's preset, in its label."""
+"""The settings changed from a policy's preset, in its label."""
 
 _LABEL_LETTERS = 30
 
@@ -168,7 +168,7 @@ def fallback_look(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ScanLevel:
-    """What a run reads, as columns `scan`, `encoding` and `group` of its row say it, and how it is drawn."""
+    """A scan level (columns `scan`, `encoding` and `group`), and how it is drawn."""
 
     label: str
     """`config.labels.scan_label`'s: for people, and to tell levels apart; no number is read from it."""
@@ -178,7 +178,7 @@ class ScanLevel:
     script: str = DEFAULT_NAME
     """The scan script's name."""
     share: float = field(default=math.nan, compare=False)
-    """Of all bytes, where the script is the user's own."""
+    """Share of all bytes, where the script is the user's own."""
 
     @property
     def look(self) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
 
 
 def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
-    """What a figure calls its levels: a policy by its name, as long as the figure has but one of it.
+    """Names of levels in a figure: a policy by its name, as long as the figure has but one of it.
 
     Of several the names say what was changed of the preset, in lines of at most 30 letters.
     """

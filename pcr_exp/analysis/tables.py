@@ -39,7 +39,7 @@ def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
 
 
 class Footnotes:
-    """What cells of one table refer to: each note has one number, and n = 1 its own mark."""
+    """Notes that the cells of one table refer to: each has a number, and n = 1 its own mark."""
 
     def __init__(self) -> None:
         """Begin without any."""

@@ -17,14 +17,14 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured
 
 CASE = ["loader", "decode", "storage", "model_images_per_s", "cores"]
-"""What two measurements share if they are repeats of each other."""
+"""Columns that repeats of a measurement share."""
 
 LIMITS = ["bandwidth_mib_per_s", "latency_ms", "requests_per_s"]
 
 MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first_batch_s"]
 
 BOUND = ["bound_images_per_s", "bound_cpu_s_per_image"]
-"""What decoding and cropping alone gave around a measurement of ours; nothing where that was not measured."""
+"""Rates of decoding and cropping alone, around a measurement of ours; empty where not measured."""
 
 ROW_COLUMNS = [
     *("repeat", *CASE, *LIMITS),
@@ -113,7 +113,7 @@ def _ratios(rows: pd.DataFrame) -> pd.Series:
 
 
 def _cores_ratios(rows: pd.DataFrame) -> pd.Series:
-    """Of lines that were confined to some cores: images/s of the same on all cores, over theirs."""
+    """For lines confined to some cores: images/s of the same case on all cores, over theirs."""
     names = ["repeat", *(name for name in CASE if name != "cores")]
     cases = [
         tuple(None if pd.isna(value) else value for value in case)
@@ -130,7 +130,7 @@ def _cores_ratios(rows: pd.DataFrame) -> pd.Series:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one run measured."""
+    """A measurement of loaders, as read from its folder."""
 
     rows: pd.DataFrame
     """ROW_COLUMNS."""
@@ -157,7 +157,7 @@ def write_throughput(
 
 
 def load_throughput(folder: str | Path) -> Throughput:
-    """What `write_throughput` wrote.
+    """Read a folder that `write_throughput` made.
 
     Raises:
         RunError: there is none, or it is damaged or of another version.

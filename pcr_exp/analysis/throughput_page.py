@@ -30,11 +30,11 @@ from pcr_exp.system.provenance import describe_code
 _BELOW, _ABOVE = 0.6, 1.6
 
 _BETWEEN_NAMES = 0.06
-"""Of the axis' height, between the names of two lines."""
+"""Least distance between the names of two lines, as a share of the axis' height."""
 
 
 def is_per_request(summary: pd.DataFrame) -> pd.Series:
-    """Of each line, whether its storage charges per request: latency, or requests per second."""
+    """Whether each line's storage charges per request: latency, or requests per second."""
     return (summary["latency_ms"] > 0) | summary["requests_per_s"].notna()
 
 
@@ -86,7 +86,7 @@ def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> No
 
 
 def limit_words(row: Mapping[Any, Any]) -> str:
-    """`4.77 MiB/s`; of what limits something else, as the measurement calls it."""
+    """Label of a storage limit: `4.77 MiB/s`, or the measurement's own name for another kind of limit."""
     bandwidth = row["bandwidth_mib_per_s"]
     return str(row["storage"]) if bandwidth != bandwidth else f"{bandwidth:.3g} MiB/s"
 
@@ -144,7 +144,7 @@ def report_levels(folder: str | Path) -> list[Path]:
 
 
 def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
-    """What was measured, a line per level and storage, and what was left out, with the reason."""
+    """The page: facts, a line per level and storage, and the loaders left out, with the reason."""
     absent = "\n".join(f"* {name}: absent, {reason}" for name, reason in sorted(measured.absent.items()))
     counted = f"Counted: {measured.meta['settings']['counted']}."
     parts = [facts(measured), counted, markdown_table(summary, _LEVELS), absent]
@@ -152,7 +152,7 @@ def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
 
 
 def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption:
-    """Of the lines that are drawn."""
+    """The caption of a figure of these lines."""
     settings = measured.meta["settings"]
     cases = lines.drop_duplicates("storage").to_dict("records")
     limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
@@ -166,7 +166,7 @@ def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption
 
 
 def facts(measured: Throughput) -> str:
-    """What was measured on what, when and by which command."""
+    """The subject, machine, time and command of a measurement."""
     meta, rows = measured.meta, measured.rows
     settings = meta["settings"]
     code = describe_code([meta["git_sha"]], meta["git_dirty"], meta["packages"])

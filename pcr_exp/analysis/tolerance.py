@@ -1,4 +1,4 @@
-"""What was measured, and the tables that follow from it: losses of every pair of groups, answers, bytes."""
+"""A measurement of `tolerance`, and its tables: losses of every pair of groups, answers, bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORIGINAL = "original"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What was measured, in numbers and words that a page needs."""
+    """The facts of a measurement that a page needs."""
 
     dataset: str
     label: str
@@ -56,7 +56,7 @@ class Facts:
 
     @property
     def guessed(self) -> float:
-        """What the headline is for a model that has learned nothing."""
+        """The chance level: the primary metric of a model that has learned nothing."""
         return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
 
     @property

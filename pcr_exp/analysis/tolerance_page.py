@@ -1,4 +1,4 @@
-"""What a task tolerates, on disk: rows, tables, figures, and the page with two answers."""
+"""A measurement of `tolerance` on disk: rows, tables, figures, and the page with two answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
 
 
 def write_tables(folder: Path, measured: Measured) -> list[Path]:
-    """What follows from the rows: figures with their tables, bytes, and the page; the same each time."""
+    """Write figures with their tables, bytes and the page; the same rows give the same files."""
     facts = measured.facts
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
@@ -91,7 +91,7 @@ def caption_of(measured: Measured, shows: str) -> Caption:
 
 
 def load_tolerance(folder: Path) -> Measured:
-    """What `write_tolerance` wrote."""
+    """Read a folder that `write_tolerance` made."""
     meta = json.loads((folder / META_FILE).read_text())
     with np.load(folder / ROWS_FILE) as rows:
         classes = rows["classes"].astype(np.int64)

@@ -28,7 +28,7 @@ from pcr_exp.system.words import counted
 _SHOWN_CLASSES = 8
 """Classes that are listed, of each label."""
 _SHOWN_FILES = 100
-"""That `convert` passes over."""
+"""Files that `convert` names as passed over."""
 
 
 def inspect(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.training import ModelConfig
@@ -17,10 +18,18 @@ from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.reader import RecordSet
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from pcr_exp.training.trainer import Trainer
+
 TIMED_S = 1.0
 WORDS = "timed for a second on this machine"
 _FEW = 8
 """Images that a CPU is timed with: an update of more takes as long for each."""
+NUM_CLASSES = 100
+"""Classes of the models whose updates are timed."""
 
 
 def seconds_each(work: Callable[[], int]) -> float:
@@ -42,7 +51,6 @@ def update_seconds(config: TrainConfig) -> float:
     Raises:
         PcrExpError: there is no such model or device, or it cannot take such a batch.
     """
-    from pcr_exp.measuring.updates import open_trainer, random_batch
     from pcr_exp.training.clocks import open_device, synchronizer
 
     device = open_device(config.training.device)
@@ -58,6 +66,35 @@ def update_seconds(config: TrainConfig) -> float:
         return size
 
     return seconds_each(update)
+
+
+def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
+    """A fresh model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
+    import torch
+
+    from pcr_exp.training.inputs import normalization_of
+    from pcr_exp.training.models import open_model
+    from pcr_exp.training.trainer import Trainer
+
+    torch.manual_seed(config.seed)
+    return Trainer(
+        open_model(config.model, NUM_CLASSES),
+        config.training,
+        device=device,
+        seed=config.seed,
+        activations=config.activations,
+        normalization=normalization_of(config.model),
+    )
+
+
+def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
+    """Images, uint8 [B, px, px, 3], and labels, int64 [B], of a fixed seed, on the CPU."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    shape = (batch_size, image_size, image_size, 3)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    return images, torch.randint(0, NUM_CLASSES, (batch_size,), generator=generator)
 
 
 def forward_seconds(config: ModelConfig, image_size: int, device_name: str = "auto") -> float:

@@ -35,7 +35,7 @@ IMAGE_SIZE = 224
 """The input size of networks where no run tells it."""
 
 DEFAULT_MODEL = "efficientnet_lite0"
-"""That of `configs/evaluate.yaml`: who has not asked for another takes the runs' own."""
+"""The default of `configs/evaluate.yaml`; unless another is asked for, runs bring their own."""
 
 _GROUPS = any_each(lambda group: 1 <= group <= NUM_GROUPS, f"scan groups, 1..{NUM_GROUPS}")
 _DECODES = any_each(lambda mode: mode in DECODE_MODES, f"some of {', '.join(DECODE_MODES)}")

@@ -131,17 +131,8 @@ def script_of_records(records: Mapping[str, Any]) -> ScanScript:
 
 
 _WITHOUT_EFFECT = (
-    "name",
-    "root",
-    "label",
-    "targets",
-    "max_tune_images",
-    "max_val_images",
-    "augment",
-    "paper",
-    "table",
-    "columns",
-    "on_error",
+    *("name", "root", "label", "targets", "max_tune_images", "max_val_images", "augment", "paper"),
+    *("table", "columns", "on_error"),
 )
 """Settings of a dataset that change no byte of its records: where its images and labels lie, and what is made
 of them."""
@@ -157,9 +148,7 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequ
     """
     if isinstance(dataset, MixtureConfig):
         refuse_mixture(dataset)
-    fields = asdict(dataset)
-    for unrelated in _WITHOUT_EFFECT:
-        fields.pop(unrelated, None)
+    fields = {key: value for key, value in asdict(dataset).items() if key not in _WITHOUT_EFFECT}
     name = dataset.name
     if dataset.folds:  # records from before there were folds keep their names
         name += f"-fold_{dataset.fold}_of_{dataset.num_folds}"

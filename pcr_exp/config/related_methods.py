@@ -41,12 +41,9 @@ class EchoConfig:
             same = "with echo=none; the same buffer without repeats is echo=example_before echo.factor=1"
             require(self.factor == 1, "echo.factor", self.factor, f"1 {same}")
             require(self.buffer == 1, "echo.buffer", self.buffer, f"1 {same}")
-        require(
-            not self.repeat_groups or self.decodes_repeats,
-            "echo.repeat_groups",
-            self.repeat_groups,
-            f"none with echo={self.name}; only echo=example_before decodes repeats again",
-        )
+        decodes = not self.repeat_groups or self.decodes_repeats
+        wanted = f"none with echo={self.name}; only echo=example_before decodes repeats again"
+        require(decodes, "echo.repeat_groups", self.repeat_groups, wanted)
         self._check_repeat_groups()
 
     def fit(self, num_groups: int) -> None:
@@ -69,20 +66,12 @@ class EchoConfig:
         return num_fresh
 
     def _check_repeat_groups(self) -> None:
-        groups = self.repeat_groups
-        require(
-            groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups),
-            "echo.repeat_groups",
-            groups,
-            f"scan groups in 1..{NUM_GROUPS}, each higher than the one before",
-        )
-        require(
-            len(groups) <= math.ceil(self.factor) - 1,
-            "echo.repeat_groups",
-            groups,
-            f"at most one group per repeat, and echo.factor={self.factor:g} makes "
-            f"{math.ceil(self.factor) - 1}",
-        )
+        groups, num_repeats = self.repeat_groups, math.ceil(self.factor) - 1
+        rising = groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups)
+        wanted = f"scan groups in 1..{NUM_GROUPS}, each higher than the one before"
+        require(rising, "echo.repeat_groups", groups, wanted)
+        wanted = f"at most one group per repeat, and echo.factor={self.factor:g} makes {num_repeats}"
+        require(len(groups) <= num_repeats, "echo.repeat_groups", groups, wanted)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -28,13 +28,8 @@ _WITH_BASELINE = Bound(lambda by_level: "baseline" in by_level, _FOR_SPEED_UPS)
 _DOLLARS = at_least(0, "dollars, 0 or more")
 
 
-def _is_positive(value: float) -> bool:
-    return value > 0
-
-
-_SIZES = each(_is_positive, "sizes above 0")
-_EPOCHS = each(_is_positive, "epochs above 0")
-_RATES = any_each(_is_positive, "at least one rate, all above 0")
+_SIZES, _EPOCHS, _LIMITS = (each(above(0).holds, f"{what} above 0") for what in ("sizes", "epochs", "limits"))
+_RATES = any_each(above(0).holds, "at least one rate, all above 0")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -55,19 +50,11 @@ class PlannedDataConfig:
 
     def __post_init__(self) -> None:
         stated = bool(self.num_images and self.images_per_record and self.image_bytes)
-        require(
-            (self.records is None) == stated,
-            "plan.data.records",
-            self.records,
-            "a folder of records, or null and num_images, images_per_record and image_bytes beside it",
-        )
+        wanted = "a folder of records, or null and num_images, images_per_record and image_bytes beside it"
+        require((self.records is None) == stated, "plan.data.records", self.records, wanted)
         check_fields(self, "plan.data")
-        require(
-            not stated or "baseline" in self.image_bytes,
-            "plan.data.image_bytes",
-            self.image_bytes,
-            _FOR_SPEED_UPS,
-        )
+        has_baseline = not stated or "baseline" in self.image_bytes
+        require(has_baseline, "plan.data.image_bytes", self.image_bytes, _FOR_SPEED_UPS)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -104,7 +91,6 @@ class PlanConfig:
         check_fields(self, "plan")
 
 
-_LIMITS = each(_is_positive, "limits above 0")
 _PROCESSES = any_each(lambda count: count >= 1, "numbers of reading processes, at least 1")
 
 

@@ -113,20 +113,17 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_fields(self, "training")
         total = self.global_batch_size
-        require(
-            total is None or (total >= 1 and total % self.batch_size == 0),
-            "training.global_batch_size",
-            total,
-            f"null or a multiple of training.batch_size={self.batch_size}",
-        )
+        whole = total is None or (total >= 1 and total % self.batch_size == 0)
+        wanted = f"null or a multiple of training.batch_size={self.batch_size}"
+        require(whole, "training.global_batch_size", total, wanted)
         self._check_input_sizes()
         of_sgd = not self.nesterov or self.optimizer == "sgd"
         require(of_sgd, "training.nesterov", self.nesterov, "false with training.optimizer=adamw")
         plain = not self.nesterov or self.momentum > 0
         require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
-        wanted = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
-        order = "[full], and same or renewed behind it if wanted, in this order"
-        require(self.eval_groups == wanted, "training.eval_groups", self.eval_groups, order)
+        ordered = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
+        wanted = "[full], and same or renewed behind it if wanted, in this order"
+        require(self.eval_groups == ordered, "training.eval_groups", self.eval_groups, wanted)
 
     def _check_input_sizes(self) -> None:
         sizes, milestones = self.input_sizes, self.input_milestones
@@ -166,22 +163,12 @@ class ModelConfig:
     """As mean: three numbers, null where the weights say it."""
 
     def __post_init__(self) -> None:
-        require(
-            (self.mean is None) == (self.std is None),
-            "model.std" if self.std is None else "model.mean",
-            None,
-            "both model.mean and model.std, or neither",
-        )
+        both = (self.mean is None) == (self.std is None)
+        lacks = "model.std" if self.std is None else "model.mean"
+        require(both, lacks, None, "both model.mean and model.std, or neither")
+        wanted = "three finite numbers, for red, green and blue in [0, 1], such as [0.485, 0.456, 0.406]"
         for key, values in (("model.mean", self.mean), ("model.std", self.std)):
-            require(
-                values is None or (len(values) == 3 and all(math.isfinite(value) for value in values)),
-                key,
-                values,
-                "three finite numbers, for red, green and blue in [0, 1], such as [0.485, 0.456, 0.406]",
-            )
-        require(
-            self.std is None or all(value > 0 for value in self.std),
-            "model.std",
-            self.std,
-            "numbers above 0: pixels are divided by them",
-        )
+            fits = values is None or (len(values) == 3 and all(map(math.isfinite, values)))
+            require(fits, key, values, wanted)
+        divides = self.std is None or min(self.std) > 0
+        require(divides, "model.std", self.std, "numbers above 0: pixels are divided by them")

@@ -100,7 +100,7 @@ def _part_decoder() -> Finding:
 
 
 def _own_libraries() -> Iterator[Finding]:
-    """Those in C, which were built with the package where that could be."""
+    """Our libraries in C, which are built with the package where a compiler is there."""
     decoder = find_decoder()
     for what, library, path, instead in (
         (

@@ -29,7 +29,7 @@ from pcr_exp.records.single import SingleImages
 IMAGES_PER_CLASS = 4
 """About so many of each class that is shown: not all classes are, where images are few."""
 _CROP_QUALITY = 92
-"""Of WebP: a crop of 224 px takes some 20 kB, and none of its pixels is off by what an eye would see."""
+"""Quality of WebP: a crop of 224 px takes some 20 kB, and no eye sees a difference."""
 _MOST_LOOKED_AT = 4096
 """Images of records that are chosen from: more would take a read of every record."""
 
@@ -129,8 +129,13 @@ def choose_by_class(
     while not named and len(chosen) < len(there) and sum(len(members[one]) for one in chosen) < num_images:
         chosen = [there[i] for i in spread_evenly(len(there), min(len(there), num_classes))]
         num_classes += 1
-    in_turn = chain.from_iterable(zip_longest(*(members[label] for label in chosen)))
-    return [name for name in in_turn if name is not None][:num_images]
+    return in_turn(*(members[label] for label in chosen))[:num_images]
+
+
+def in_turn(*lists: Sequence[str]) -> list[str]:
+    """One of each list, then the next of each; none twice."""
+    every = chain.from_iterable(zip_longest(*lists))
+    return list(dict.fromkeys(name for name in every if name is not None))
 
 
 class SeenImage(NamedTuple):
@@ -141,9 +146,9 @@ class SeenImage(NamedTuple):
     width_px: int
     height_px: int
     pieces: list[bytes]
-    """What each group adds to the file, whose end is EOI."""
+    """The bytes that each group adds to the file, whose end is EOI."""
     ms_ssim: list[float | None]
-    """Of the whole image against all groups; None where it is smaller than a window of MS-SSIM."""
+    """MS-SSIM of the whole image against all groups; None where the image is smaller than a window."""
     crops: list[bytes]
     """WebP files: what the network is given."""
     crop_ms_ssim: list[float | None]
@@ -172,7 +177,7 @@ class Explored:
     """Images that were wanted too, and for which there was no room."""
 
     def decode_images_per_s(self) -> list[float]:
-        """What one core decodes and crops, at each group."""
+        """The rate of one core that decodes and crops, at each group."""
         seconds = np.sum([image.decode_s for image in self.seen], axis=0)
         return [len(self.seen) / total for total in np.maximum(seconds, 1e-9).tolist()]
 

@@ -39,7 +39,7 @@ class SessionFacts:
     """Updates that were done when it began to train; None: it ended before."""
     command: str
     settings: dict[str, Any]
-    """Those that change seconds alone, as they were given."""
+    """Settings that change seconds alone, as they were given."""
     device: str
     cpu: str
     num_cores: int

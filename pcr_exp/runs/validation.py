@@ -110,7 +110,7 @@ class Validation:
         self._data = data
         self._full = full
         self._at_group: dict[int, list[Batch]] = {}
-        """Those of the last scan group that was asked for: a run's group seldom changes."""
+        """Batches of the last scan group that was asked for: a run's group seldom changes."""
         self._renewing: list[Batch] | None = None
         """Training images in full, once they have been asked for."""
 
