@@ -70,7 +70,7 @@ def in_flight_images_per_s(
     bandwidth_bytes_per_s: float,
     seek_s: float = 0.0,
 ) -> float:
-    """The rate of so many reads in flight, alone on the storage: Little's law, X = L / T.
+    """What so many reads in flight can deliver, alone on the storage: Little's law, X = L / T.
 
     T is a read's own time: latency, its seek, and its bytes at full bandwidth.
     """
@@ -139,7 +139,7 @@ def time_to_accuracy_s(
 
 
 LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
-"""Limits of a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
+"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
 
 `bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
 
@@ -154,7 +154,7 @@ PREDICTION_COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class PlannedData:
-    """The images to read: `PlannedDataConfig` with its numbers."""
+    """What is read: `PlannedDataConfig` with its numbers."""
 
     num_images: int
     images_per_record: float
@@ -224,17 +224,8 @@ def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
         levels = found.sort_values("image_bytes")
         full = levels[levels["bound"] == "compute"]
         best = (full if len(full) else levels.nlargest(1, "images_per_s")).iloc[-1]
-        rows.append(
-            {
-                "model": model,
-                "workers": workers,
-                "scan": best["scan"],
-                "group": best["group"],
-                "image_bytes": best["image_bytes"],
-                "images_per_s": best["images_per_s"],
-                "waits": full.empty,
-            }
-        )
+        level = {key: best[key] for key in ("scan", "group", "image_bytes", "images_per_s")}
+        rows.append({"model": model, "workers": workers, **level, "waits": full.empty})
     return pd.DataFrame(rows)
 
 

@@ -20,6 +20,7 @@ from matplotlib.colors import to_hex
 
 from pcr_exp.analysis.frame import SHARE
 from pcr_exp.config.describe import DEFAULT_NAME, script_in
+from pcr_exp.config.scan import is_level, scan_of
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
 _MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
@@ -225,6 +226,14 @@ def level_of(row: Mapping[Any, Any]) -> ScanLevel:
     """The scan level of a row with `scan`, `encoding`, `group` and, if its script is no named one, SHARE."""
     script, share = script_in(row["scan"]), row.get(SHARE)
     return ScanLevel(row["scan"], row["encoding"], row["group"], script, math.nan if share is None else share)
+
+
+def level_called(name: str) -> ScanLevel:
+    """The scan level of a name (`config.scan.scan_of`); of any other name, a policy."""
+    if not is_level(name):
+        return ScanLevel(name)
+    scan = scan_of(name)
+    return ScanLevel(name, scan.encoding, scan.group)
 
 
 def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:

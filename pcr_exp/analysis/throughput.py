@@ -82,11 +82,6 @@ def free_running(summary: pd.DataFrame) -> pd.DataFrame:
     return summary[summary["model_images_per_s"].isna()]
 
 
-def on_all_cores(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines of loaders that were not confined to some cores."""
-    return summary[summary["cores"].isna()]
-
-
 def unlimited(summary: pd.DataFrame) -> pd.DataFrame:
     """Lines without a throttle."""
     return summary[summary["storage"] == UNLIMITED]

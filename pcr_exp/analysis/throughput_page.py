@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import Caption, hardware_words
 from pcr_exp.analysis.figure import draw_panels, note, rate_axis, save_figure
-from pcr_exp.analysis.style import INK, MUTED, ScanLevel
+from pcr_exp.analysis.style import INK, MUTED, level_called
 from pcr_exp.analysis.tables import markdown_table, median_cell, span, three_figures
 from pcr_exp.analysis.throughput import (
     UNLIMITED,
@@ -24,7 +24,7 @@ from pcr_exp.analysis.throughput import (
     summarise_throughput,
     unlimited,
 )
-from pcr_exp.config.scan import is_level, scan_of
+from pcr_exp.config.scan import is_level
 from pcr_exp.system.provenance import describe_code
 
 _BELOW, _ABOVE = 0.6, 1.6
@@ -54,7 +54,7 @@ def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
 
 
 def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
-    levels = sorted(map(level_of_loader, lines["loader"].unique()), key=lambda level: level.place)
+    levels = sorted(map(level_called, lines["loader"].unique()), key=lambda level: level.place)
     position = {level.label: i for i, level in enumerate(levels)}
     free = unlimited(free_running(lines))
     _draw_points(ax, free, position)
@@ -79,7 +79,7 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
 def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> None:
     """Groups are connected; the baseline, which is none of them, has a dash of its own."""
     look: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 2}
-    is_group = limited["loader"].map(lambda name: level_of_loader(name).encoding == "pcr")
+    is_group = limited["loader"].map(lambda name: level_called(name).encoding == "pcr")
     for rows, marker in ((limited[is_group], ""), (limited[~is_group], "_")):
         at = rows["loader"].map(position)
         ax.plot(at, rows["bound_images_per_s"], marker=marker, markersize=24, **look)
@@ -93,17 +93,11 @@ def limit_words(row: Mapping[Any, Any]) -> str:
 
 def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
     for row in lines.to_dict("records"):
-        x, level = position[row["loader"]], level_of_loader(row["loader"])
+        x, level = position[row["loader"]], level_called(row["loader"])
         ends = (row["images_per_s_min"], row["images_per_s_max"])
         ax.vlines(x, *ends, color=level.color, linewidth=2.2, zorder=3)
         look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "zorder": 4}
         ax.plot(x, row["images_per_s_median"], level.marker, color=level.color, **look)
-
-
-def level_of_loader(name: str) -> ScanLevel:
-    """The scan level that one of our loaders is measured at, as the catalogue of loaders has it."""
-    scan = scan_of(name)
-    return ScanLevel(name, scan.encoding, scan.group)
 
 
 def _name_lines(ax: Axes, named: list[tuple[str, pd.DataFrame]], position: dict[str, int]) -> None:

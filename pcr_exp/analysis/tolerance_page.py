@@ -42,8 +42,6 @@ _WORDS_OF = {
 }
 """By headline: values of the label, what learns them, and what `majority_share` is."""
 _OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
-_LOST = "What is lost at each scan group"
-_LOST_BETWEEN = "What is lost, by training and test group"
 
 
 def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
@@ -65,14 +63,12 @@ def write_tables(folder: Path, measured: Measured) -> list[Path]:
     facts = measured.facts
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
-    files = [
-        *save_figure(
-            partial(draw_curves, facts=facts), answers, folder, "answers", caption_of(measured, _LOST)
-        ),
-        *save_figure(
-            partial(draw_matrix, facts=facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
-        ),
-    ]
+    files = []
+    for name, draw, rows, shows in (
+        ("answers", draw_curves, answers, "What is lost at each scan group"),
+        ("matrix", draw_matrix, matrix, "What is lost, by training and test group"),
+    ):
+        files += save_figure(partial(draw, facts=facts), rows, folder, name, caption_of(measured, shows))
     write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])
     write_atomic(folder / PAGE_FILE, [page(matrix, sizes, answers, facts).encode()])
     return [*files, folder / "bytes.csv", folder / PAGE_FILE]
