@@ -199,7 +199,7 @@ class _Task:
             "groups": list(facts.groups),
             "margin": facts.margin,
             "whole": whole,
-            "guessed": facts.guessed,
+            "guessed": facts.chance_level,
             "hasIds": self.measured.ids is not None,
             "uses": [
                 {

@@ -30,7 +30,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pcr_exp.analysis.caption import Caption
-from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.primary_metric import as_written, metric_of
 from pcr_exp.analysis.style import INK, MUTED, style
 from pcr_exp.analysis.tables import kilobytes
 
@@ -288,7 +288,7 @@ def named_line(ax: Axes, y: float, words: str, *, fontsize: float = 8, dashes: s
 
 def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
     """Name the headline of `rows` on the y-axis, in per cent."""
-    ax.set_ylabel(f"validation {headline_of(rows).words}")
+    ax.set_ylabel(f"validation {metric_of(rows).words}")
     percent_axis(ax.yaxis)
 
 

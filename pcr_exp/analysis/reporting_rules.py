@@ -31,7 +31,7 @@ MIXED = "its sessions ran on unlike hardware or settings"
 NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=false shows them)"
 OTHERS_AT_MOST = 0.05
 """Share of the CPU that others may take while a run has the machine to itself."""
-_COMPANY = {True: ", exclusive", False: ", shared with others", None: ""}
+_SHARING = {True: ", exclusive", False: ", shared with others", None: ""}
 _OR = " / "
 UNLIKE = "runs of unlike hardware or settings"
 
@@ -135,7 +135,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "majority_share": NAN if manifest.majority_share is None else manifest.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
-        "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
+        "hardware": hardware_of(manifest) + _SHARING[is_exclusive(run)],
         "timing": run.manifest.timing_key,
         "timing_excluded_because": timing_exclusion(run),
         "target_excluded_because": may_say_time_to(

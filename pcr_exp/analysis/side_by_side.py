@@ -21,8 +21,8 @@ from pcr_exp.analysis.figure import (
     points_axis,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, seconds_of
-from pcr_exp.analysis.marks import upright_guessing_lines
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.marks import upright_chance_lines
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import distinct_seeds, half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, names_of, scan_levels, style
 from pcr_exp.system import MIB
@@ -85,14 +85,14 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
                 measure = DIFFERENCE if compared and name == "final_score" else name
                 _draw_measure(ax, rows, measure)
                 label = _LESS if measure == DIFFERENCE else label
-                ax.set_xlabel(label.format(headline=headline_of(rows).words))
+                ax.set_xlabel(label.format(headline=metric_of(rows).words))
                 if ax is not axes[0]:
                     ax.set_yticklabels([])
             if compared:
                 points_axis(axes[-1], "x")
             else:
                 percent_axis(axes[-1].xaxis)
-                upright_guessing_lines(axes[-1], rows)
+                upright_chance_lines(axes[-1], rows)
             words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
             panel_title(axes[0], title, words, across=len(shown))
             lines = axes[0].texts[-1].get_text().count("\n")

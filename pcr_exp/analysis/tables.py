@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.primary_metric import guessed_of, headline_of
+from pcr_exp.analysis.primary_metric import chance_level_of, metric_of
 from pcr_exp.errors import RunError
 from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.task import TOP1
@@ -140,12 +140,12 @@ def task_title(dataset: str, label: str, model: str) -> str:
 
 def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:
     """Columns of the headline that the rows share: last, best, and what guessing reaches."""
-    headline = headline_of(rows)
+    headline = metric_of(rows)
     guess = "majority class" if headline is TOP1 else "guessing"
     return {
         f"last {headline.words}": lambda row: spread_cell(row, "final_score", percent),
         "its best": lambda row: spread_cell(row, "best_score", percent),
-        guess: lambda row: percent(_or_nan(guessed_of(row))),
+        guess: lambda row: percent(_or_nan(chance_level_of(row))),
     }
 
 

@@ -55,7 +55,7 @@ class Facts:
     """The scan script, by the name of its option of `records.scans`."""
 
     @property
-    def guessed(self) -> float:
+    def chance_level(self) -> float:
         """The chance level: the primary metric of a model that has learned nothing."""
         return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
 
@@ -157,6 +157,6 @@ def answers_table(matrix: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> pd
     rows = pd.concat([deployed(matrix, deployment, facts.margin) for deployment in DEPLOYMENTS])
     whole = float(rows.loc[rows["train_group"] == max(facts.groups), "score"].iloc[0])
     sizes = sizes[sizes["group"] != ORIGINAL].assign(train_group=lambda frame: frame["group"].astype(int))
-    to_lose = whole - facts.guessed
+    to_lose = whole - facts.chance_level
     rows = rows.assign(lost_share=rows["loss"] / to_lose if to_lose > 0 else math.nan)
     return rows.merge(sizes.drop(columns="group"), on="train_group")

@@ -107,7 +107,7 @@ def _score_words(answers: pd.DataFrame, facts: Facts) -> str:
     """The score that the differences are to, and what guessing reaches."""
     whole = answers.loc[answers["train_group"] == max(facts.groups), "score"].iloc[0]
     words = headline_called(facts.headline).words
-    return f"{words} at all scans {percent(whole)}, guessing {percent(facts.guessed)}"
+    return f"{words} at all scans {percent(whole)}, guessing {percent(facts.chance_level)}"
 
 
 def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:

@@ -142,12 +142,12 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
     intro = (
         f"{facts.num_images:,} images{clusters}, {counted}; {facts.model}, frozen, at "
         f"{facts.image_size} px; {learner}, {facts.num_folds} folds.{rejected} At all scans: "
-        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)}{leans}. "
+        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.chance_level)}{leans}. "
         f"Losses are differences of the same images; their 95 % intervals are of {facts.num_resamples:,} "
         f"resamples of {'groups of images' if clusters else 'images'}."
     )
     parts = [f"# How few scans does {facts.label} of {facts.dataset} tolerate?", intro]
-    if whole["score_low"] <= facts.guessed:
+    if whole["score_low"] <= facts.chance_level:
         apart = "numbers" if facts.headline == R2.name else "classes"
         parts.append(
             f"**These features do not tell the {apart} apart** (the interval of {words} reaches down to "

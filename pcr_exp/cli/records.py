@@ -219,7 +219,7 @@ def command_parser() -> argparse.ArgumentParser:
     where = "a record (.pcr), or the folder or address of a split's or a dataset's records"
 
     def command(name: str, run: object) -> argparse.ArgumentParser:
-        about = cli.LOOKING[name]
+        about = cli.TOOLS[name]
         added = commands.add_parser(name, help=about, description=about)
         added.set_defaults(run=run)
         return added

@@ -146,8 +146,8 @@ class WandbTracker(Tracker):
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, with `step` and `time_s`."""
-        looked_at = row.get("eval_group", "full")
-        kind = row["kind"] if looked_at == "full" else f"{row['kind']}_{looked_at}"
+        eval_group = row.get("eval_group", "full")
+        kind = row["kind"] if eval_group == "full" else f"{row['kind']}_{eval_group}"
         values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
         if "step" in row:
             values["step"] = row["step"]
