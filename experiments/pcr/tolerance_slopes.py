@@ -120,8 +120,8 @@ def _kept(measured: Measured, deployment: str) -> Floats:
     if to_lose[0] <= 0:
         raise ConfigError(
             f"{facts.label} of {facts.dataset}: at all scans the score is {scores[-1, 0]:.3f}, "
-            f"guessing reaches {facts.chance_level:.3f}; wanted a task that these features can tell, so that it "
-            "can lose."
+            f"guessing reaches {facts.chance_level:.3f}; wanted a task that these features can tell, so "
+            "that it can lose."
         )
     return np.asarray((scores - facts.chance_level) / np.where(to_lose > 0, to_lose, np.nan))
 
