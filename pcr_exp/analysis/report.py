@@ -46,15 +46,13 @@ def write_report(
     target: float | None = None,
     *,
     pages: Sequence[Page] = (),
-    with_quality: bool = True,
     exclusive_only: bool = True,
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
     Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
     `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
-    may be said (`reporting_rules.timing_exclusion`). Without `with_quality` measurements are looked up, and
-    have no figures of their own.
+    may be said (`reporting_rules.timing_exclusion`).
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
@@ -81,7 +79,7 @@ def write_report(
             write(output)
         for page in (path for path in output.tables if path.suffix == ".md"):
             page.write_text(page.read_text() + measured_line(frame, summary["difference_interval"]))
-    if with_quality and not quality.empty:
+    if not quality.empty:
         output.figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, output.tables, output.figures, num_lone_groups)
 
