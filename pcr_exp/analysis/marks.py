@@ -22,8 +22,6 @@ _DASH_DOTTED, _DOTTED = "-.", (0, (1, 2))
 
 _NAME: dict[str, Any] = {"color": MUTED, "fontsize": 7, "zorder": 5}
 
-_UPRIGHT = ("data", "axes fraction")
-
 _ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 
 
@@ -75,21 +73,16 @@ def _side(level: ChanceLevel, levels: list[ChanceLevel]) -> str:
     return "top" if any(0 < other.at - level.at < _NEAR for other in levels) else "center"
 
 
-def upright_chance_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) -> None:
-    """The same on axes with accuracies on x: named beside the line's foot, or above axes that have bars."""
+def upright_chance_lines(ax: Axes, rows: pd.DataFrame) -> None:
+    """The same on axes with accuracies on x, named beside the line's foot."""
     levels = chance_levels(rows)
     for level in levels:
         below = [other for other in levels if 0 < level.at - other.at < _NEAR]
-        if not bars and any(0 < other.at - level.at < _NEAR for other in levels):
-            words = ""  # the line above it has both names
-        else:
-            named = [level] if bars else [*below, level]
-            words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
-        ax.axvline(level.at, color=MUTED, linewidth=0.9, linestyle=level.dashes, zorder=4 if bars else 1)
-        place: dict[str, Any] = {"offset_pt": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
-        if bars:
-            place = {"offset_pt": (0, 3), "ha": "center"}
-        note(ax, words, (level.at, int(bars)), coords=_UPRIGHT, va="bottom", **place, **_NAME)
+        named = [] if any(0 < other.at - level.at < _NEAR for other in levels) else [*below, level]
+        words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
+        ax.axvline(level.at, color=MUTED, linewidth=0.9, linestyle=level.dashes, zorder=1)
+        at, side = (level.at, 0), {"rotation": 90, "va": "bottom", "bbox": _ON_POINTS}
+        note(ax, words, at, (2, 2), ("data", "axes fraction"), **side, **_NAME)
 
 
 def _percent(share: float) -> str:

@@ -79,9 +79,9 @@ def percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{100 * share:.1f}%"
 
 
-def number(value: float, show: Callable[[float], str], nothing: str = NOTHING) -> str:
-    """`show(value)`, or `nothing` where there is none."""
-    return nothing if math.isnan(value) else show(value)
+def number(value: float, show: Callable[[float], str]) -> str:
+    """`show(value)`, or `-` where there is none."""
+    return NOTHING if math.isnan(value) else show(value)
 
 
 def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:

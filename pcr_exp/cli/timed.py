@@ -97,14 +97,14 @@ def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
     return images, torch.randint(0, NUM_CLASSES, (batch_size,), generator=generator)
 
 
-def forward_seconds(config: ModelConfig, image_size: int, device_name: str = "auto") -> float:
+def forward_seconds(config: ModelConfig, image_size: int) -> float:
     """Seconds per image of a forward pass of this model, weights not loaded. Raises as `update_seconds`."""
     import torch
 
     from pcr_exp.training.clocks import open_device, synchronizer
     from pcr_exp.training.models import open_model
 
-    device = open_device(device_name)
+    device = open_device("auto")
     model = open_model(replace(config, pretrained=False, weights=None), 1000).eval().to(device)
     images, finish = torch.zeros(_FEW, 3, image_size, image_size, device=device), synchronizer(device)
 
