@@ -237,5 +237,5 @@ class ScanScriptConfig:
 
     @property
     def script(self) -> ScanScript:
-        """The same, to be hashed and compared."""
+        """The script, hashable and comparable."""
         return as_script(self.scans)
