@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from pcr_exp.analysis.frame import crops_of, ms_ssim_words
 from pcr_exp.analysis.plan import bandwidth_images_per_s
-from pcr_exp.config.describe import storage_label
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import deployed, loss_matrix
@@ -58,15 +57,6 @@ class Facts:
     def chance_level(self) -> float:
         """The chance level: the primary metric of a model that has learned nothing."""
         return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
-
-    @property
-    def storage_words(self) -> str:
-        """Such as `hdd (150 MiB/s, 8 ms seek)`."""
-        return storage_label(self.storage)
-
-    def to_plain(self) -> dict[str, Any]:
-        """For a file."""
-        return asdict(self) | {"groups": list(self.groups)}
 
 
 @dataclass(frozen=True, slots=True)

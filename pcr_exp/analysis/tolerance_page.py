@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pcr_exp.analysis.tolerance import (
     similarity_name,
 )
 from pcr_exp.analysis.tolerance_figures import WORDS, draw_curves, draw_matrix, points
+from pcr_exp.config.describe import storage_label
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import Answer, answer
 from pcr_exp.measuring.tolerance.classifier import Predictions
@@ -54,7 +56,7 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
     """
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [_packed(measured)])
-    write_measured(folder / META_FILE, {"facts": measured.facts.to_plain(), **notes})
+    write_measured(folder / META_FILE, {"facts": asdict(measured.facts), **notes})
     return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, load_tolerance(folder))]
 
 
@@ -194,8 +196,8 @@ def _savings(group: int, sizes: pd.DataFrame, facts: Facts) -> str:
     if math.isnan(ours["epoch_s"]):
         return f"{text}; name a storage (such as storage=hdd) to see what that saves."
     return (
-        f"{text}; from {facts.storage_words} an epoch of {facts.num_train_images:,} images takes at least "
-        f"{three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
+        f"{text}; from {storage_label(facts.storage)} an epoch of {facts.num_train_images:,} images takes "
+        f"at least {three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
         f"({original['epoch_s'] / ours['epoch_s']:.2g} x)."
     )
 
