@@ -20,13 +20,12 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pcr_exp.config.components import config_folders
-from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.config.compose import composed, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed
 
@@ -86,8 +85,7 @@ def _composed(runner: str, schema: type, overrides: Sequence[str]) -> DictConfig
     prepare_hydra(named_packages(overrides), {runner: schema})
     parser = OverridesParser.create()
     single = [text for text in overrides if not parser.parse_override(text).is_sweep_override()]
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose(runner, overrides=single, return_hydra_config=True)
+    return composed(runner, single, with_hydra=True)
 
 
 def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:

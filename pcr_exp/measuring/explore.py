@@ -209,16 +209,24 @@ def explore_images(
         RecordError: no image can be shown.
     """
     decoder = images.codec.open_decoder(crops.decode, images.max_pixels)
-    look = _Look(images, tuple(groups), decoder, eval_transform(crops))
+    transform = eval_transform(crops)
+
+    def look(name: str) -> SeenImage | str:
+        try:
+            return _seen(images, name, groups, decoder, transform)
+        except (ImageError, RecordError) as error:
+            return str(error)
+
     seen: list[SeenImage] = []
     left_out: dict[str, str] = {}
     room = max_bytes
     num_done = 0
     with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for first in range(0, len(ids), num_threads):
-            for found in pool.map(look, ids[first : first + num_threads]):
-                if isinstance(found, _LeftOut):
-                    left_out[found.id] = found.reason
+            names = ids[first : first + num_threads]
+            for name, found in zip(names, pool.map(look, names), strict=True):
+                if isinstance(found, str):
+                    left_out[name] = found
                 elif room < found.page_bytes:
                     room = 0
                     break
@@ -235,54 +243,33 @@ def explore_images(
     return Explored(seen, left_out, len(ids) - num_done)
 
 
-class _LeftOut(NamedTuple):
-    id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    images: StoredImages
-    groups: tuple[int, ...]
-    decoder: Decoder
-    transform: EvalTransform
-
-    def __call__(self, name: str) -> SeenImage | _LeftOut:
-        try:
-            return self._seen(name)
-        except (ImageError, RecordError) as error:
-            return _LeftOut(name, str(error))
-
-    def _seen(self, name: str) -> SeenImage:
-        images = self.images
-        pieces = images.read(name)
-        files = [b"".join(images.codec.join(pieces[:group])) for group in self.groups]
-        if not files[0].startswith(SOI) or not files[0].endswith(EOI):
-            raise ImageError(f"{name}: a browser cannot show images of the codec {images.codec.name!r}.")
-        frame = read_frame(files[-1])
-        crops, seconds = self._crops(files, name)
-        whole = [decode(file, name, images.max_pixels) for file in files]
-        return SeenImage(
-            name,
-            images.labels[name],
-            frame.width_px,
-            frame.height_px,
-            [b"".join(pieces[first:end]) for first, end in pairwise((0, *self.groups))],
-            _similarities(whole),
-            [_as_webp(crop) for crop in crops],
-            _similarities(crops),
-            seconds,
-        )
-
-    def _crops(self, files: Sequence[bytes], name: str) -> tuple[list[Pixels], list[float]]:
-        crops, seconds = [], []
-        for group, file in zip(self.groups, files, strict=True):
-            crop: Pixels = np.empty((self.transform.image_size, self.transform.image_size, 3), np.uint8)
-            started_s = time.thread_time()
-            self.transform(self.decoder(file, group, f"{name} (scan group {group})"), (), crop)
-            seconds.append(time.thread_time() - started_s)
-            crops.append(crop)
-        return crops, seconds
+def _seen(
+    images: StoredImages, name: str, groups: Sequence[int], decoder: Decoder, transform: EvalTransform
+) -> SeenImage:
+    pieces = images.read(name)
+    files = [b"".join(images.codec.join(pieces[:group])) for group in groups]
+    if not files[0].startswith(SOI) or not files[0].endswith(EOI):
+        raise ImageError(f"{name}: a browser cannot show images of the codec {images.codec.name!r}.")
+    frame = read_frame(files[-1])
+    crops, seconds = [], []
+    for group, file in zip(groups, files, strict=True):
+        crop: Pixels = np.empty((transform.image_size, transform.image_size, 3), np.uint8)
+        started_s = time.thread_time()
+        transform(decoder(file, group, f"{name} (scan group {group})"), (), crop)
+        seconds.append(time.thread_time() - started_s)
+        crops.append(crop)
+    whole = [decode(file, name, images.max_pixels) for file in files]
+    return SeenImage(
+        name,
+        images.labels[name],
+        frame.width_px,
+        frame.height_px,
+        [b"".join(pieces[first:end]) for first, end in pairwise((0, *groups))],
+        _similarities(whole),
+        [_as_webp(crop) for crop in crops],
+        _similarities(crops),
+        seconds,
+    )
 
 
 def _similarities(pixels: Sequence[Pixels]) -> list[float | None]:
