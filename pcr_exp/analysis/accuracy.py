@@ -50,11 +50,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
     names = names_of([level for level, _ in levels])
     for order, (level, runs) in enumerate(levels):
         # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
-        look: dict[str, Any] = {
-            "color": level.color,
-            "linestyle": level.dashes,
-            "zorder": 4 - order / 20,
-        }
+        look: dict[str, Any] = {"color": level.color, "linestyle": level.dashes, "zorder": 4 - order / 20}
         num_runs = runs["run_id"].nunique()
         alone = " · n = 1" if num_runs == 1 < most else ""
         mean = mean_over_seeds(runs, x, y)

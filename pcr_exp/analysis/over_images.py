@@ -32,10 +32,7 @@ Influence = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[Any]]
 
 
 def with_intervals(
-    runs: pd.DataFrame,
-    reference: pd.DataFrame,
-    measure: str,
-    tested_at: str = "full",
+    runs: pd.DataFrame, reference: pd.DataFrame, measure: str, tested_at: str = "full"
 ) -> dict[Any, dict[str, Any]]:
     """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
 

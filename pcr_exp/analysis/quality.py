@@ -14,15 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
-from pcr_exp.analysis.figure import (
-    BELOW,
-    draw_panels,
-    note,
-    panel_title,
-    panels,
-    save_figure,
-    ticks_in_bytes,
-)
+from pcr_exp.analysis.figure import BELOW, draw_panels, note, panel_title, panels, save_figure, ticks_in_bytes
 from pcr_exp.analysis.frame import WHOLE, crops_of, ms_ssim_words
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, group_marker, style
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, span
@@ -48,10 +40,7 @@ SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
 
 
 def write_quality(
-    folder: str | Path,
-    quality: pd.DataFrame,
-    index: RecordIndex,
-    settings: Mapping[str, Any],
+    folder: str | Path, quality: pd.DataFrame, index: RecordIndex, settings: Mapping[str, Any]
 ) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.accuracy import (
-    draw_accuracy_vs_epoch,
-    draw_time_to_accuracy,
-    with_seconds,
-)
+from pcr_exp.analysis.accuracy import draw_accuracy_vs_epoch, draw_time_to_accuracy, with_seconds
 from pcr_exp.analysis.distinguishing import setting_words, with_settings
 from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front

@@ -34,9 +34,7 @@ from pcr_exp.analysis.tables import (
 
 
 def to_markdown(
-    summary: pd.DataFrame,
-    unfinished: pd.DataFrame | None = None,
-    words: Mapping[str, str] | None = None,
+    summary: pd.DataFrame, unfinished: pd.DataFrame | None = None, words: Mapping[str, str] | None = None
 ) -> str:
     """One Markdown table per dataset x label x model x storage; runs without a result are listed below.
 

@@ -211,9 +211,7 @@ def doctor(options: argparse.Namespace) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """The parser of this module's commands; its result has the command's function as `run`."""
     parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description=cli.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=COMMAND, description=cli.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
     where = "a record (.pcr), or the folder or address of a split's or a dataset's records"

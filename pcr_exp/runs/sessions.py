@@ -93,13 +93,7 @@ def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timing_key(
-    settings: Mapping[str, Any],
-    *,
-    device: str,
-    cpu: str,
-    num_cores: int,
-    gpu: str | None,
-    code: str,
+    settings: Mapping[str, Any], *, device: str, cpu: str, num_cores: int, gpu: str | None, code: str
 ) -> str:
     """Return eight hex digits: seconds of two runs can be compared if theirs are equal.
 

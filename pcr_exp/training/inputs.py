@@ -71,11 +71,7 @@ def normalization_of(config: ModelConfig) -> Normalization:
 
 
 def model_input(
-    images: Tensor,
-    device: torch.device,
-    *,
-    channels_last: bool,
-    normalization: Normalization = IMAGENET,
+    images: Tensor, device: torch.device, *, channels_last: bool, normalization: Normalization = IMAGENET
 ) -> Tensor:
     """Move a batch to the device as bytes, and normalise it there.
 

@@ -218,10 +218,7 @@ def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArr
 
 
 def fitted(
-    inputs: NDArray[np.float32],
-    labels: Targets,
-    weights: NDArray[np.float64],
-    strengths: Sequence[float],
+    inputs: NDArray[np.float32], labels: Targets, weights: NDArray[np.float64], strengths: Sequence[float]
 ) -> Any:
     """A fitted model for each of some rising inverse strengths; each fit begins where the last ended.
 
