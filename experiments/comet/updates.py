@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from pcr_exp.cli.timed import open_trainer, random_batch
+from pcr_exp.cli.dry_run import open_trainer, random_batch
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB

@@ -16,21 +16,19 @@ from pcr_exp.analysis.figure import note, panel_title, panels, save_figure
 from pcr_exp.analysis.style import MUTED, level_called, style
 from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
 from pcr_exp.analysis.throughput import (
-    REFERENCE,
-    Throughput,
-    free_running,
-    load_throughput,
-    summarise_throughput,
-    unlimited,
-)
-from pcr_exp.analysis.throughput_page import (
     MEASURED,
     PAGE_FILE,
+    REFERENCE,
     SUMMARY_FILE,
+    Throughput,
     caption_of,
     draw_throughput_vs_scan,
     facts,
+    free_running,
     is_per_request,
+    load_throughput,
+    summarise_throughput,
+    unlimited,
 )
 
 PEER_COLOR = "#9aa5b1"

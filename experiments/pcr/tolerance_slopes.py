@@ -26,8 +26,7 @@ from pcr_exp.analysis.figure import BELOW, named_line, panel_title, panels, save
 from pcr_exp.analysis.marks import group_handles
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import markdown_table, task_title
-from pcr_exp.analysis.tolerance import Measured, similarity_name
-from pcr_exp.analysis.tolerance_figures import WORDS, subtitle_of
+from pcr_exp.analysis.tolerance import WORDS, Measured, similarity_name, subtitle_of
 from pcr_exp.analysis.tolerance_page import META_FILE, caption_of, load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError

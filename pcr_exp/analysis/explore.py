@@ -22,8 +22,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from pcr_exp.analysis.tolerance import Facts, Measured, answers_table, bytes_table, matrix_of
-from pcr_exp.analysis.tolerance_figures import WORDS
+from pcr_exp.analysis.tolerance import WORDS, Facts, Measured, answers_table, bytes_table, matrix_of
 from pcr_exp.analysis.tolerance_page import answer_words
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.loader import StorageConfig

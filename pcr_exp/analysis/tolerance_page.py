@@ -19,14 +19,17 @@ from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, three_figures
 from pcr_exp.analysis.tolerance import (
     ORIGINAL,
+    WORDS,
     Facts,
     Measured,
     answers_table,
     bytes_table,
+    draw_curves,
+    draw_matrix,
     matrix_of,
+    points,
     similarity_name,
 )
-from pcr_exp.analysis.tolerance_figures import WORDS, draw_curves, draw_matrix, points
 from pcr_exp.config.describe import storage_label
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import Answer, answer
