@@ -1,4 +1,4 @@
-"""The front of accuracy against bytes: what policies and static levels reach, for what their runs read.
+"""The Pareto front of accuracy against bytes: what policies and static levels reach, for what they read.
 
 A level is on the front if nothing that read fewer bytes reaches as much.
 """
