@@ -174,11 +174,14 @@ def check_name(config: ModelConfig) -> None:
         return
     names = torchvision.models.list_models(module=torchvision.models)
     if config.name not in names:
-        raise _unknown(config.name, "torchvision classification model", names, "torchvision.models")
+        kind = "torchvision classification model"
+        raise _unknown(config.name, kind, names, "torchvision.models", names)
 
 
-def _unknown(name: str, kind: str, names: Sequence[str], library: str) -> ConfigError:
-    near = difflib.get_close_matches(name, names, n=5, cutoff=0.5) or names[:5]
+def _unknown(
+    name: str, kind: str, names: Sequence[str], library: str, near_nothing: Sequence[str]
+) -> ConfigError:
+    near = difflib.get_close_matches(name, names, n=5, cutoff=0.5) or near_nothing
     return ConfigError(
         f"model.name={name!r}: not a {kind}. Near it: {', '.join(near)}. All: {library}.list_models()."
     )
@@ -231,7 +234,8 @@ def timm_normalization(config: TimmConfig) -> Normalization:
 def _check_timm_name(config: TimmConfig) -> None:
     timm = _timm()
     if not timm.is_model(config.name):
-        raise _unknown(config.name, f"model of timm {timm.__version__}", timm.list_models(), "timm")
+        names = timm.list_models()
+        raise _unknown(config.name, f"model of timm {timm.__version__}", names, "timm", names[:5])
 
 
 def _timm() -> Any:
